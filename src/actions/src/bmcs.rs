@@ -53,7 +53,7 @@ impl BmcLookup {
 
     /// Returns the BMC that the file names for an address.
     pub fn in_file(&self, address: &str, inventory: &BmcInventory) -> Result<Option<Found>, ActionError> {
-        inventory.find(address, &self.clients).map_err(|e| ActionError::misused(e.to_string()))
+        inventory.find(address, self.clients.connector()).map_err(|e| ActionError::misused(e.to_string()))
     }
 
     /// Returns the BMC that a BareMetalHost names, with the login of its Secret.
@@ -90,7 +90,7 @@ impl BmcLookup {
         };
         match bmc_url(&machine.bmc_type, &machine.bmc_ipv4, inventory.registry_port()) {
             Ok(bmc) => {
-                let found = inventory.other(address, &bmc, None, false, &self.clients);
+                let found = inventory.other(address, &bmc, None, false, self.clients.connector());
                 let found = found.map_err(|e| ActionError::misused(e.to_string()))?;
                 Ok(Registered::Found(Box::new(found), machine.serial.clone()))
             }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 use cketerm_clients::{
     kubernetes::{Kube, KubeError},
-    power::Found,
+    power::{Evidence, Found},
 };
 use cketerm_model::{
     host::{HostRow, OffStreak, PowerObservation, PowerWatch, ProofSource},
@@ -64,7 +64,11 @@ impl PowerOffProof {
                 Ok(inventory) => {
                     for address in &addresses {
                         match bmcs.in_file(address, &inventory) {
-                            Ok(named) => found.extend(named),
+                            Ok(Some(named)) => match evident(named) {
+                                Ok(bmc) => found.push(bmc),
+                                Err(why) => unusable.push(why),
+                            },
+                            Ok(None) => {}
                             Err(e) => unusable.push(e.text),
                         }
                     }
@@ -121,11 +125,11 @@ impl PowerOffProof {
     /// Queries all BMCs once.
     pub async fn query(&self) -> PowerReport {
         for found in &self.found {
-            let origin = found.bmc.origin();
-            match found.bmc.system().await.map(|system| system.power) {
+            let target = found.driver.target();
+            match found.driver.read().await.map(|machine| machine.power) {
                 Ok(PowerState::Off) => {}
-                Ok(PowerState::Unknown) => return PowerReport::None(format!("BMC {origin} reports no power state")),
-                Ok(power) => return PowerReport::Other(format!("BMC {origin} reports {power}")),
+                Ok(PowerState::Unknown) => return PowerReport::None(format!("{target} reports no power state")),
+                Ok(power) => return PowerReport::Other(format!("{target} reports {power}")),
                 Err(e) => return PowerReport::None(e.to_string()),
             }
         }
@@ -158,7 +162,7 @@ impl PowerOffProof {
     /// Closes the sessions.
     pub async fn close(&self) {
         for found in &self.found {
-            found.bmc.close().await;
+            found.driver.close().await;
         }
     }
 }
@@ -280,6 +284,38 @@ impl Hosts {
     }
 }
 
+/// Returns the driver that the file names if it is a BMC's, or why it gives no proof.
+fn evident(named: Found) -> Result<Found, String> {
+    match named.driver.evidence() {
+        Evidence::Bmc => Ok(named),
+        Evidence::Reported => {
+            Err(format!("{} is no BMC, and only BMCs prove that a machine is off", named.driver.target()))
+        }
+    }
+}
+
 fn key_removed(name: &str, key: &str) -> ActionError {
     ActionError::failed(format!("{name}: somebody removed the key {key}; the host may turn on at any moment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use cketerm_clients::power::{BmcClients, BmcInventory};
+
+    use super::*;
+
+    /// A program or a status may say off while the machine is on. Fencing then must not begin.
+    #[test]
+    fn i44_only_bmcs_are_evidence_that_a_machine_is_off() {
+        let text = "bmcs:\n  10.0.0.1: {url: 'https://10.1.0.1'}\n  \
+                    10.0.0.2: {driver: command, settings: {on: [/on], off: [/off], state: [/state]}}\n  \
+                    10.0.0.3: {driver: bare-metal-host, settings: {host: m/w3}}\n";
+        let inventory = BmcInventory::parse(text).unwrap();
+        let named = |address: &str| inventory.find(address, BmcClients::network(None).connector()).unwrap().unwrap();
+        assert!(evident(named("10.0.0.1")).is_ok());
+        let why = evident(named("10.0.0.2")).unwrap_err();
+        assert_eq!(why, "power command /state (10.0.0.2) is no BMC, and only BMCs prove that a machine is off");
+        let why = evident(named("10.0.0.3")).unwrap_err();
+        assert_eq!(why, "BareMetalHost m/w3 is no BMC, and only BMCs prove that a machine is off");
+    }
 }

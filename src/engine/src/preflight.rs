@@ -195,7 +195,8 @@ mod tests {
                 assert_eq!(here.is_some(), refused.contains(&address), "{address} by {file}: {access:?}");
                 if let Some(cketerm_rules::snapshot::BmcRefusal::Fault(why)) = here {
                     assert!(!message.is_empty() && why.contains(message), "{file}: {why}");
-                    let power = clients.inventory().unwrap().find(address, &clients).unwrap_err().to_string();
+                    let power =
+                        clients.inventory().unwrap().find(address, clients.connector()).unwrap_err().to_string();
                     assert_eq!(why, power, "the power command gives the same reason");
                 }
             }

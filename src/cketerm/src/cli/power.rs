@@ -3,10 +3,7 @@
 mod find;
 
 use cketerm_actions::ActionError;
-use cketerm_clients::power::{
-    Found,
-    redfish::{BmcError, Off, System},
-};
+use cketerm_clients::power::{Found, Machine, Off, PowerError, switch};
 use cketerm_model::{host::Mode, kube::NodeRow, power_state::PowerState};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -78,22 +75,22 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
     match command {
         PowerCommand::Status { address } => {
             let found = find(&address, context).await?;
-            let system = found.bmc.system().await;
-            found.bmc.close().await;
-            status(address, &found, &system.map_err(|e| failed(&e))?, context)
+            let machine = found.driver.read().await;
+            found.driver.close().await;
+            status(address, &found, &machine.map_err(|e| failed(&e))?, context)
         }
         PowerCommand::On { address } => {
             let found = find(&address, context).await?;
-            let answer = found.bmc.on(&found.timeouts, &report).await;
-            found.bmc.close().await;
+            let answer = switch::on(&*found.driver, &found.timeouts, &report).await;
+            found.driver.close().await;
             let turned = answer.map_err(|e| failed(&e))?;
             context.print_message(if turned { "the machine is on" } else { "the machine was on already" });
             Ok(())
         }
-        PowerCommand::Off(switch) => {
-            let found = find(&switch.address, context).await?;
-            let answer = found.bmc.off(switch.mode(), &found.timeouts, &report).await;
-            found.bmc.close().await;
+        PowerCommand::Off(args) => {
+            let found = find(&args.address, context).await?;
+            let answer = switch::off(&*found.driver, args.mode(), &found.timeouts, &report).await;
+            found.driver.close().await;
             context.print_message(match answer.map_err(|e| failed(&e))? {
                 Off::Already => "the machine was off already",
                 Off::Graceful => "the machine is off: its operating system shut down",
@@ -101,10 +98,10 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
             });
             Ok(())
         }
-        PowerCommand::Cycle(switch) => {
-            let found = find(&switch.address, context).await?;
-            let answer = found.bmc.cycle(switch.mode(), &found.timeouts, &report).await;
-            found.bmc.close().await;
+        PowerCommand::Cycle(args) => {
+            let found = find(&args.address, context).await?;
+            let answer = switch::cycle(&*found.driver, args.mode(), &found.timeouts, &report).await;
+            found.driver.close().await;
             answer.map_err(|e| failed(&e))?;
             context.print_message("the machine is on again");
             Ok(())
@@ -113,11 +110,11 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
             let since = Timestamp::from_second(unixtime)
                 .map_err(|_| ActionError::misused(format!("{unixtime} is not a time: give Unix time in seconds")))?;
             let found = find(&address, context).await?;
-            let system = found.bmc.system().await;
-            found.bmc.close().await;
-            let system = system.map_err(|e| failed(&e))?;
+            let machine = found.driver.read().await;
+            found.driver.close().await;
+            let machine = machine.map_err(|e| failed(&e))?;
             let node = if context.settings.kube.is_none() { None } else { node(&address, context).await? };
-            let (booted, why) = booted(&system, node.as_ref(), since, Timestamp::now(), on_is_enough);
+            let (booted, why) = booted(&machine, node.as_ref(), since, Timestamp::now(), on_is_enough);
             if booted && node.is_some() {
                 check_claimed_once(&address, context).await?;
             }
@@ -127,31 +124,31 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
     }
 }
 
-fn failed(e: &BmcError) -> ActionError {
+fn failed(e: &PowerError) -> ActionError {
     ActionError::failed(e.to_string())
 }
 
-fn status(address: String, found: &Found, system: &System, context: &Context) -> Result<(), ActionError> {
+fn status(address: String, found: &Found, machine: &Machine, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
-        Output::Table => match &system.power {
+        Output::Table => match &machine.power {
             PowerState::Unknown => {
-                Err(ActionError::failed(format!("BMC {} does not report whether {address} is on", found.bmc.origin())))
+                Err(ActionError::failed(format!("{} does not report whether {address} is on", found.driver.target())))
             }
             power => context.out.line(&power.to_string()),
         },
         form => {
             let shown = Shown {
                 address,
-                bmc: found.bmc.origin().to_owned(),
-                system: system.path.clone(),
-                name: system.name.clone(),
-                power: if system.power == PowerState::Unknown {
+                bmc: found.driver.target().name.clone(),
+                system: machine.id.clone(),
+                name: machine.name.clone(),
+                power: if machine.power == PowerState::Unknown {
                     "unknown".to_owned()
                 } else {
-                    system.power.to_string()
+                    machine.power.to_string()
                 },
-                reset_types: system.offered().to_vec(),
-                seconds_since_reset: system.reset_age.map(|age| age.as_secs()),
+                reset_types: machine.offered.clone(),
+                seconds_since_reset: machine.reset_age.map(|age| age.as_secs()),
             };
             context.out.value(&shown, form)
         }
@@ -193,14 +190,14 @@ fn duplicate_claim(address: &str, nodes: &[NodeRow]) -> Option<String> {
 /// command may have failed. The proof is a boot id other than the one that the drain recorded, or the BMC's time of its
 /// last reset.
 fn booted(
-    system: &System,
+    machine: &Machine,
     node: Option<&NodeRow>,
     since: Timestamp,
     now: Timestamp,
     on_is_enough: bool,
 ) -> (bool, String) {
-    if system.power != PowerState::On {
-        return (false, format!("the machine is {}", system.power));
+    if machine.power != PowerState::On {
+        return (false, format!("the machine is {}", machine.power));
     }
     if let Some((row, owner)) = node.and_then(|row| Some((row, row.owner()?)))
         && !owner.boot_id.is_empty()
@@ -210,7 +207,7 @@ fn booted(
         let which = if new { "a different boot id than" } else { "the same boot id as" };
         return (new, format!("Node {} has {which} before the drain", row.name));
     }
-    if let Some(age) = system.reset_age {
+    if let Some(age) = machine.reset_age {
         let passed = now.duration_since(since);
         // One second of tolerance for the whole seconds of both clocks.
         let new = i128::try_from(age.as_millis()).is_ok_and(|age| age < passed.as_millis() - 1_000);

@@ -64,14 +64,17 @@ fn fuzz_bmc_files() {
     let dir = tempfile::tempdir().unwrap();
     let inventory = "defaults: {username: root, password: hunter2, soft-seconds: 5, sign-in: basic, registry-port: 8443}\n\
                 bmcs:\n  10.0.0.1: {url: \"https://10.1.0.1\", system: \"1\", insecure: true}\n  10.0.0.2: {url: \"http://b\"}\n";
-    Fuzz::new("bmcs-file", 400).seeds([inventory]).run(|bytes| {
+    let programs = "bmcs:\n  10.0.0.3: {driver: command, settings: {on: [/a, hunter2], off: [/b], soft-off: [/d], \
+                    state: [/c, '{address}'], timeout-seconds: 9}}\n  \
+                    10.0.0.4: {driver: bare-metal-host, settings: {host: m/hunter2}}\n";
+    Fuzz::new("bmcs-file", 400).seeds([inventory, inventory, programs]).run(|bytes| {
         let path = private(dir.path(), bytes);
         let clients = BmcClients::network(Some(path.clone()));
         let read = clients.inventory();
         match &read {
             Err(why) => check_error(&why.to_string(), &path)?,
             Ok(inventory) => {
-                let refused = inventory.addresses().filter_map(|a| inventory.find(a, &clients).err());
+                let refused = inventory.addresses().filter_map(|a| inventory.find(a, clients.connector()).err());
                 for why in refused {
                     check_error(&why.to_string(), &path)?;
                 }

@@ -8,7 +8,11 @@ use std::{
 use bytes::Bytes;
 use cketerm_clients::{
     net::Http,
-    power::redfish::{Address, Bmc, Login, SignIn, Timeouts},
+    power::{
+        PowerDriver as _, Timeouts,
+        redfish::{Address, Bmc, Login, RedfishDriver, SignIn},
+        switch,
+    },
 };
 use cketerm_fuzz::{Fuzz, Took};
 use cketerm_model::host::Mode;
@@ -77,7 +81,12 @@ fn fuzz_bmc_answers() {
             let response = answered(&given, &request, seen.len());
             std::future::ready(Ok(response)).boxed()
         });
-        let bmc = Bmc::new(http, Address::parse("https://bmc.example").unwrap(), Some(login()), SignIn::Auto);
+        let driver = RedfishDriver::new(Bmc::new(
+            http,
+            Address::parse("https://bmc.example").unwrap(),
+            Some(login()),
+            SignIn::Auto,
+        ));
         let timeouts = Timeouts {
             soft: Duration::from_secs(4),
             off: Duration::from_secs(4),
@@ -87,11 +96,11 @@ fn fuzz_bmc_answers() {
         let (done, errors) = runtime.block_on(async {
             let errors = Mutex::new(Vec::new());
             let on_error = |line: &str| errors.lock().unwrap().push(line.to_owned());
-            let system = bmc.system().await;
-            let off = bmc.off(Mode::Soft, &timeouts, &on_error).await;
-            let on = bmc.on(&timeouts, &on_error).await;
-            let cycle = bmc.cycle(Mode::Hard, &timeouts, &on_error).await;
-            bmc.close().await;
+            let system = driver.read().await;
+            let off = switch::off(&driver, Mode::Soft, &timeouts, &on_error).await;
+            let on = switch::on(&driver, &timeouts, &on_error).await;
+            let cycle = switch::cycle(&driver, Mode::Hard, &timeouts, &on_error).await;
+            driver.close().await;
             let results = [off.map(|_| ()), on.map(|_| ()), cycle.map(|_| ())];
             (
                 system.map(|_| ()),

@@ -1,19 +1,13 @@
 //! Clients for BMCs, over the network or inside the sandbox, and the BMC of a BareMetalHost.
 
-use std::{fmt, net::IpAddr, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::IpAddr, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc};
 
 use cketerm_model::host::HostRow;
 
 use super::{
-    bmc_inventory::{BmcInventory, Found, InventoryError},
-    redfish::Login,
+    bmc_inventory::BmcInventory, connector::Connector, redfish::Login, registration::Found, settings::InventoryError,
 };
-use crate::net::{Allow, Http, Trust};
-
-/// Timeout of one request to a BMC.
-const REQUEST: Duration = Duration::from_secs(15);
-
-type BuildHttp = dyn Fn(&Trust, &Allow) -> Result<Http, String> + Send + Sync;
+use crate::{kubernetes::KubeSettings, net::Http};
 
 /// Version of the file. It differs after every write or replacement of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +18,7 @@ pub struct Version {
 }
 
 /// Source of the inventory.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum Source {
     /// A file on this host, read at each use. `None`: no file is configured.
     File(Option<PathBuf>),
@@ -33,42 +27,37 @@ enum Source {
 }
 
 /// Clients for BMCs, with the inventory file that names them. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct BmcClients {
     source: Source,
-    build_http: Arc<BuildHttp>,
-}
-
-impl fmt::Debug for BmcClients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reach").finish_non_exhaustive()
-    }
+    connector: Connector,
 }
 
 impl BmcClients {
     /// Creates clients that use the network and the file that `power.bmcs` names.
     pub fn network(file: Option<PathBuf>) -> Self {
-        let build_http = |trust: &Trust, allow: &Allow| Http::for_bmc(REQUEST, trust, allow).map_err(|e| e.to_string());
-        Self { source: Source::File(file), build_http: Arc::new(build_http) }
+        Self { source: Source::File(file), connector: Connector::network() }
     }
 
     /// Creates clients of the sandbox: `http` answers, `text` is the inventory file, and `resolve` gives the addresses
     /// of names. An invalid text allows nothing.
     pub fn in_process(http: Http, text: &str, resolve: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
-        let resolve = Arc::new(resolve);
-        let build_http = move |_: &Trust, allow: &Allow| {
-            let resolve = Arc::clone(&resolve);
-            Ok(http.clone().within(Arc::clone(allow), move |name| resolve(name)))
-        };
         Self {
             source: Source::InMemory(Arc::new(BmcInventory::parse(text).unwrap_or_default())),
-            build_http: Arc::new(build_http),
+            connector: Connector::in_process(http, resolve),
         }
     }
 
-    /// Returns a client with this trust that connects to allowed addresses only. Fails for authorities that are no PEM.
-    pub(super) fn http(&self, trust: &Trust, allow: &Allow) -> Result<Http, String> {
-        (self.build_http)(trust, allow)
+    /// Sets the Kubernetes of the BareMetalHosts that the file names. Without it their drivers fail.
+    #[must_use]
+    pub fn with_kube(mut self, kube: KubeSettings) -> Self {
+        self.connector.kube = kube;
+        self
+    }
+
+    /// Returns the connections for drivers.
+    pub fn connector(&self) -> &Connector {
+        &self.connector
     }
 
     /// Returns the file's present content. Without a configured file the inventory is empty and allows nothing.
@@ -95,6 +84,6 @@ impl BmcClients {
         if host.bmc_address.is_empty() {
             return Err(InventoryError::Wrong(format!("{name}: spec.bmc.address is not set")));
         }
-        self.inventory()?.other(&name, &host.bmc_address, login, host.any_certificate, self)
+        self.inventory()?.other(&name, &host.bmc_address, login, host.any_certificate, &self.connector)
     }
 }

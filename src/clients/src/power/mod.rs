@@ -1,23 +1,43 @@
-//! Power of machines: Redfish, and both roles of Metal3's reboot interface (docs/power.md, docs/spec/metal3.md).
+//! Power of machines: the drivers that read and change it, and the file that maps a node's address to one
+//! (docs/power.md, docs/spec/metal3.md).
 //!
-//! | file | content |
+//! | module | content |
 //! | --- | --- |
-//! | `bmc_inventory` | the file that maps a node's address to its BMC |
+//! | `driver` | [`PowerDriver`], the interface of all drivers, and its errors |
+//! | `switch` | off, on, cycle with any driver: deadlines, soft then hard, never a request again per poll |
+//! | `drivers` | the table of drivers; a further one is a module and one line there |
+//! | `registration` | one line of that table: how an entry of the file becomes a driver |
+//! | `redfish` | BMCs over Redfish: requests, sign-in, discovery, resets, the allow-list |
+//! | `command` | programs of the site that read and change the power |
+//! | `bare_metal_host` | BareMetalHosts, through the annotations of Metal3's reboot interface |
+//! | `bmc_inventory` | the file that maps a node's address to its driver |
+//! | `settings` | the settings in that file, and the reasons why an entry cannot be used |
 //! | `networks` | the allow-list of networks that a login may reach |
-//! | `bmc_clients` | clients for BMCs, over the network or inside the sandbox; the BMC of a BareMetalHost |
-//! | `controller` | decisions of Metal3's controller role; the engine carries them out |
-//! | `redfish/address` | address of a BMC: origin, host, system |
-//! | `redfish/talk` | one BMC: requests, sign-in, redirects, the meaning of its errors |
-//! | `redfish/system` | its computer system: discovery, power state, `ComputerSystem.Reset` |
-//! | `redfish/switch` | off, on, cycle: deadlines, soft then hard, never a request again per poll |
+//! | `connector` | connections for drivers, over the network or inside the sandbox |
+//! | `bmc_clients` | the file and the connections together; the BMC of a BareMetalHost |
 //!
-//! HTTP and JSON of BMCs come in. A password never goes out: no `Debug`, error or log contains one.
+//! HTTP and JSON of BMCs, and output of programs, come in. A password never goes out: no `Debug`, error or log contains
+//! one.
 
+mod bare_metal_host;
 pub mod bmc_clients;
 mod bmc_inventory;
+mod command;
+mod connector;
+mod driver;
+mod drivers;
 mod networks;
 pub mod redfish;
+mod registration;
+mod settings;
+pub mod switch;
+mod text;
 
 pub use bmc_clients::{BmcClients, Version};
-pub use bmc_inventory::{BmcInventory, Found, InventoryError};
+pub use bmc_inventory::BmcInventory;
+pub use connector::Connector;
+pub use driver::{Cause, Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target};
 pub use networks::{Cidr, Networks};
+pub use registration::Found;
+pub use settings::InventoryError;
+pub use switch::{Off, Timeouts};

@@ -4,10 +4,7 @@ mod host_action;
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm_clients::power::{
-    Found,
-    redfish::{BmcError, Login, System},
-};
+use cketerm_clients::power::{Found, PowerError, redfish::Login};
 use cketerm_model::{
     fault,
     host::{HostRow, Times},
@@ -56,8 +53,7 @@ pub(super) struct HostReconciler {
     row: watch::Receiver<Arc<HostRow>>,
     /// The BMC, and the fields of the host that it was made from.
     bmc: Option<(String, Found)>,
-    system: Option<System>,
-    /// The BMC's last answer. A change counts when it was reported twice (MET-48).
+    /// Last answer of this BMC; none = it has not answered yet. A change counts when it was reported twice (MET-48).
     last: Option<PowerState>,
     sent_orders: SentOrders,
     /// Time of the request for which this task ordered the machine to power off. It stays until the cycle is over,
@@ -86,8 +82,8 @@ impl From<Stop> for Trouble {
     }
 }
 
-impl From<BmcError> for Trouble {
-    fn from(e: BmcError) -> Self {
+impl From<PowerError> for Trouble {
+    fn from(e: PowerError) -> Self {
         Self::Failed(e.to_string())
     }
 }
@@ -97,17 +93,7 @@ impl HostReconciler {
         let pending = Some(row.borrow()).filter(|host| host.pending()).and_then(|host| host.pending_reboot_since);
         let found = (pending, shared.actor.steady.now().boot);
         let sent_orders = SentOrders::default();
-        Self {
-            shared,
-            row,
-            bmc: None,
-            system: None,
-            last: None,
-            sent_orders,
-            ordered_off_for: None,
-            found,
-            failures: 0,
-        }
+        Self { shared, row, bmc: None, last: None, sent_orders, ordered_off_for: None, found, failures: 0 }
     }
 
     /// Runs until the task is aborted, the host is gone, or no cycle may begin any more and this host has none under
@@ -253,7 +239,7 @@ impl HostReconciler {
             Why::Held(_) => self.poll() * 5,
             Why::Idle | Why::StaysOff | Why::Hindered(_) => {
                 if let Some((_, found)) = &self.bmc {
-                    found.bmc.close().await;
+                    found.driver.close().await;
                 }
                 IDLE
             }
@@ -267,21 +253,15 @@ impl HostReconciler {
         let _turn = if quiet { shared.asked_at_once.acquire().await.ok() } else { None };
         self.reach(host).await?;
         let Some((_, found)) = &self.bmc else { return Ok(PowerState::Unknown) };
-        let seen = match &self.system {
-            Some(known) => found.bmc.again(known).await,
-            None => found.bmc.system().await,
-        };
-        let system = match seen {
-            Ok(system) => system,
+        let power = match found.driver.read_again().await {
+            Ok(machine) => machine.power,
             Err(e) => {
                 // The password may have changed, or the system may have another path. The next turn starts from
                 // scratch.
-                (self.bmc, self.system, self.last) = (None, None, None);
+                (self.bmc, self.last) = (None, None);
                 return Err(e.into());
             }
         };
-        let power = system.power.clone();
-        self.system = Some(system);
         let known = matches!((&power, host.powered_on), (PowerState::On, Some(true)) | (PowerState::Off, Some(false)));
         let counts = known || self.last.as_ref() == Some(&power);
         self.last = Some(power.clone());
@@ -309,7 +289,7 @@ impl HostReconciler {
         if let Some(warning) = &found.warning {
             tracing::warn!(host = host.full_name(), warning);
         }
-        (self.bmc, self.system, self.last) = (Some((key, found)), None, None);
+        (self.bmc, self.last) = (Some((key, found)), None);
         Ok(())
     }
 

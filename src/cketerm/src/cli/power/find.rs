@@ -15,7 +15,8 @@ type Misses = Vec<String>;
 
 /// Returns the BMC of a node's address; the refusal names the places that were searched.
 pub(super) async fn find(address: &str, context: &Context) -> Result<Found, ActionError> {
-    let bmcs = BmcLookup::new(BmcClients::network(context.settings.bmcs.clone()));
+    let bmcs =
+        BmcLookup::new(BmcClients::network(context.settings.bmcs.clone()).with_kube(context.settings.kube.clone()));
     let inventory = bmcs.inventory()?;
     let mut misses = Misses::new();
     let mut found = bmcs.in_file(address, &inventory)?;

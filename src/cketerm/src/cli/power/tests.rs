@@ -4,8 +4,8 @@ use cketerm_model::{kube::Owner, power_state::PowerState};
 
 use super::*;
 
-fn system(power: PowerState, reset_age: Option<u64>) -> System {
-    System::seen(power, reset_age.map(Duration::from_secs))
+fn machine(power: PowerState, reset_age: Option<u64>) -> Machine {
+    Machine::seen(power, reset_age.map(Duration::from_secs))
 }
 
 fn node(before: &str, now: &str) -> NodeRow {
@@ -24,9 +24,9 @@ fn node(before: &str, now: &str) -> NodeRow {
 fn booted_needs_proof_and_power_on_is_none() {
     let now = Timestamp::from_second(1_000_000).unwrap();
     let since = Timestamp::from_second(999_000).unwrap();
-    let on = |age| system(PowerState::On, age);
-    for (what, system, node, enough, expected) in [
-        ("off", system(PowerState::Off, Some(10)), Some(node("a", "b")), true, false),
+    let on = |age| machine(PowerState::On, age);
+    for (what, machine, node, enough, expected) in [
+        ("off", machine(PowerState::Off, Some(10)), Some(node("a", "b")), true, false),
         ("neither the BMC nor Kubernetes shows a boot", on(None), None, false, false),
         ("no sign of a boot, but power on is enough", on(None), None, true, true),
         ("another boot id", on(None), Some(node("a", "b")), false, true),
@@ -37,7 +37,7 @@ fn booted_needs_proof_and_power_on_is_none() {
         ("no boot id was recorded", on(None), Some(node("", "b")), false, false),
         ("a Node without a cketerm record", on(None), Some(NodeRow::default()), false, false),
     ] {
-        let (booted, why) = booted(&system, node.as_ref(), since, now, enough);
+        let (booted, why) = booted(&machine, node.as_ref(), since, now, enough);
         assert_eq!(booted, expected, "{what}: {why}");
     }
 }

@@ -1,6 +1,7 @@
-use std::os::unix::fs::PermissionsExt;
+use std::{os::unix::fs::PermissionsExt, path::PathBuf};
 
 use super::*;
+use crate::power::BmcClients;
 
 struct Directory(tempfile::TempDir);
 
@@ -17,7 +18,7 @@ impl Directory {
     }
 
     fn find(&self, mode: u32, text: &str) -> Result<Option<Found>, InventoryError> {
-        BmcInventory::read(&self.file("bmcs.yaml", mode, text))?.find("10.0.0.1", &BmcClients::network(None))
+        BmcInventory::read(&self.file("bmcs.yaml", mode, text))?.find("10.0.0.1", BmcClients::network(None).connector())
     }
 }
 
@@ -28,11 +29,11 @@ fn an_entry_inherits_missing_fields_from_the_defaults() {
     let text = "defaults: {username: root, password-file: pw, soft-seconds: 300}\n\
                 bmcs:\n  10.0.0.1: {url: 'redfish://bmc-1', system: '1', on-seconds: 9}\n";
     let found = directory.find(0o644, text).unwrap().unwrap();
-    assert_eq!(found.bmc.origin(), "https://bmc-1");
+    assert_eq!(found.driver.target().name, "https://bmc-1");
     assert_eq!((found.timeouts.soft.as_secs(), found.timeouts.on.as_secs()), (300, 9));
     assert!(found.warning.is_none());
     let inventory = BmcInventory::read(&directory.0.path().join("bmcs.yaml")).unwrap();
-    assert!(inventory.find("10.0.0.2", &BmcClients::network(None)).unwrap().is_none());
+    assert!(inventory.find("10.0.0.2", BmcClients::network(None).connector()).unwrap().is_none());
     assert!(!format!("{inventory:?} {found:?}").contains("hunter2"));
 }
 
@@ -83,7 +84,7 @@ const LOGIN: &str = "defaults: {username: root, password: hunter2}\n";
 /// Judges an address that a BareMetalHost names. Returns the warning, or the refusal.
 fn other(file: &str, url: &str, any_certificate: bool) -> Result<Option<String>, InventoryError> {
     let inventory = BmcInventory::parse(&format!("{file}{LOGIN}")).unwrap();
-    Ok(inventory.other("default/w1", url, None, any_certificate, &BmcClients::network(None))?.warning)
+    Ok(inventory.other("default/w1", url, None, any_certificate, BmcClients::network(None).connector())?.warning)
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn i50_entries_of_the_file_must_be_inside_its_networks_too() {
         ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'https://10.9.0.1'}}", Some("outside the networks")),
     ] {
         let inventory = BmcInventory::parse(&format!("{text}\n{LOGIN}")).unwrap();
-        let found = inventory.find("10.0.0.1", &BmcClients::network(None));
+        let found = inventory.find("10.0.0.1", BmcClients::network(None).connector());
         let warned = inventory.warnings();
         match (refused, found) {
             (None, Ok(Some(_))) => assert!(inventory.refused().is_empty(), "{text}"),
@@ -170,7 +171,7 @@ fn i50_a_host_name_without_a_verified_certificate_needs_networks() {
         "bmcs: {10.0.0.1: {url: 'redfish://bmc.example', insecure: true}}",
     ] {
         let inventory = BmcInventory::parse(insecure).unwrap();
-        let why = inventory.find("10.0.0.1", &BmcClients::network(None)).unwrap_err().to_string();
+        let why = inventory.find("10.0.0.1", BmcClients::network(None).connector()).unwrap_err().to_string();
         assert!(why.contains("needs `networks`"), "{why}");
         assert_eq!(inventory.refused().get("10.0.0.1"), Some(&why));
         assert!(inventory.warnings().contains(&why), "{:?}", inventory.warnings());

@@ -2,7 +2,11 @@
 
 use std::net::IpAddr;
 
-use super::client::{BmcError, ROOT, shorten};
+use super::error::BmcError;
+use crate::power::text::shown;
+
+/// Service root, the only path that Redfish fixes.
+pub(super) const ROOT: &str = "/redfish/v1/";
 
 /// Origin of a BMC, and the path of a system if the address names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +72,5 @@ impl Address {
         let root = ROOT.trim_end_matches('/');
         let system = (!["", "/redfish", root].contains(&path)).then(|| path.to_owned());
         Ok(Self { origin, host, system })
-    }
-}
-
-/// Returns the printable part of an unreadable address, without anything that may be a password.
-pub(super) fn shown(text: &str) -> String {
-    match text.rsplit_once('@') {
-        Some((_, after)) => format!("…@{}", shorten(after)),
-        None => shorten(text),
     }
 }

@@ -1,4 +1,4 @@
-//! One BMC: requests, sign-in, redirects, and the meaning of its errors.
+//! One BMC: requests, sign-in, redirects, and the meaning of its answers.
 
 use std::{
     fmt,
@@ -6,116 +6,21 @@ use std::{
 };
 
 use bytes::Bytes;
-use cketerm_model::secret;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::address::{Address, shown};
-use crate::net::{Answer, Http, NoAnswer};
+use super::{
+    address::{Address, ROOT},
+    error::BmcError,
+};
+use crate::{
+    net::{Answer, Http, NoAnswer},
+    power::text::{shorten, shown},
+};
 
-/// Service root, the only path that Redfish fixes.
-pub(super) const ROOT: &str = "/redfish/v1/";
 /// Number of redirects that are followed. A system's name instead of its id takes one.
 const MAX_REDIRECTS: usize = 3;
-/// Number of characters of a BMC's text that are kept in logs, states and statuses.
-const MAX_MESSAGE_BYTES: usize = 300;
-
-/// Failure of a request to a BMC. No variant holds a password.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BmcError {
-    /// The address in a file or in a BareMetalHost cannot be used for Redfish.
-    #[error("{0:?} is not a Redfish BMC address: {1}; write https://HOST or redfish://HOST/redfish/v1/Systems/ID")]
-    Address(String, &'static str),
-    /// No answer. The request may or may not have been taken.
-    #[error("BMC {bmc} does not answer {what}: {why}; check that it runs, its URL, and its certificate (ca-file)")]
-    Silent {
-        /// Its origin.
-        bmc: String,
-        /// Method and path.
-        what: String,
-        /// The cause.
-        why: String,
-    },
-    /// 401, 403, or a session that was refused.
-    #[error("BMC {bmc} refused the user name or password for {what} ({code}): check them in the file or Secret")]
-    Unauthorized {
-        /// Its origin.
-        bmc: String,
-        /// Method and path.
-        what: String,
-        /// The status code.
-        code: u16,
-    },
-    /// Another error status.
-    #[error("BMC {bmc} answered {what} with {code}: {message}")]
-    Refused {
-        /// Its origin.
-        bmc: String,
-        /// Method and path.
-        what: String,
-        /// The status code.
-        code: u16,
-        /// Its message, on one line.
-        message: String,
-    },
-    /// An answer that is not Redfish.
-    #[error("BMC {bmc} gave an answer to {what} that is not Redfish: {why}")]
-    NotRedfish {
-        /// Its origin.
-        bmc: String,
-        /// Method and path.
-        what: String,
-        /// The problem.
-        why: String,
-    },
-    /// A link or redirect that leaves the BMC. Following it would send the password elsewhere.
-    #[error("BMC {bmc} redirects {what} to another server ({to}), which is not followed")]
-    Elsewhere {
-        /// Its origin.
-        bmc: String,
-        /// Method and path.
-        what: String,
-        /// The target.
-        to: String,
-    },
-    /// The BMC has no system or several, and none was named.
-    #[error("BMC {bmc} has {} systems{}; choose the machine's with `system:`", .found.len(), listed(.found))]
-    Systems {
-        /// Its origin.
-        bmc: String,
-        /// Their paths.
-        found: Vec<String>,
-    },
-    /// The BMC offers no reset type for the wanted state.
-    #[error("BMC {bmc} offers no reset type to {wanted} the machine; it offers: {}", shorten(&.offered.join(", ")))]
-    NoResetType {
-        /// Its origin.
-        bmc: String,
-        /// The wanted change: `turn off` or `turn on`.
-        wanted: &'static str,
-        /// The reset types that it offers.
-        offered: Vec<String>,
-    },
-    /// The BMC took the request, but the machine did not reach the wanted state in time.
-    #[error("BMC {bmc}: the machine is {state} {seconds} s after {asked}, expected {wanted}")]
-    Late {
-        /// Its origin.
-        bmc: String,
-        /// The requested reset type.
-        asked: String,
-        /// The expected power state.
-        wanted: &'static str,
-        /// The time that was waited, in seconds.
-        seconds: u64,
-        /// The last power state, or the reason why it is unknown.
-        state: String,
-    },
-}
-
-fn listed(found: &[String]) -> String {
-    if found.is_empty() { String::new() } else { format!(" ({})", shorten(&found.join(", "))) }
-}
 
 /// A user name and password. `Debug` shows neither.
 #[derive(Clone, PartialEq, Eq)]
@@ -397,12 +302,6 @@ fn error_message(value: &Value) -> Option<String> {
     let texts: Vec<&str> = more.filter_map(|m| m["Message"].as_str()).filter(|t| !t.is_empty()).collect();
     let text = if texts.is_empty() { error["message"].as_str()?.to_owned() } else { texts.join("; ") };
     Some(shorten(&text))
-}
-
-/// Returns the beginning of a BMC's text, on one line and with secrets masked.
-pub(super) fn shorten(text: &str) -> String {
-    let beginning = secret::beginning(text.as_bytes(), MAX_MESSAGE_BYTES);
-    beginning.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the value of a Basic authentication header.

@@ -2,12 +2,16 @@
 
 mod address;
 mod client;
-mod switch;
+mod driver;
+mod entry;
+mod error;
+mod login;
 mod system;
 #[cfg(test)]
 mod tests;
 
 pub use address::{Address, Host};
-pub use client::{Bmc, BmcError, Login, SignIn};
-pub use switch::{Off, Timeouts};
-pub use system::System;
+pub use client::{Bmc, Login, SignIn};
+pub use driver::RedfishDriver;
+pub(super) use entry::{REGISTRATION, named_elsewhere};
+pub use error::BmcError;

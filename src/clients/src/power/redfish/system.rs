@@ -6,22 +6,25 @@ use cketerm_model::power_state::PowerState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::client::{Bmc, BmcError, link};
+use super::{
+    client::{Bmc, link},
+    error::BmcError,
+};
 
 /// Usual path of the systems. The service root has the actual one.
 const SYSTEMS: &str = "/redfish/v1/Systems";
 
 /// Facts about a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct System {
+pub(super) struct System {
     /// Its path: `/redfish/v1/Systems/1`.
-    pub path: String,
+    pub(super) path: String,
     /// Its name. Empty: none.
-    pub name: String,
+    pub(super) name: String,
     /// `PowerState`.
-    pub power: PowerState,
+    pub(super) power: PowerState,
     /// Time since `LastResetTime`, by the BMC's clock alone, so its absolute error does not matter. Few BMCs report it.
-    pub reset_age: Option<Duration>,
+    pub(super) reset_age: Option<Duration>,
     /// Path to which a reset is posted. `None`: it cannot be reset.
     target: Option<String>,
     /// Reset types on offer. `None`: the BMC does not list them.
@@ -30,13 +33,8 @@ pub struct System {
 
 impl System {
     /// Returns the reset types on offer. Empty: the BMC does not list them.
-    pub fn offered(&self) -> &[String] {
+    pub(super) fn offered(&self) -> &[String] {
         self.offered.as_deref().unwrap_or_default()
-    }
-
-    /// Creates a system in this state that offers nothing, for tests of what is made from it.
-    pub fn seen(power: PowerState, reset_age: Option<Duration>) -> Self {
-        Self { path: String::new(), name: String::new(), power, reset_age, target: None, offered: None }
     }
 
     /// Returns the first of these reset types that is on offer. Types that are not on offer are never tried.
@@ -49,7 +47,7 @@ impl System {
 
 impl Bmc {
     /// Reads the machine's system: the one that was named, else the only one.
-    pub async fn system(&self) -> Result<System, BmcError> {
+    pub(super) async fn system(&self) -> Result<System, BmcError> {
         let root = self.open().await?;
         let systems = link(&root["Systems"]).unwrap_or(SYSTEMS).trim_end_matches('/').to_owned();
         let path = match &self.system {
@@ -62,7 +60,7 @@ impl Bmc {
     }
 
     /// Reads the same system again without discovery.
-    pub async fn again(&self, known: &System) -> Result<System, BmcError> {
+    pub(super) async fn again(&self, known: &System) -> Result<System, BmcError> {
         let (value, now) = self.get_with_date(&known.path).await?;
         let power = self.power_of(&known.path, &value)?;
         Ok(System { power, reset_age: age(&value, now), ..known.clone() })

@@ -11,8 +11,11 @@ use http::{Request, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Address, Bmc, BmcError, Login, Off, SignIn, Timeouts};
-use crate::net::{Http, NoAnswer};
+use super::{Address, Bmc, BmcError, Login, RedfishDriver, SignIn};
+use crate::{
+    net::{Http, NoAnswer},
+    power::{Off, PowerDriver as _, PowerError, PowerRequest, Timeouts, switch},
+};
 
 /// State of the fake, and a log of the requests to it.
 struct Fake {
@@ -157,11 +160,11 @@ impl Fake {
 }
 
 /// Returns the fake, and a BMC client that talks to it.
-fn bmc_at(fake: Fake, address: &str) -> (Arc<Mutex<Fake>>, Bmc) {
+fn bmc_at(fake: Fake, address: &str) -> (Arc<Mutex<Fake>>, RedfishDriver) {
     bmc_with_password(fake, address, "p:w")
 }
 
-fn bmc_with_password(fake: Fake, address: &str, password: &str) -> (Arc<Mutex<Fake>>, Bmc) {
+fn bmc_with_password(fake: Fake, address: &str, password: &str) -> (Arc<Mutex<Fake>>, RedfishDriver) {
     let fake = Arc::new(Mutex::new(fake));
     let to = fake.clone();
     let http = Http::by(move |request| {
@@ -180,15 +183,23 @@ fn bmc_with_password(fake: Fake, address: &str, password: &str) -> (Arc<Mutex<Fa
         })
     });
     let login = Login { username: "u".to_owned(), password: password.to_owned() };
-    (fake, Bmc::new(http, Address::parse(address).unwrap(), Some(login), SignIn::Auto))
+    (fake, RedfishDriver::new(Bmc::new(http, Address::parse(address).unwrap(), Some(login), SignIn::Auto)))
 }
 
-fn bmc(fake: Fake) -> (Arc<Mutex<Fake>>, Bmc) {
+fn bmc(fake: Fake) -> (Arc<Mutex<Fake>>, RedfishDriver) {
     bmc_at(fake, "https://bmc.example")
 }
 
 fn resets(fake: &Mutex<Fake>) -> Vec<String> {
     fake.lock().unwrap().resets.clone()
+}
+
+/// Returns the cause of a failure in the type of the Redfish driver.
+fn cause(e: &PowerError) -> &BmcError {
+    match e {
+        PowerError::Unauthorized(cause) | PowerError::Failed(cause) => cause.downcast_ref().unwrap(),
+        PowerError::NotOffered { .. } | PowerError::Late { .. } => panic!("{e}"),
+    }
 }
 
 const NO_REPORT: &(dyn Fn(&str) + Sync) = &|_| {};
@@ -216,30 +227,30 @@ fn addresses_are_parsed_in_the_forms_of_files_and_bare_metal_hosts() {
 #[tokio::test(start_paused = true)]
 async fn a_single_system_is_found_and_several_are_an_error_that_names_them() {
     let (_, one) = bmc(Fake::default());
-    assert_eq!(one.system().await.unwrap().path, "/redfish/v1/Systems/1");
+    assert_eq!(one.read().await.unwrap().id, "/redfish/v1/Systems/1");
     let (_, two) = bmc(Fake { members: vec!["/redfish/v1/Systems/1", "/redfish/v1/Systems/2"], ..Fake::default() });
-    let text = two.system().await.unwrap_err().to_string();
+    let text = two.read().await.unwrap_err().to_string();
     assert!(
         text.contains("2 systems (/redfish/v1/Systems/1, /redfish/v1/Systems/2)") && text.contains("system:"),
         "{text}"
     );
     let (_, none) = bmc(Fake { members: vec![], ..Fake::default() });
-    assert!(matches!(none.system().await, Err(BmcError::Systems { .. })));
+    assert!(matches!(cause(&none.read().await.unwrap_err()), BmcError::Systems { .. }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn redirects_are_followed_on_the_same_server_only() {
     let (_, named) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/name");
-    assert_eq!(named.system().await.unwrap().power, PowerState::On);
+    assert_eq!(named.read().await.unwrap().power, PowerState::On);
     let (fake, away) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/away");
-    assert!(matches!(away.system().await, Err(BmcError::Elsewhere { .. })));
+    assert!(matches!(cause(&away.read().await.unwrap_err()), BmcError::Elsewhere { .. }));
     assert_eq!(fake.lock().unwrap().seen.last().unwrap(), "GET /redfish/v1/Systems/away");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_is_reused_renewed_and_closed() {
     let (fake, bmc) = bmc(Fake { sessions: true, session_lasts: 3, ..Fake::default() });
-    bmc.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
+    switch::off(&bmc, Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
     bmc.close().await;
     let fake = fake.lock().unwrap();
     assert_eq!(fake.resets, ["ForceOff"]);
@@ -250,8 +261,8 @@ async fn a_session_is_reused_renewed_and_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_wrong_password_is_reported_at_once_and_never_shown() {
     let (fake, wrong) = bmc_with_password(Fake::default(), "https://bmc.example", "hunter2");
-    let e = wrong.off(Mode::Soft, &Timeouts::default(), NO_REPORT).await.unwrap_err();
-    assert!(matches!(e, BmcError::Unauthorized { code: 401, .. }));
+    let e = switch::off(&wrong, Mode::Soft, &Timeouts::default(), NO_REPORT).await.unwrap_err();
+    assert!(matches!(&e, PowerError::Unauthorized(_)) && matches!(cause(&e), BmcError::Unauthorized { code: 401, .. }));
     assert!(
         !format!("{e} {e:?} {wrong:?} {:?}", Login { username: "u".to_owned(), password: "hunter2".to_owned() })
             .contains("hunter2")
@@ -285,12 +296,12 @@ async fn hard_follows_a_soft_power_off_that_fails_is_refused_or_is_not_offered()
         ("off already", Fake { on: false, ..Fake::default() }, vec![], Off::Already),
     ] {
         let (fake, bmc) = bmc(fake);
-        assert_eq!(bmc.off(Mode::Soft, &Timeouts::default(), NO_REPORT).await, Ok(how), "{what}");
+        assert_eq!(switch::off(&bmc, Mode::Soft, &Timeouts::default(), NO_REPORT).await.unwrap(), how, "{what}");
         assert_eq!(resets(&fake), expected, "{what}");
         assert_eq!(fake.lock().unwrap().state(), "Off", "{what}");
     }
     let (fake, hard) = bmc(Fake::default());
-    assert_eq!(hard.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await, Ok(Off::Hard));
+    assert_eq!(switch::off(&hard, Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap(), Off::Hard);
     assert_eq!(resets(&fake), ["ForceOff"]);
 }
 
@@ -298,37 +309,37 @@ async fn hard_follows_a_soft_power_off_that_fails_is_refused_or_is_not_offered()
 async fn a_reset_repeats_only_after_its_timeout_and_a_false_success_is_an_error() {
     // A repeated ForceOff restarts this BMC's delay: repeating it at each poll would never end.
     let (fake, slow) = bmc(Fake { delay: Duration::from_secs(50), ..Fake::default() });
-    slow.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
+    switch::off(&slow, Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
     assert_eq!(resets(&fake), ["ForceOff"]);
     let (fake, liar) = bmc(Fake { ignored: vec!["ForceOff"], ..Fake::default() });
-    let e = liar.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err();
-    assert!(matches!(&e, BmcError::Late { wanted: "off", state, .. } if state == "on"), "{e}");
+    let e = switch::off(&liar, Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err();
+    assert!(matches!(&e, PowerError::Late { wanted: PowerState::Off, state, .. } if state == "on"), "{e}");
     assert_eq!(resets(&fake), ["ForceOff", "ForceOff"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_without_an_answer_counts_as_sent_and_no_answer_is_no_power_state() {
     let (fake, bmc) = bmc(Fake { no_reset_answer: true, ..Fake::default() });
-    bmc.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
+    switch::off(&bmc, Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
     fake.lock().unwrap().unanswered = 0;
     assert_eq!(resets(&fake), ["ForceOff"]);
     let (fake, late) = self::bmc(Fake::default());
-    let system = late.system().await.unwrap();
+    late.read().await.unwrap();
     fake.lock().unwrap().unanswered = 4;
-    late.reset(&system, "ForceOff").await.unwrap();
-    let e = late.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err();
+    late.request(PowerRequest::Off(Mode::Hard)).await.unwrap();
+    let e = switch::off(&late, Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err();
     assert!(e.to_string().contains("does not answer"), "{e}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cycle_waits_for_off_and_turns_the_machine_on_again() {
     let (fake, bmc) = bmc(Fake { refused: vec![("On", 503, 2)], ..Fake::default() });
-    assert_eq!(bmc.cycle(Mode::Soft, &Timeouts::default(), NO_REPORT).await, Ok(Off::Graceful));
+    assert_eq!(switch::cycle(&bmc, Mode::Soft, &Timeouts::default(), NO_REPORT).await.unwrap(), Off::Graceful);
     assert_eq!(resets(&fake), ["GracefulShutdown", "On", "On", "On"]);
     assert_eq!(fake.lock().unwrap().state(), "On");
     // A machine that cannot be turned on again is not turned off.
     let (fake, bmc) = self::bmc(Fake { offered: Some(vec!["ForceOff"]), ..Fake::default() });
-    let text = bmc.cycle(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err().to_string();
+    let text = switch::cycle(&bmc, Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err().to_string();
     assert!(text.contains("no reset type to turn on the machine; it offers: ForceOff"), "{text}");
     assert!(resets(&fake).is_empty());
 }
@@ -337,9 +348,8 @@ async fn a_cycle_waits_for_off_and_turns_the_machine_on_again() {
 async fn on_waits_for_a_machine_that_is_about_to_go_off_and_turns_it_on_again() {
     // `On` during a pending off is lost: the machine goes off afterwards.
     let (fake, bmc) = bmc(Fake { pending: None, delay: Duration::from_secs(1), ..Fake::default() });
-    let system = bmc.system().await.unwrap();
-    bmc.reset(&system, "ForceOff").await.unwrap();
-    assert_eq!(bmc.on(&Timeouts::default(), NO_REPORT).await, Ok(true));
+    bmc.request(PowerRequest::Off(Mode::Hard)).await.unwrap();
+    assert!(switch::on(&bmc, &Timeouts::default(), NO_REPORT).await.unwrap());
     assert_eq!(resets(&fake), ["ForceOff", "On"]);
     assert_eq!(fake.lock().unwrap().state(), "On");
 }
@@ -347,6 +357,6 @@ async fn on_waits_for_a_machine_that_is_about_to_go_off_and_turns_it_on_again() 
 #[tokio::test(start_paused = true)]
 async fn the_age_of_the_last_reset_uses_the_bmcs_clock() {
     let (_, bmc) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/2");
-    let age = bmc.system().await.unwrap().reset_age.unwrap();
+    let age = bmc.read().await.unwrap().reset_age.unwrap();
     assert_eq!(age.as_secs(), 90 * 60);
 }

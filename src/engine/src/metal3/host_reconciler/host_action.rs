@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm_clients::kubernetes::WriteError;
+use cketerm_clients::{kubernetes::WriteError, power::PowerRequest};
 use cketerm_model::{
     fence::Permit,
     host::{HostRow, Mode, Times},
@@ -32,7 +32,7 @@ impl HostReconciler {
         if !same || self.decide(&fresh, power) != *step {
             return Err(Trouble::Stale);
         }
-        let (Some((_, found)), Some(system)) = (&self.bmc, &self.system) else { return Err(Trouble::Stale) };
+        let (Some((_, found)), Some(_)) = (&self.bmc, &self.last) else { return Err(Trouble::Stale) };
         let what = match mode {
             Some(mode) => format!("host off ({mode})"),
             None => "host on".to_owned(),
@@ -54,10 +54,7 @@ impl HostReconciler {
             self.ordered_off_for = host.pending_reboot_since;
         }
         self.show(host, what.clone(), None);
-        let answer = match mode {
-            Some(mode) => found.bmc.request_off(system, mode).await,
-            None => found.bmc.request_on(system).await,
-        };
+        let answer = found.driver.request(mode.map_or(PowerRequest::On, PowerRequest::Off)).await;
         let result = answer.as_ref().map(|kind| format!("{kind} sent")).map_err(ToString::to_string);
         self.shared.actor.record_outcome(intent, result);
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);

@@ -1,0 +1,54 @@
+//! Command line of a power command, made from its template in the file of BMCs.
+
+/// Placeholder for the node's address. It is the key of the entry, so only the writer of the file chooses it.
+const ADDRESS: &str = "{address}";
+
+/// A program with its arguments. No shell reads them: each argument reaches the program as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Argv {
+    program: String,
+    arguments: Vec<String>,
+}
+
+impl Argv {
+    /// Fills in a template. Errors: it is empty, the program is no absolute path, or a placeholder is unknown.
+    pub(super) fn of(template: &[String], address: &str) -> Result<Self, String> {
+        let Some((program, arguments)) = template.split_first() else {
+            return Err("no program; write [/path/of/program, argument, …]".to_owned());
+        };
+        if !program.starts_with('/') {
+            return Err("the program is no absolute path; it is not searched for in PATH".to_owned());
+        }
+        if template.iter().any(|word| word.contains('\0')) {
+            return Err("an argument contains a NUL character".to_owned());
+        }
+        if let Some(name) = template.iter().find_map(|word| unknown_placeholder(word)) {
+            return Err(format!("{{{name}}} is no placeholder; the only one is {ADDRESS}"));
+        }
+        if program.contains(ADDRESS) {
+            return Err(format!("the program must not contain {ADDRESS}"));
+        }
+        let arguments = arguments.iter().map(|word| word.replace(ADDRESS, address)).collect();
+        Ok(Self { program: program.clone(), arguments })
+    }
+
+    /// Returns the program's path.
+    pub(super) fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Returns the arguments after the program.
+    pub(super) fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+}
+
+/// Returns a name in braces, other than the address, that looks like a placeholder. Other text in braces is an argument
+/// like any other.
+fn unknown_placeholder(word: &str) -> Option<&str> {
+    let names = word.split('{').skip(1).filter_map(|after| Some(after.split_once('}')?.0));
+    let like_one = |name: &&str| {
+        !name.is_empty() && name.len() < 20 && name.chars().all(|c| c.is_ascii_lowercase() || "-_".contains(c))
+    };
+    names.filter(like_one).find(|name| *name != "address")
+}

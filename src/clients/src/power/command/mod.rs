@@ -1,0 +1,187 @@
+//! The command driver: programs of the site, which the file of BMCs names, read and change a machine's power. For
+//! machines whose BMCs have no Redfish.
+
+mod argv;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use cketerm_model::{host::Mode, power_state::PowerState};
+use futures::future::{BoxFuture, FutureExt};
+use serde::Deserialize;
+
+use self::{
+    argv::Argv,
+    program::{CommandError, run},
+};
+use super::{
+    connector::Connector,
+    driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
+    registration::{Found, Registration},
+    settings::{Entry, InventoryError, is_world_writable},
+};
+
+/// Registration of the driver.
+pub(super) const REGISTRATION: Registration = Registration { name: "command", check, create };
+
+/// Time limit of one program in seconds, if the file sets none.
+const TIMEOUT_SECONDS: u64 = 30;
+/// Longest time limit that the file may set, in seconds.
+const MAX_TIMEOUT_SECONDS: u64 = 600;
+
+/// Settings in the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    on: Vec<String>,
+    off: Vec<String>,
+    soft_off: Option<Vec<String>>,
+    state: Vec<String>,
+    timeout_seconds: Option<u64>,
+}
+
+/// A machine whose power programs read and change.
+#[derive(Debug)]
+struct CommandDriver {
+    target: Target,
+    /// Name of the machine: the node's address.
+    address: String,
+    on: Argv,
+    off: Argv,
+    soft_off: Option<Argv>,
+    state: Argv,
+    timeout: Duration,
+}
+
+impl CommandDriver {
+    fn of(entry: &Entry<'_>) -> Result<Self, InventoryError> {
+        let settings: Settings = entry.driver_settings()?;
+        if is_world_writable(&entry.file.path) {
+            let file = entry.file.path.display();
+            return Err(
+                entry.wrong(format_args!("the file names programs and everyone can write it; chmod o-w {file}"))
+            );
+        }
+        let argv = |key: &str, words: &[String]| {
+            Argv::of(words, entry.name).map_err(|why| entry.wrong(format_args!("{key}: {why}")))
+        };
+        let seconds = settings.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
+        if !(1..=MAX_TIMEOUT_SECONDS).contains(&seconds) {
+            return Err(entry.wrong(format_args!("timeout-seconds must be 1 to {MAX_TIMEOUT_SECONDS}")));
+        }
+        let state = argv("state", &settings.state)?;
+        Ok(Self {
+            target: Target { kind: "power command", name: format!("{} ({})", state.program(), entry.name) },
+            address: entry.name.to_owned(),
+            on: argv("on", &settings.on)?,
+            off: argv("off", &settings.off)?,
+            soft_off: settings.soft_off.as_deref().map(|words| argv("soft-off", words)).transpose()?,
+            state,
+            timeout: Duration::from_secs(seconds),
+        })
+    }
+
+    fn argv(&self, request: PowerRequest) -> Option<&Argv> {
+        match request {
+            PowerRequest::Off(Mode::Soft) => self.soft_off.as_ref(),
+            PowerRequest::Off(Mode::Hard) => Some(&self.off),
+            PowerRequest::On => Some(&self.on),
+        }
+    }
+
+    async fn machine(&self) -> Result<Machine, CommandError> {
+        let output = run(&self.state, self.timeout).await?;
+        let name = |request| self.argv(request).map(|_| self.usual_name(request));
+        Ok(Machine {
+            id: self.address.clone(),
+            name: String::new(),
+            power: power_state(&output),
+            reset_age: None,
+            requests: RequestNames {
+                soft_off: name(PowerRequest::Off(Mode::Soft)),
+                hard_off: name(PowerRequest::Off(Mode::Hard)),
+                on: name(PowerRequest::On),
+            },
+            offered: Vec::new(),
+        })
+    }
+
+    async fn send(&self, request: PowerRequest) -> Result<&'static str, PowerError> {
+        let name = self.usual_name(request);
+        let Some(argv) = self.argv(request) else {
+            return Err(PowerError::NotOffered { target: self.target.clone(), request, offered: Vec::new() });
+        };
+        tracing::info!(
+            machine = self.address,
+            program = argv.program(),
+            request = name,
+            "requesting a change of power"
+        );
+        match run(argv, self.timeout).await {
+            Ok(_) => Ok(name),
+            // It may have done its work before it was killed: the power state decides.
+            Err(e @ CommandError::Late { .. }) => {
+                tracing::warn!(machine = self.address, error = %e, "the power command was killed; it counts as sent");
+                Ok(name)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Returns the power state that a program printed: one word, `on` or `off`. Nothing printed is no state.
+fn power_state(output: &str) -> PowerState {
+    match output.trim() {
+        "" => PowerState::Unknown,
+        "on" => PowerState::On,
+        "off" => PowerState::Off,
+        other => PowerState::read(Some(other)),
+    }
+}
+
+impl From<CommandError> for PowerError {
+    fn from(e: CommandError) -> Self {
+        Self::Failed(e.into())
+    }
+}
+
+impl PowerDriver for CommandDriver {
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::Reported
+    }
+
+    fn usual_name(&self, request: PowerRequest) -> &'static str {
+        match request {
+            PowerRequest::Off(Mode::Soft) => "soft-off",
+            PowerRequest::Off(Mode::Hard) => "off",
+            PowerRequest::On => "on",
+        }
+    }
+
+    fn read(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
+        async { Ok(self.machine().await?) }.boxed()
+    }
+
+    fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
+        self.read()
+    }
+
+    fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {
+        self.send(request).boxed()
+    }
+}
+
+fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
+    CommandDriver::of(entry).map(|_| Vec::new())
+}
+
+fn create(entry: &Entry<'_>, _: &Connector) -> Result<Found, InventoryError> {
+    let driver = CommandDriver::of(entry)?;
+    Ok(Found { driver: Box::new(driver), timeouts: entry.timeouts(), warning: None })
+}

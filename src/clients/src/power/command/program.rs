@@ -1,0 +1,120 @@
+//! One run of a power command: no shell, a clean environment, a time limit, and bounded output.
+
+use std::{os::unix::fs::PermissionsExt, process::Stdio, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
+    time::timeout,
+};
+
+use super::argv::Argv;
+use crate::power::text::shorten;
+
+/// Number of bytes that are kept of each output stream. The rest is read and discarded.
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
+/// Search path of the program for programs that it runs itself.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Failure of a power command. No variant shows an argument, because that may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CommandError {
+    /// The program was not run.
+    #[error("power command {program} was not run: {why}")]
+    NotRun {
+        /// Its path.
+        program: String,
+        /// The reason.
+        why: String,
+    },
+    /// It did not end within its time and was killed. It may have done its work.
+    #[error("power command {program} did not end within {seconds} s and was killed; see timeout-seconds")]
+    Late {
+        /// Its path.
+        program: String,
+        /// Its time limit in seconds.
+        seconds: u64,
+    },
+    /// It failed.
+    #[error("power command {program} failed ({status}): {message}")]
+    Failed {
+        /// Its path.
+        program: String,
+        /// Its exit status or signal.
+        status: String,
+        /// The beginning of its standard error, on one line and with secrets masked.
+        message: String,
+    },
+    /// It printed too much to be a power state.
+    #[error("power command {program} printed more than {MAX_OUTPUT_BYTES} bytes")]
+    TooLong {
+        /// Its path.
+        program: String,
+    },
+}
+
+/// Runs a program and returns its standard output. It is killed at the time limit, and when the future is dropped.
+pub(super) async fn run(argv: &Argv, limit: Duration) -> Result<String, CommandError> {
+    let program = || argv.program().to_owned();
+    let not_run = |why: String| CommandError::NotRun { program: program(), why };
+    check_program(argv.program()).map_err(not_run)?;
+    let mut child = Command::new(argv.program())
+        .args(argv.arguments())
+        .env_clear()
+        .env("PATH", PATH)
+        .env("LANG", "C.UTF-8")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|e| not_run(e.to_string()))?;
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(not_run("its output cannot be read".to_owned()));
+    };
+    let ended = timeout(limit, async { tokio::join!(beginning(stdout), beginning(stderr), child.wait()) }).await;
+    let Ok((stdout, stderr, status)) = ended else {
+        return Err(CommandError::Late { program: program(), seconds: limit.as_secs() });
+    };
+    let status = status.map_err(|e| not_run(e.to_string()))?;
+    if !status.success() {
+        let message = shorten(&String::from_utf8_lossy(&stderr.kept));
+        let message = if message.is_empty() { "it printed no error".to_owned() } else { message };
+        return Err(CommandError::Failed { program: program(), status: status.to_string(), message });
+    }
+    if stdout.cut {
+        return Err(CommandError::TooLong { program: program() });
+    }
+    Ok(String::from_utf8_lossy(&stdout.kept).into_owned())
+}
+
+/// Refuses a program that everyone can change: it runs with cketerm's rights.
+fn check_program(path: &str) -> Result<(), String> {
+    let metadata = std::fs::metadata(path).map_err(|e| e.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    if metadata.permissions().mode() & 0o002 != 0 {
+        return Err(format!("everyone can write it; chmod o-w {path}"));
+    }
+    Ok(())
+}
+
+/// Beginning of an output stream.
+struct Beginning {
+    kept: Vec<u8>,
+    /// Whether there was more.
+    cut: bool,
+}
+
+/// Reads a stream to its end and keeps its beginning. A stream that cannot be read further counts as ended.
+async fn beginning(mut stream: impl AsyncRead + Unpin) -> Beginning {
+    let (mut kept, mut cut, mut buffer) = (Vec::new(), false, [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        let free = count.min(MAX_OUTPUT_BYTES - kept.len());
+        kept.extend_from_slice(&buffer[..free]);
+        cut |= free < count;
+    }
+    Beginning { kept, cut }
+}

@@ -1,0 +1,187 @@
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use super::*;
+use crate::power::{BmcClients, BmcInventory, Off, Timeouts, switch};
+
+/// A machine in a folder: its power state is the content of the file `power`.
+struct Site(tempfile::TempDir);
+
+impl Site {
+    fn new(power: &str) -> Self {
+        let site = Self(tempfile::tempdir().unwrap());
+        site.write("power", 0o600, power);
+        site
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, mode: u32, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    /// Writes a script and returns its path. Tests give it to a shell: while another test starts a process, a file that
+    /// was just written may count as busy and cannot be executed itself.
+    fn script(&self, name: &str, body: &str) -> String {
+        self.write(name, 0o600, &format!("cd {}\n{body}\n", self.path().display())).display().to_string()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join(name)).unwrap_or_default()
+    }
+
+    fn find(&self, mode: u32, text: &str) -> Result<Option<Found>, InventoryError> {
+        let file = self.write("bmcs.yaml", mode, text);
+        BmcInventory::read(&file)?.find("10.0.0.1", BmcClients::network(None).connector())
+    }
+
+    /// Returns the driver of this site's scripts; `more` are further settings.
+    fn driver(&self, on: &str, off: &str, state: &str, more: &str) -> Found {
+        let (on, off, state) = (self.script("on", on), self.script("off", off), self.script("state", state));
+        let text = format!(
+            "bmcs:\n  10.0.0.1:\n    driver: command\n    settings: {{on: [/bin/sh, {on}, '{{address}}'], \
+             off: [/bin/sh, {off}], state: [/bin/sh, {state}]{more}}}\n"
+        );
+        self.find(0o600, &text).unwrap().unwrap()
+    }
+}
+
+const SWITCH_ON: &str = "echo on > power; echo \"$@\" > given";
+const SWITCH_OFF: &str = "echo off > power";
+const STATE: &str = "cat power";
+const NO_REPORT: switch::Report<'_> = &|_| {};
+
+fn quick() -> Timeouts {
+    let poll = Duration::from_millis(5);
+    Timeouts { soft: poll, off: poll, on: poll, poll }
+}
+
+#[tokio::test]
+async fn a_machine_is_turned_off_and_on_by_its_programs() {
+    let site = Site::new("on");
+    let found = site.driver(SWITCH_ON, SWITCH_OFF, STATE, "");
+    let driver = &*found.driver;
+    let machine = driver.read().await.unwrap();
+    assert_eq!((machine.power, machine.id.as_str()), (PowerState::On, "10.0.0.1"));
+    assert_eq!(machine.requests.soft_off, None);
+    assert_eq!(switch::off(driver, Mode::Soft, &quick(), NO_REPORT).await.unwrap(), Off::Hard);
+    assert_eq!(site.read("power"), "off\n");
+    assert!(switch::on(driver, &quick(), NO_REPORT).await.unwrap());
+    assert_eq!((site.read("power").as_str(), site.read("given").as_str()), ("on\n", "10.0.0.1\n"));
+    assert_eq!(driver.evidence(), Evidence::Reported, "a program never proves that a machine is off");
+}
+
+#[tokio::test]
+async fn a_soft_off_comes_first_where_the_site_has_one() {
+    let site = Site::new("on");
+    let soft = site.script("soft", "echo off > power");
+    let found = site.driver(SWITCH_ON, "exit 9", STATE, &format!(", soft-off: [/bin/sh, {soft}]"));
+    assert_eq!(switch::off(&*found.driver, Mode::Soft, &quick(), NO_REPORT).await.unwrap(), Off::Graceful);
+}
+
+#[tokio::test]
+async fn only_the_words_on_and_off_are_states() {
+    for (printed, expected) in [
+        ("on", PowerState::On),
+        (" off ", PowerState::Off),
+        ("", PowerState::Unknown),
+        ("Chassis Power is off", PowerState::Other("Chassis Power is off".to_owned())),
+        ("offline", PowerState::Other("offline".to_owned())),
+        ("on\noff", PowerState::Other("on off".to_owned())),
+    ] {
+        let site = Site::new(printed);
+        let found = site.driver(SWITCH_ON, SWITCH_OFF, STATE, "");
+        assert_eq!(found.driver.read().await.unwrap().power, expected, "{printed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_program_is_no_state_and_its_error_is_short_and_masked() {
+    let site = Site::new("off");
+    let failing = "cat power; echo 'login --password=hunter2 failed' >&2; yes | head -c 100000 >&2; exit 3";
+    let found = site.driver(SWITCH_ON, failing, failing, "");
+    let text = found.driver.read().await.unwrap_err().to_string();
+    assert!(text.contains("/bin/sh failed (exit status: 3): login") && !text.contains("hunter2"), "{text}");
+    assert!(text.len() < 600, "{}", text.len());
+    let e = found.driver.request(PowerRequest::Off(Mode::Hard)).await.unwrap_err();
+    assert!(matches!(e, PowerError::Failed(_)), "{e}");
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_is_killed_and_a_killed_request_counts_as_sent() {
+    let site = Site::new("on");
+    let found = site.driver("exec sleep 60", "echo off > power; exec sleep 60", STATE, ", timeout-seconds: 1");
+    assert_eq!(found.driver.request(PowerRequest::Off(Mode::Hard)).await.unwrap(), "off");
+    assert_eq!(found.driver.read().await.unwrap().power, PowerState::Off);
+    let hanging = site.driver(SWITCH_ON, SWITCH_OFF, "echo off; exec sleep 60", ", timeout-seconds: 1");
+    let text = hanging.driver.read().await.unwrap_err().to_string();
+    assert!(text.contains("did not end within 1 s and was killed"), "{text}");
+}
+
+#[tokio::test]
+async fn output_is_bounded_and_the_environment_is_clean() {
+    let site = Site::new("on");
+    let found = site.driver("env > given", SWITCH_OFF, "yes off | head -c 100000", "");
+    let text = found.driver.read().await.unwrap_err().to_string();
+    assert!(text.contains("printed more than 65536 bytes"), "{text}");
+    found.driver.request(PowerRequest::On).await.unwrap();
+    let environment = site.read("given");
+    let names: Vec<&str> = environment.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let known = |name: &&str| ["PATH", "LANG", "PWD", "OLDPWD", "SHLVL", "_"].contains(name);
+    assert!(names.iter().all(known), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_missing_or_writable_program_is_not_run() {
+    let site = Site::new("off");
+    let state = site.write("state", 0o707, "#!/bin/sh\necho off\n");
+    let settings = format!("settings: {{on: [/a], off: [/b], state: [{}]}}", state.display());
+    let text = format!("bmcs: {{10.0.0.1: {{driver: command, {settings}}}}}");
+    let found = site.find(0o600, &text).unwrap().unwrap();
+    let text = found.driver.read().await.unwrap_err().to_string();
+    assert!(text.contains("was not run: everyone can write it; chmod o-w"), "{text}");
+    std::fs::remove_file(site.path().join("state")).unwrap();
+    let text = found.driver.read().await.unwrap_err().to_string();
+    assert!(text.contains("/state was not run: "), "{text}");
+}
+
+#[test]
+fn unsafe_or_incomplete_settings_are_refused_and_show_no_value() {
+    let site = Site::new("on");
+    let entry = |rest: &str| format!("bmcs: {{10.0.0.1: {{driver: command, {rest}}}}}\n");
+    let settings = |rest: &str| entry(&format!("settings: {{on: [/a], off: [/b], {rest}}}"));
+    for (text, expected) in [
+        (settings("state: [power, hunter2]"), "state: the program is no absolute path"),
+        (settings("state: []"), "state: no program"),
+        (settings("state: [/c, '{host}']"), "state: {host} is no placeholder"),
+        (settings("state: ['/c/{address}']"), "must not contain {address}"),
+        (settings("soft-off: []"), "state is missing"),
+        (settings("state: [/c], shell: hunter2"), "unknown field `shell`"),
+        (settings("state: hunter2"), "have another form"),
+        (settings("state: [/c], timeout-seconds: 0"), "must be 1 to 600"),
+        (entry("settings: hunter2"), "have another form"),
+        (entry("url: 'https://bmc'"), "url belongs to the driver redfish"),
+        (entry("on-seconds: 1"), "settings is missing"),
+        ("bmcs: {10.0.0.1: {driver: hunter2}}".to_owned(), "none of redfish, command, bare-metal-host"),
+        ("bmcs: {10.0.0.1: {url: bmc, settings: {a: hunter2}}}".to_owned(), "settings belongs to the other drivers"),
+        ("defaults: {driver: command}".to_owned(), "defaults: driver and settings belong to one BMC"),
+    ] {
+        let why = site.find(0o600, &text).unwrap_err().to_string();
+        assert!(why.contains(expected) && why.contains("bmcs.yaml") && !why.contains("hunter2"), "{text}: {why}");
+        if let Ok(inventory) = BmcInventory::parse(&text) {
+            assert!(inventory.refused().contains_key("10.0.0.1"), "the engine starts no drain: {text}");
+            assert!(!inventory.warnings().is_empty(), "`config check` warns: {text}");
+        }
+    }
+    let good = settings("state: [/c, '{address}', '{\"json\": 1}']");
+    let why = site.find(0o602, &good).unwrap_err().to_string();
+    assert!(why.contains("everyone can write it; chmod o-w"), "{why}");
+    assert!(site.find(0o644, &good).unwrap().is_some());
+}
