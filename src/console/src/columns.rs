@@ -143,13 +143,13 @@ impl<T: Table> Column<T> {
     }
 
     /// Hides the column in tables narrower than this.
-    const fn from(mut self, table_width: u16) -> Self {
+    const fn shown_from(mut self, table_width: u16) -> Self {
         self.visibility = Visibility::From(table_width);
         self
     }
 
     /// Hides the column in tables narrower than this while it is empty.
-    const fn from_unless_filled(mut self, table_width: u16) -> Self {
+    const fn shown_from_unless_filled(mut self, table_width: u16) -> Self {
         self.visibility = Visibility::FromUnlessFilled(table_width);
         self
     }

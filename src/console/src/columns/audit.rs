@@ -33,7 +33,7 @@ impl Table for Actions {
                 row.cell(|a| if is_narrow(row.app) { cell(row.app, a, &a.who.user) } else { cell(row.app, a, &who(a)) })
             }),
         Column::new("from", "FROM", Fixed(15), "address from which the operator was logged in")
-            .from(150)
+            .shown_from(150)
             .value(|row| row.value(|a| Value::text(from(a))))
             .cell(|row| row.cell(|a| cell(row.app, a, from(a)))),
         Column::new("what", "WHAT", Content(8, 20), "action")
@@ -45,11 +45,11 @@ impl Table for Actions {
             .value(|row| row.value(|a| Value::text(a.on.as_str())))
             .cell(|row| row.error_cell(|a| on_cell(row.app, a))),
         Column::new("result", "RESULT", Fixed(34), "result of the action")
-            .from(160)
+            .shown_from(160)
             .value(|row| row.value(|a| Value::text(a.result.as_str())))
             .cell(|row| row.cell(|a| cell(row.app, a, &a.result))),
         Column::new("why", "REASON", Rest, "the operator's reason")
-            .from(120)
+            .shown_from(120)
             .value(|row| row.value(|a| Value::text(why(a))))
             .cell(|row| row.cell(|a| cell(row.app, a, why(a)))),
     ];

@@ -41,11 +41,11 @@ impl Table for Changes {
             .value(|row| Value::text(row.address()))
             .cell(|row| Cell::plain(short_text::safe(row.address()))),
         Column::new("serial", "SERIAL", Fixed(10), "serial of the node's machine")
-            .from(100)
+            .shown_from(100)
             .value(|row| Value::text(row.serial()))
             .cell(|row| Cell::plain(short_text::safe(row.serial()))),
         Column::new("place", "PLACE", Fixed(26), "place in the cluster before and after the change")
-            .from(90)
+            .shown_from(90)
             .cell(place_cell),
         Column::new("score", "SCORE", Fixed(5), "score of the machine")
             .value(|row| row.choice.and_then(|c| c.score).map_or(Value::None, values::count))

@@ -1,5 +1,7 @@
 //! Row of an entry of either queue, and the columns that both queues have.
 
+use std::sync::Arc;
+
 use cketerm_model::{
     cketerm_records::Request,
     cluster::Node,
@@ -23,7 +25,7 @@ pub struct EntryRow<'a, E> {
     pub(super) address: &'a str,
     /// The machine's name, or an empty text.
     pub(super) name: &'a str,
-    pub(super) node: Option<&'a std::sync::Arc<NodeRow>>,
+    pub(super) node: Option<&'a Arc<NodeRow>>,
     pub(super) member: Option<&'a Node>,
 }
 
@@ -56,38 +58,9 @@ impl<'a, E> EntryRow<'a, E> {
         Cell::styled(text, self.app.config.theme.danger)
     }
 
-    pub(super) fn name_cell(&self, width: usize) -> Cell {
-        match self.entry {
-            Some(_) => Cell::plain(short_text::shorten_middle(self.name, width)),
-            None => self.broken("?"),
-        }
-    }
-
-    pub(super) fn role(&self) -> Value<'a> {
-        if self.name.is_empty() {
-            return Value::None;
-        }
-        values::role(queries::role_of(&self.app.seen, self.node, self.member))
-    }
-
-    pub(super) fn rack(&self) -> Value<'a> {
-        Value::text(queries::rack_of(self.node, self.member))
-    }
-
     /// Returns the time in the state, which began at the transition or else with the request.
     pub(super) fn since(&self, transition: impl FnOnce(&'a E) -> Option<Timestamp>) -> Value<'a> {
         self.value(|e| values::age(self.app, transition(e).or_else(|| self.request.map(|r| r.at))))
-    }
-
-    /// Returns the engine's reason.
-    pub(super) fn reason(&self) -> Value<'a> {
-        let (seen, now) = (&self.app.seen, self.app.now.wall);
-        let why = seen.reasons.get(&self.id).map(|why| short_text::reason(why, now)).unwrap_or_default();
-        let mark = if trouble::is_stuck(seen, self.id) { "! " } else { "" };
-        let order = short_text::order(seen, self.id);
-        // Most entries have neither.
-        let before = !mark.is_empty() || !order.is_empty();
-        Value::text(if before { format!("{mark}{order}{why}") } else { why })
     }
 
     /// Returns the cell with the engine's reason. A stuck entry also has a mark, so that the colour is not the only
@@ -102,14 +75,46 @@ impl<'a, E> EntryRow<'a, E> {
             None => Cell::plain(text),
         }
     }
+}
 
-    /// Returns the operator who asked for the entry.
-    pub(super) fn by(&self) -> Value<'a> {
-        self.request.map_or(Value::None, |r| values::who(&r.who))
+/// Returns the cell with the machine's name.
+pub(super) fn name_cell<E>(row: &EntryRow<'_, E>, width: usize) -> Cell {
+    match row.entry {
+        Some(_) => Cell::plain(short_text::shorten_middle(row.name, width)),
+        None => row.broken("?"),
     }
+}
 
-    /// Returns the operator's reason.
-    pub(super) fn why(&self) -> Value<'a> {
-        Value::text(self.request.and_then(|r| r.reason.as_deref()).unwrap_or_default())
+/// Returns the role of the Node.
+pub(super) fn role<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    if row.name.is_empty() {
+        return Value::None;
     }
+    values::role(queries::role_of(&row.app.seen, row.node, row.member))
+}
+
+/// Returns the rack of the machine.
+pub(super) fn rack<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    Value::text(queries::rack_of(row.node, row.member))
+}
+
+/// Returns the engine's reason.
+pub(super) fn reason<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    let (seen, now) = (&row.app.seen, row.app.now.wall);
+    let why = seen.reasons.get(&row.id).map(|why| short_text::reason(why, now)).unwrap_or_default();
+    let mark = if trouble::is_stuck(seen, row.id) { "! " } else { "" };
+    let order = short_text::order(seen, row.id);
+    // Most entries have neither.
+    let before = !mark.is_empty() || !order.is_empty();
+    Value::text(if before { format!("{mark}{order}{why}") } else { why })
+}
+
+/// Returns the operator who asked for the entry.
+pub(super) fn by<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    row.request.map_or(Value::None, |r| values::who(&r.who))
+}
+
+/// Returns the operator's reason.
+pub(super) fn why<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    Value::text(row.request.and_then(|r| r.reason.as_deref()).unwrap_or_default())
 }

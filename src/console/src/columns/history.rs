@@ -42,7 +42,7 @@ impl Table for EndedEntries {
             .value(|row| row.value(|e| Value::text(node_name(row.app, e))))
             .fitted(|row, width| row.cell(|e| Cell::plain(short_text::shorten_middle(&node_name(row.app, e), width)))),
         Column::new("address", "ADDRESS", Fixed(15), "address of the machine")
-            .from(150)
+            .shown_from(150)
             .value(|row| row.value(|e| Value::text(e.address.as_str())))
             .cell(|row| row.cell(|e| Cell::plain(short_text::safe(&e.address)))),
         Column::new("took", "TOOK", Content(4, 6), "time from the request to the end")
@@ -51,7 +51,7 @@ impl Table for EndedEntries {
                 row.cell(|e| Cell::plain(e.request.as_ref().map(|r| when::age(r.at, e.at)).unwrap_or_default()))
             }),
         Column::new("tries", "TRIES", Fixed(5), "number of attempts")
-            .from(100)
+            .shown_from(100)
             .value(|row| row.value(|e| values::count(e.attempts)))
             .cell(|row| row.cell(|e| Cell::plain(e.attempts.to_string()))),
         Column::new("by", "ASKED BY", Content(8, 12), "operator who asked for the entry")
@@ -63,7 +63,7 @@ impl Table for EndedEntries {
             .value(|row| row.value(|e| Value::text(e.outcome.as_str())))
             .cell(|row| row.error_cell(|e| Cell::styled(short_text::safe(&e.outcome), outcome_style(row.app, e)))),
         Column::new("why", "REASON", Rest, "the operator's reason")
-            .from(120)
+            .shown_from(120)
             .value(|row| row.value(|e| Value::text(why(e))))
             .cell(|row| row.cell(|e| Cell::plain(short_text::safe(why(e))))),
     ];

@@ -41,18 +41,18 @@ impl Table for Hosts {
             .value(|row| row.value(|_| Value::text(row.id.1.as_str())))
             .cell(|row| Cell::plain(short_text::safe(&row.id.1))),
         Column::new("namespace", "NAMESPACE", Fixed(14), "namespace of the host")
-            .from(150)
+            .shown_from(150)
             .value(|row| row.value(|_| Value::text(row.id.0.as_str())))
             .cell(|row| Cell::plain(short_text::safe(&row.id.0))),
         Column::new("node", "NODE", Fixed(16), "Node that runs on the host")
-            .from(120)
+            .shown_from(120)
             .value(|row| row.value(|_| row.node().map_or(Value::None, |n| Value::text(n.name.as_str()))))
             .cell(|row| row.cell(|_| row.node().map(|n| short_text::safe(&n.name)).unwrap_or_default())),
         Column::new("power", "POWER", Fixed(5), "power, as the controller last saw it")
             .value(|row| row.value(|h| Value::text(short_text::host_power(h))))
             .cell(power_cell),
         Column::new("online", "ONLINE", Fixed(6), "whether the host should be powered on")
-            .from(90)
+            .shown_from(90)
             .cell(|row| row.cell(|h| if h.online { "yes" } else { "no" }.to_owned())),
         Column::new("state", "STATE", Fixed(12), "provisioning state")
             .wide(120, Fixed(22))
@@ -65,10 +65,10 @@ impl Table for Hosts {
         Column::new("held", "HELD", Fixed(5), "time since a key holds the host off")
             .cell(|row| row.age_cell(held_since)),
         Column::new("pending", "PENDING", Fixed(7), "time since a reboot is pending")
-            .from(100)
+            .shown_from(100)
             .cell(|row| row.age_cell(|h| h.pending_reboot_since.filter(|_| h.pending()))),
         Column::new("last-on", "LAST ON", Fixed(7), "time since the last power-on")
-            .from(100)
+            .shown_from(100)
             .cell(|row| row.age_cell(|h| h.last_powered_on)),
         Column::new("remarks", "REMARKS", Rest, "error, hindrance, or phase of the controller")
             .value(|row| row.value(|_| Value::text(short_text::host(&row.app.seen, row.id).0)))

@@ -46,7 +46,7 @@ impl Table for Machines {
             .value(|row| row.value(|m| Value::Span(registry::seconds_in_state(&row.app.seen, m))))
             .cell(|row| row.cell(|m| when::seconds(registry::seconds_in_state(&row.app.seen, m)))),
         Column::new("address", "ADDRESS", Fixed(15), "address of the machine")
-            .from(100)
+            .shown_from(100)
             .value(|row| row.value(|m| Value::text(m.address.as_str())))
             .cell(|row| row.cell(|m| short_text::safe(&m.address))),
         Column::new("role", "ROLE", Fixed(8), "role of the machine")
@@ -66,7 +66,7 @@ impl Table for Machines {
             .cell(plan_cell),
         // among the default columns of the picker, but no screen is wide enough to show it unless it is chosen
         Column::new("bmc", "bmc", Fixed(1), "type of the BMC")
-            .from(u16::MAX)
+            .shown_from(u16::MAX)
             .value(|row| row.value(|m| Value::text(m.bmc_type.as_str()))),
     ];
 

@@ -46,7 +46,7 @@ impl Table for Nodes {
             .cell(state_cell),
         // filters know the address even if it is hidden; STATE is more useful
         Column::new("address", "ADDRESS", Content(7, 39), "address of the node")
-            .from(90)
+            .shown_from(90)
             .value(|row| Value::text(row.address))
             .cell(|row| Cell::plain(short_text::safe(row.address))),
         Column::new("role", "ROLE", Content(4, 6), "role of the Node; `api` runs an API server")
@@ -55,11 +55,11 @@ impl Table for Nodes {
             .cell(|row| Cell::plain(short_text::safe(row.role()))),
         Column::new("rack", "RACK", Content(4, 6), "rack or zone, from the labels of the Node or of the definition")
             .wide(100, Content(4, 20))
-            .from(60)
+            .shown_from(60)
             .value(|row| Value::text(row.rack()))
             .cell(|row| Cell::plain(short_text::safe(row.rack()))),
         Column::new("kubelet", "KUBELET", Content(7, 16), "version of the kubelet")
-            .from(100)
+            .shown_from(100)
             .value(|row| Value::text(row.kubelet()))
             .cell(|row| Cell::plain(short_text::safe(row.kubelet()))),
         Column::new("reboot", "REBOOT", Fixed(6), "entry in the reboot queue")
@@ -67,7 +67,7 @@ impl Table for Nodes {
             .cell(|row| entry_cell(row.entries[0])),
         // without repairs, narrow screens use this column's space for others
         Column::new("repair", "REPAIR", Fixed(6), "entry in the repair queue")
-            .from_unless_filled(100)
+            .shown_from_unless_filled(100)
             .value(|row| entry(row.entries[1]))
             .cell(|row| entry_cell(row.entries[1])),
     ];

@@ -5,7 +5,7 @@ use cketerm_model::{entry::EntryId, reboot::RebootEntry};
 use super::{
     Table,
     Width::{Fixed, MachineName, Rest},
-    entry::EntryRow,
+    entry::{self, EntryRow},
     values,
 };
 use crate::{app::App, filter::Value, queries, short_text, table::Cell, when};
@@ -27,30 +27,30 @@ impl Table for Reboots {
         Column::new("node", "NODE", MachineName(8, 18), "name of the machine")
             .wide(100, MachineName(8, 40))
             .value(|row| Value::text(row.name))
-            .fitted(|row, width| row.name_cell(width)),
+            .fitted(entry::name_cell),
         Column::new("address", "ADDRESS", Fixed(15), "address of the machine")
-            .from(100)
+            .shown_from(100)
             .value(|row| Value::text(row.address))
             .cell(|row| Cell::plain(short_text::safe(row.address))),
         Column::new("role", "ROLE", Fixed(8), "role of the Node; `api` runs an API server")
-            .from(100)
-            .value(|row| row.role())
+            .shown_from(100)
+            .value(entry::role)
             .cell(|row| row.cell(|_| short_text::safe(queries::role(&row.app.seen, row.name)))),
         Column::hidden("rack", "RACK", "rack or zone, from the labels of the Node or of the definition")
-            .value(|row| row.rack()),
+            .value(entry::rack),
         Column::new("status", "STATUS", Fixed(9), "status of the entry").value(status).cell(status_cell),
         Column::new("since", "SINCE", Fixed(6), "time in the status")
-            .from(70)
+            .shown_from(70)
             .value(|row| row.since(|e| e.last_transition_time))
             .cell(since_cell),
         Column::new("pods", "PODS", Fixed(7), "pods that are gone, of those when the drain began")
             .value(|row| Value::text(short_text::pods(&row.app.seen, row.id)))
             .cell(|row| row.cell(|_| short_text::pods(&row.app.seen, row.id))),
         Column::new("reason", "REASON", Rest, "the engine's reason why the entry does not move")
-            .value(|row| row.reason())
+            .value(entry::reason)
             .cell(reason_cell),
-        Column::hidden("by", "ASKED BY", "operator who asked for the reboot").value(|row| row.by()),
-        Column::hidden("why", "WHY", "the operator's reason").value(|row| row.why()),
+        Column::hidden("by", "ASKED BY", "operator who asked for the reboot").value(entry::by),
+        Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
     ];
 
     fn row<'a>(app: &'a App, id: &'a EntryId) -> Row<'a> {

@@ -44,7 +44,7 @@ impl Table for Records {
             .value(|row| row.value(|r| Value::text(targets(r))))
             .cell(|row| row.error_cell(|r| targets_cell(row.app, r))),
         Column::new("error", "ERROR / INFO", Rest, "error of the operation, or information about it")
-            .from(120)
+            .shown_from(120)
             .value(|row| row.value(|r| Value::text(format!("{}{}", r.error, r.info))))
             .cell(|row| row.cell(|r| Cell::styled(short_text::safe(detail(r)), style(row.app, r)))),
     ];

@@ -9,7 +9,7 @@ use ratatui::style::Style;
 use super::{
     Table,
     Width::{Fixed, MachineName, Rest},
-    entry::EntryRow,
+    entry::{self, EntryRow},
     values,
 };
 use crate::{app::App, filter::Value, queries, short_text, table::Cell, when};
@@ -31,13 +31,13 @@ impl Table for Repairs {
         Column::new("node", "MACHINE", MachineName(11, 14), "name of the machine")
             .wide(100, MachineName(11, 40))
             .value(|row| Value::text(row.name))
-            .fitted(|row, width| row.name_cell(width)),
+            .fitted(entry::name_cell),
         Column::new("address", "ADDRESS", Fixed(15), "address of the machine")
-            .from(120)
+            .shown_from(120)
             .value(|row| Value::text(row.address))
             .cell(|row| Cell::plain(short_text::safe(row.address))),
         Column::new("type", "TYPE", Fixed(10), "machine type, which selects the repair procedure")
-            .from(90)
+            .shown_from(90)
             .value(|row| row.value(|e| Value::text(e.machine_type.as_str())))
             .cell(|row| row.cell(|e| short_text::safe(&e.machine_type))),
         Column::new("operation", "OPERATION", Fixed(11), "operation of the repair procedure")
@@ -49,7 +49,7 @@ impl Table for Repairs {
             .cell(|row| row.cell(|e| short_text::step(&row.app.seen, e))),
         Column::new("command", "COMMAND", Fixed(20), "command of the step, without the address")
             .wide(160, Fixed(30))
-            .from(140)
+            .shown_from(140)
             .cell(|row| row.cell(|e| short_text::command(&row.app.seen, e))),
         Column::new("status", "STATUS", Fixed(9), "status of the entry, or of its step while it is in progress")
             .value(status)
@@ -57,19 +57,19 @@ impl Table for Repairs {
         Column::hidden("since", "SINCE", "time in the status").value(|row| row.since(|e| e.last_transition_time)),
         Column::new("left", "LEFT", Fixed(5), "time until the step's deadline").value(left).cell(left_cell),
         Column::new("pods", "PODS", Fixed(7), "pods that are gone, of those when the drain began")
-            .from(110)
+            .shown_from(110)
             .cell(|row| row.cell(|_| short_text::pods(&row.app.seen, row.id))),
         Column::new("health", "HEALTH", Fixed(10), "answer of the health check")
-            .from(110)
+            .shown_from(110)
             .value(|row| row.value(|_| Value::text(short_text::health(&row.app.seen, row.id))))
             .cell(health_cell),
         Column::hidden("serial", "SERIAL", "serial of the machine, if the entry has one")
             .value(|row| row.value(|e| Value::text(e.serial.as_deref().unwrap_or_default()))),
         Column::new("reason", "REASON", Rest, "the engine's reason why the entry does not move, or its end")
-            .value(|row| row.reason())
+            .value(entry::reason)
             .cell(reason_cell),
-        Column::hidden("by", "ASKED BY", "operator who asked for the repair").value(|row| row.by()),
-        Column::hidden("why", "WHY", "the operator's reason").value(|row| row.why()),
+        Column::hidden("by", "ASKED BY", "operator who asked for the repair").value(entry::by),
+        Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
     ];
 
     fn row<'a>(app: &'a App, id: &'a EntryId) -> Row<'a> {
