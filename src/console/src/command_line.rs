@@ -225,10 +225,10 @@ pub fn completions(app: &App, text: &str) -> Completions {
         (Some("columns"), _) => {
             let all = columns::all(app.view, app.cke_records);
             let named: Vec<&str> = before.split([' ', ',']).collect();
-            let left = all.into_iter().filter(|name| !named.contains(name)).map(str::to_owned);
+            let left = all.into_iter().filter(|id| !named.contains(&id.as_str())).map(|id| id.to_string());
             matching_candidates(last, left.chain((named.len() == 2).then(|| "default".to_owned())))
         }
-        (Some("sort"), _) if place == 0 => matching_candidates(last, columns::of(app).iter().map(|c| (*c).to_owned())),
+        (Some("sort"), _) if place == 0 => matching_candidates(last, columns::of(app).iter().map(ToString::to_string)),
         (Some("sort"), _) => matching_candidates(last, owned(&["desc", "asc"]).into_iter()),
         (Some("write"), _) => matching_candidates(last, owned(&["off"]).into_iter().chain(owned(&TIME_EXAMPLES[..5]))),
         (Some("settings"), _) => matching_candidates(last, owned(&["forget"]).into_iter()),

@@ -7,7 +7,7 @@ use std::{borrow::Cow, fmt, fmt::Write as _};
 
 use regex::{Regex, RegexBuilder};
 
-use super::when;
+use super::{column_id::ColumnId, when};
 
 /// Value of a column in a row, for searching, comparing and sorting.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,20 +74,22 @@ fn natural_sort_key(text: &str) -> String {
 /// A row as seen by filters.
 pub trait Cells {
     /// Returns the value of a column.
-    fn value(&self, column: &str) -> Value<'_>;
+    fn value(&self, column: ColumnId) -> Value<'_>;
+
+    /// Reports whether the value of any column passes a test.
+    fn any(&self, test: impl FnMut(&Value<'_>) -> bool) -> bool;
 }
 
 /// A parsed filter. An empty one passes every row.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     any: Vec<Vec<Term>>,
-    columns: &'static [&'static str],
 }
 
 #[derive(Clone, Debug)]
 struct Term {
     not: bool,
-    column: Option<&'static str>,
+    column: Option<ColumnId>,
     test: Test,
 }
 
@@ -105,7 +107,7 @@ struct Number(f64);
 
 impl Filter {
     /// Parses a filter for a view with these columns. The error names the wrong part, and what is possible there.
-    pub fn parse(text: &str, columns: &'static [&'static str]) -> Result<Self, String> {
+    pub fn parse(text: &str, columns: &[ColumnId]) -> Result<Self, String> {
         let (mut any, mut all) = (Vec::new(), Vec::new());
         for word in words(text)? {
             if word == "or" {
@@ -119,7 +121,7 @@ impl Filter {
             return Err("`or` needs a term on either side".to_owned());
         }
         any.retain(|all| !all.is_empty());
-        Ok(Self { any, columns })
+        Ok(Self { any })
     }
 
     /// Returns true if the filter passes every row.
@@ -129,18 +131,17 @@ impl Filter {
 
     /// Reports whether a row passes.
     pub fn passes(&self, row: &impl Cells) -> bool {
-        self.any.is_empty() || self.any.iter().any(|all| all.iter().all(|term| self.is_match(term, row)))
+        self.any.is_empty() || self.any.iter().any(|all| all.iter().all(|term| term.is_match(row)))
     }
+}
 
-    fn is_match(&self, term: &Term, row: &impl Cells) -> bool {
-        let found = match term.column {
-            Some(column) => term.test.is_match(&row.value(column)),
-            None => self.columns.iter().any(|column| {
-                let value = row.value(column);
-                !matches!(value, Value::Span(_)) && term.test.is_match(&value)
-            }),
+impl Term {
+    fn is_match(&self, row: &impl Cells) -> bool {
+        let found = match self.column {
+            Some(column) => self.test.is_match(&row.value(column)),
+            None => row.any(|value| !matches!(value, Value::Span(_)) && self.test.is_match(value)),
         };
-        found != term.not
+        found != self.not
     }
 }
 
@@ -234,7 +235,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-fn term(word: &str, columns: &'static [&'static str]) -> Result<Term, String> {
+fn term(word: &str, columns: &[ColumnId]) -> Result<Term, String> {
     let (not, rest) = match word.strip_prefix('!') {
         Some(rest) => (true, rest),
         None => (false, word),
@@ -247,8 +248,8 @@ fn term(word: &str, columns: &'static [&'static str]) -> Result<Term, String> {
     };
     // In views with the engine's `reason`, the operator's reason is the column `why`. In other views `reason` means
     // `why`.
-    let column_name = if name == "reason" && !columns.contains(&"reason") { "why" } else { name };
-    let Some(column) = columns.iter().find(|c| c.eq_ignore_ascii_case(column_name)).copied() else {
+    let column_name = if name == "reason" && !columns.iter().any(|c| *c == "reason") { "why" } else { name };
+    let Some(column) = columns.iter().find(|c| c.as_str().eq_ignore_ascii_case(column_name)).copied() else {
         // An address with a port, a URL or a MAC address does not name a column: it is text.
         let words = name.chars().all(|c| c.is_ascii_alphabetic());
         if sign == ':' && (!words || tail[1..].starts_with("//") || tail[1..].contains(':')) {

@@ -12,6 +12,7 @@ pub mod blockers;
 pub mod calendar;
 pub mod charset;
 pub mod clipboard;
+pub mod column_id;
 pub mod columns;
 pub mod command_line;
 mod config;

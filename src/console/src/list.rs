@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::filter::Filter;
+use super::{column_id::ColumnId, filter::Filter};
 
 /// Rows of one view, by identity, in order.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct List<Id> {
     /// The error of the typed filter.
     pub filter_error: Option<String>,
     /// The sort column, and whether the largest value comes first. `None` = the view's own order.
-    pub sort: Option<(&'static str, bool)>,
+    pub sort: Option<(ColumnId, bool)>,
     /// Whether the rows are not ordered by identity.
     pub unordered: bool,
     /// Whether the operator has moved the cursor.
@@ -165,13 +165,13 @@ pub trait Rows {
     fn filter(&self) -> &str;
     /// Sets the filter for a view with these columns. The caller must recompute the rows. An invalid filter leaves the
     /// last valid one in force.
-    fn set_filter(&mut self, text: &str, columns: &'static [&'static str]);
+    fn set_filter(&mut self, text: &str, columns: &[ColumnId]);
     /// Returns the error of the typed filter.
     fn filter_error(&self) -> Option<&str>;
     /// Returns the sort column, and whether the largest value comes first.
-    fn sort(&self) -> Option<(&'static str, bool)>;
+    fn sort(&self) -> Option<(ColumnId, bool)>;
     /// Sets the order. The caller must recompute the rows.
-    fn set_sort(&mut self, by: Option<(&'static str, bool)>);
+    fn set_sort(&mut self, by: Option<(ColumnId, bool)>);
     /// Returns the number of rows above the first visible one.
     fn above(&self) -> usize;
     /// Moves the cursor by a number of rows.
@@ -189,7 +189,7 @@ pub trait Rows {
     /// Saves the cursor position.
     fn leave(&mut self);
     /// Restores the last saved cursor position. The caller must recompute the rows.
-    fn restore_position(&mut self, columns: &'static [&'static str]);
+    fn restore_position(&mut self, columns: &[ColumnId]);
     /// Drops the saved cursor positions.
     fn forget(&mut self);
     /// Returns whether the cursor moved because its object disappeared, and clears that flag.
@@ -212,7 +212,7 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     fn filter(&self) -> &str {
         &self.filter
     }
-    fn set_filter(&mut self, text: &str, columns: &'static [&'static str]) {
+    fn set_filter(&mut self, text: &str, columns: &[ColumnId]) {
         text.clone_into(&mut self.filter);
         self.filter_error = match Filter::parse(text, columns) {
             Ok(active_filter) => {
@@ -225,10 +225,10 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     fn filter_error(&self) -> Option<&str> {
         self.filter_error.as_deref()
     }
-    fn sort(&self) -> Option<(&'static str, bool)> {
+    fn sort(&self) -> Option<(ColumnId, bool)> {
         self.sort
     }
-    fn set_sort(&mut self, by: Option<(&'static str, bool)>) {
+    fn set_sort(&mut self, by: Option<(ColumnId, bool)>) {
         self.sort = by;
         self.unordered = by.is_some();
     }
@@ -263,7 +263,7 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     fn leave(&mut self) {
         self.saved_positions.push((self.cursor.clone(), self.place, self.top, self.filter.clone()));
     }
-    fn restore_position(&mut self, columns: &'static [&'static str]) {
+    fn restore_position(&mut self, columns: &[ColumnId]) {
         let Some((cursor, place, top, filter)) = self.saved_positions.pop() else { return };
         if filter != self.filter {
             self.set_filter(&filter, columns);

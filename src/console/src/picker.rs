@@ -2,13 +2,13 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use super::{app::App, columns, dialog::draw::outline, table::put};
+use super::{app::App, column_id::ColumnId, columns, dialog::draw::outline, table::put};
 
 /// The open column picker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnPicker {
     /// All columns of the table in the order of the list, each with whether it is shown.
-    pub columns: Vec<(&'static str, bool)>,
+    pub columns: Vec<(ColumnId, bool)>,
     /// Index of the column under the cursor.
     pub at: usize,
 }
@@ -17,10 +17,10 @@ impl ColumnPicker {
     /// Opens the picker for the open view. `None` if the view has no table.
     pub fn open(app: &App) -> Option<Self> {
         let all = columns::all(app.view, app.cke_records);
-        let default_columns = columns::default_columns(app.view, app.cke_records).to_vec();
+        let default_columns = columns::default_columns(app.view, app.cke_records);
         let shown = app.visible_columns.get(columns::table(app.view, app.cke_records)).unwrap_or(&default_columns);
-        let hidden = all.iter().filter(|name| !shown.contains(name)).map(|name| (*name, false));
-        let columns: Vec<_> = shown.iter().map(|name| (*name, true)).chain(hidden).collect();
+        let hidden = all.iter().filter(|id| !shown.contains(id)).map(|id| (*id, false));
+        let columns: Vec<_> = shown.iter().map(|id| (*id, true)).chain(hidden).collect();
         (!columns.is_empty()).then_some(Self { columns, at: 0 })
     }
 
@@ -47,8 +47,8 @@ impl ColumnPicker {
     }
 
     /// Returns the columns that are shown.
-    pub fn visible_columns(&self) -> Vec<&'static str> {
-        self.columns.iter().filter(|(_, shown)| *shown).map(|(name, _)| *name).collect()
+    pub fn visible_columns(&self) -> Vec<ColumnId> {
+        self.columns.iter().filter(|(_, shown)| *shown).map(|(id, _)| *id).collect()
     }
 }
 
@@ -63,9 +63,9 @@ pub fn draw(app: &App, picker: &ColumnPicker, buffer: &mut Buffer) {
     let (x, line) = (area.x + 2, area.width.saturating_sub(4));
     put(buffer, x, area.y + 1, line, &format!("Columns of {}", app.view.title()), theme.title);
     let from = (picker.at + 1).saturating_sub(usize::from(rows));
-    for (y, (at, (name, shown))) in (area.y + 2..area.y + 2 + rows).zip(picker.columns.iter().enumerate().skip(from)) {
+    for (y, (at, (id, shown))) in (area.y + 2..area.y + 2 + rows).zip(picker.columns.iter().enumerate().skip(from)) {
         let here = at == picker.at;
-        let text = format!("{} [{}] {name}", if here { ">" } else { " " }, if *shown { "x" } else { " " });
+        let text = format!("{} [{}] {id}", if here { ">" } else { " " }, if *shown { "x" } else { " " });
         put(buffer, x, y, line, &text, if here { theme.cursor } else { Style::new() });
     }
     let key = |name: &str| app.key(name);

@@ -172,16 +172,19 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
         };
         (app.view, app.cke_records) = (view, cke_records);
         let all = columns::all(view, cke_records);
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            of.columns.iter().map(|c| (all.iter().find(|k| *k == c), c)).partition(|(known, _)| known.is_some());
+        let (known, unknown): (Vec<_>, Vec<_>) = of
+            .columns
+            .iter()
+            .map(|c| (all.iter().find(|k| **k == c.as_str()), c))
+            .partition(|(known, _)| known.is_some());
         problems.extend(unknown.iter().map(|(_, column)| format!("{name} has no column {column}")));
-        let known: Vec<&'static str> = known.into_iter().filter_map(|(known, _)| known.copied()).collect();
+        let known: Vec<_> = known.into_iter().filter_map(|(known, _)| known.copied()).collect();
         if !known.is_empty() {
             app.visible_columns.insert(columns::table(view, cke_records), known);
         }
         let (by, direction) = of.sort.as_deref().map(|s| s.split_once(' ').unwrap_or((s, ""))).unwrap_or_default();
         match columns::of(app).iter().find(|c| **c == by) {
-            Some(column) => app.list_mut().set_sort(Some((column, direction == "desc"))),
+            Some(column) => app.list_mut().set_sort(Some((*column, direction == "desc"))),
             None if by.is_empty() => {}
             None => problems.push(format!("{name} has no column {by} to sort by")),
         }
@@ -196,7 +199,7 @@ pub fn current_columns(app: &App) -> Change {
     let visible_columns = app.visible_columns.get(table);
     Change::Columns(
         table,
-        visible_columns.map(|names| names.iter().map(|name| (*name).to_owned()).collect()).unwrap_or_default(),
+        visible_columns.map(|ids| ids.iter().map(|id| id.as_str().to_owned()).collect()).unwrap_or_default(),
     )
 }
 

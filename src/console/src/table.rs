@@ -5,15 +5,15 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::theme::Theme;
 
-/// A column.
-#[derive(Clone, Copy, Debug)]
-pub struct Column {
+/// A column, ready to be drawn.
+#[derive(Clone, Debug)]
+pub struct DrawnColumn {
     /// Its title.
     pub title: &'static str,
-    /// Its width; 0 = the rest of the line.
+    /// Its width.
     pub width: u16,
-    /// The narrowest table that shows the column.
-    pub from: u16,
+    /// Its cells in the visible rows.
+    pub cells: Vec<Cell>,
 }
 
 /// A cell.
@@ -37,11 +37,9 @@ impl Cell {
     }
 }
 
-/// A visible row. It has the cells of all columns, including hidden ones.
-#[derive(Clone, Debug, Default)]
-pub struct Row {
-    /// The cells.
-    pub cells: Vec<Cell>,
+/// Signs in front of a visible row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RowMarks {
     /// Whether the cursor is on it.
     pub cursor: bool,
     /// Whether it is marked.
@@ -53,54 +51,46 @@ pub const GUTTER: u16 = 2;
 
 /// Draws titles and rows. The cursor is a sign in the gutter and a bold first cell, so that a move costs few bytes on a
 /// slow link.
-pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], is_stale: bool) {
-    let shown: Vec<(usize, u16, u16)> = places(columns, area);
-    for (i, x, width) in &shown {
-        if let Some(column) = columns.get(*i) {
-            put(buffer, *x, area.y, *width, column.title, theme.title);
-        }
+pub fn draw(
+    buffer: &mut Buffer,
+    area: Rect,
+    theme: &Theme,
+    columns: &[DrawnColumn],
+    rows: impl Iterator<Item = RowMarks>,
+    is_stale: bool,
+) {
+    for (column, x, width) in places(columns, area) {
+        put(buffer, x, area.y, width, column.title, theme.title);
     }
-    for (line, row) in (area.y + 1..area.bottom()).zip(rows) {
+    for ((line, row), nth) in (area.y + 1..area.bottom()).zip(rows).zip(0..) {
         if row.cursor {
             put(buffer, area.x, line, 1, ">", theme.cursor);
         }
         if row.marked {
             put(buffer, area.x + 1, line, 1, "*", theme.mark);
         }
-        for (position, (i, x, width)) in shown.iter().enumerate() {
-            let Some(cell) = row.cells.get(*i) else { continue };
+        for (position, (column, x, width)) in places(columns, area).enumerate() {
+            let Some(cell) = column.cells.get::<usize>(nth) else { continue };
             let style = if is_stale { theme.muted } else { cell.style };
             let style = if row.cursor && position < 2 { style.patch(theme.cursor) } else { style };
-            put(buffer, *x, line, *width, &cell.text, style);
+            put(buffer, x, line, width, &cell.text, style);
         }
     }
 }
 
-/// Returns the columns that a cell of these rows needs, within bounds.
-pub fn needs(rows: &[Row], cell: usize, least: u16, max_lines: u16) -> u16 {
-    let longest = rows.iter().filter_map(|row| row.cells.get(cell)).map(|cell| cell.text.width()).max();
-    u16::try_from(longest.unwrap_or(0)).unwrap_or(max_lines).clamp(least, max_lines)
+/// Returns the width that is left beside these columns.
+pub fn rest(columns: &[DrawnColumn], table_width: u16) -> u16 {
+    let gaps = u16::try_from(columns.len().saturating_sub(1)).unwrap_or(0);
+    table_width.saturating_sub(GUTTER + gaps + columns.iter().map(|c| c.width).sum::<u16>())
 }
 
-/// Returns the width that is left for the column without a width.
-pub fn rest(columns: &[Column], area: Rect) -> u16 {
-    let shown: Vec<u16> = columns.iter().filter(|c| c.from <= area.width).map(|c| c.width).collect();
-    let gaps = u16::try_from(shown.len().saturating_sub(1)).unwrap_or(0);
-    area.width.saturating_sub(GUTTER + gaps + shown.iter().sum::<u16>())
-}
-
-/// Returns index, left end and width of each visible column.
-fn places(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
-    let shown: Vec<(usize, &Column)> = columns.iter().enumerate().filter(|(_, c)| c.from <= area.width).collect();
-    let rest = rest(columns, area);
-    let mut x = area.x + GUTTER;
-    let mut places = Vec::with_capacity(shown.len());
-    for (i, column) in shown {
-        let width = if column.width == 0 { rest } else { column.width }.min(area.right().saturating_sub(x));
-        places.push((i, x, width));
-        x = x.saturating_add(width + 1).min(area.right());
-    }
-    places
+/// Returns each column with its left end and its width within the table.
+fn places(columns: &[DrawnColumn], area: Rect) -> impl Iterator<Item = (&DrawnColumn, u16, u16)> {
+    columns.iter().scan(area.x + GUTTER, move |x, column| {
+        let (left, width) = (*x, column.width.min(area.right().saturating_sub(*x)));
+        *x = left.saturating_add(width + 1).min(area.right());
+        Some((column, left, width))
+    })
 }
 
 /// Writes text, truncated with `~` if it does not fit.

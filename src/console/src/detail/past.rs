@@ -10,11 +10,10 @@ use super::Text;
 use crate::{
     app::App,
     bar::{self, phase},
-    calendar,
+    calendar, columns,
     past::{EntryTimeline, PastId},
     short_text,
     table::wrap,
-    views::history,
     when,
 };
 
@@ -23,7 +22,7 @@ pub(super) fn title(app: &App, folder: Folder, id: &PastId) -> String {
     let past = &app.past;
     let text = match folder {
         Folder::History => past.history.get(id).map(|e| {
-            let node = history::node(app, e);
+            let node = columns::node_name(app, e);
             let address = if node == e.address { String::new() } else { format!(" {}", e.address) };
             format!("{} {node}{address}: {}", e.entry, e.outcome)
         }),
@@ -63,7 +62,7 @@ impl Text<'_> {
             let broken = app.past.history.rows.get(id).and_then(|v| v.as_ref().err());
             return self.unread(id, broken);
         };
-        let style = history::style(app, e);
+        let style = columns::outcome_style(app, e);
         self.field("outcome", &e.outcome, style);
         self.plain("ended", &self.moment_by(e.at, self.app.now.wall));
         if let Some(r) = &e.request {
@@ -127,7 +126,7 @@ impl Text<'_> {
         self.plain("status", &r.status);
         self.plain("operation", &r.operation);
         self.plain("command", &format!("{} {} {}", r.command.name, r.command.target, r.command.detail));
-        self.plain("targets", &history::targets(r));
+        self.plain("targets", &columns::targets(r));
         for (label, at) in [("start", r.start_at), ("end", r.end_at)] {
             let text = at.map_or_else(|| "-".to_owned(), |at| self.moment_by(at, self.app.now.wall));
             self.plain(label, &text);

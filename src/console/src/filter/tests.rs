@@ -2,19 +2,29 @@
 
 use super::*;
 
-const COLUMNS: &[&str] = &["node", "status", "since", "rack", "pods"];
+const COLUMNS: &[ColumnId] = &[
+    ColumnId::new("node"),
+    ColumnId::new("status"),
+    ColumnId::new("since"),
+    ColumnId::new("rack"),
+    ColumnId::new("pods"),
+];
 
 struct Row(&'static str, &'static str, f64, &'static str, &'static str);
 
 impl Cells for Row {
-    fn value(&self, column: &str) -> Value<'_> {
-        match column {
+    fn value(&self, column: ColumnId) -> Value<'_> {
+        match column.as_str() {
             "node" => Value::text(self.0),
             "status" => Value::text(self.1),
             "since" => Value::Span(self.2),
             "rack" => Value::text(self.3),
             _ => Value::text(self.4),
         }
+    }
+
+    fn any(&self, mut test: impl FnMut(&Value<'_>) -> bool) -> bool {
+        COLUMNS.iter().any(|column| test(&self.value(*column)))
     }
 }
 
@@ -83,11 +93,15 @@ fn addresses_with_ports_and_namespaced_names_are_plain_text() {
 fn who_matches_the_displayed_user_and_reason_is_an_alias_of_why() {
     struct Action;
     impl Cells for Action {
-        fn value(&self, column: &str) -> Value<'_> {
+        fn value(&self, column: ColumnId) -> Value<'_> {
             Value::text(if column == "who" { "root@vm" } else { "INC-9" })
         }
+
+        fn any(&self, mut test: impl FnMut(&Value<'_>) -> bool) -> bool {
+            AUDIT.iter().any(|column| test(&self.value(*column)))
+        }
     }
-    const AUDIT: &[&str] = &["who", "why"];
+    const AUDIT: &[ColumnId] = &[ColumnId::new("who"), ColumnId::new("why")];
     for (text, found) in [
         ("who=root", true),
         ("who=ROOT@vm", true),
@@ -105,11 +119,15 @@ fn who_matches_the_displayed_user_and_reason_is_an_alias_of_why() {
 fn a_role_matches_under_both_its_names() {
     struct Node(Value<'static>);
     impl Cells for Node {
-        fn value(&self, _: &str) -> Value<'_> {
+        fn value(&self, _: ColumnId) -> Value<'_> {
             self.0.clone()
         }
+
+        fn any(&self, mut test: impl FnMut(&Value<'_>) -> bool) -> bool {
+            test(&self.0)
+        }
     }
-    const NODES: &[&str] = &["role"];
+    const NODES: &[ColumnId] = &[ColumnId::new("role")];
     let (api, worker) = (Node(Value::Known("api".into(), "control-plane")), Node(Value::text("worker")));
     for (text, of_api, of_worker) in [
         ("role:api", true, false),

@@ -6,6 +6,7 @@ use insta::assert_snapshot;
 use super::world::{World, press};
 use crate::{
     app::{App, View},
+    column_id::ColumnId,
     event::Event,
     screen,
     update::update,
@@ -119,7 +120,7 @@ fn up_and_down_recall_executed_command_lines() {
     press(&mut app, "up down down");
     assert_eq!(typed(&app), "");
     press(&mut app, "up up enter");
-    assert_eq!(app.nodes.sort, Some(("rack", false)));
+    assert_eq!(app.nodes.sort, Some((ColumnId::new("rack"), false)));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use tracing::Level;
 use super::world::{World, at, press, wall};
 use crate::{
     app::{App, View},
+    column_id::ColumnId,
     event::{Action, Effect, Event},
     past::{ReadRequest, ReadResponse},
     screen,
@@ -73,7 +74,7 @@ fn sorting_by_a_column_keeps_the_cursor_on_its_row() {
     press(&mut app, "/ \"pdb\" enter");
     assert_eq!(indexes(&app), [6, 3]);
     press(&mut app, "esc : \"sort\" enter");
-    assert_eq!(app.reboots.sort, Some(("pods", false)), "the next column");
+    assert_eq!(app.reboots.sort, Some((ColumnId::new("pods"), false)), "the next column");
 }
 
 #[test]

@@ -4,10 +4,11 @@ use crossterm::event::{KeyCode, KeyEvent};
 
 use crate::{
     app::{App, View},
+    column_id::ColumnId,
     columns,
     keys::Command,
     picker::ColumnPicker,
-    settings, visible_columns,
+    settings,
 };
 
 /// Opens the list of columns.
@@ -52,7 +53,7 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
             app.save_setting(settings::current_columns);
         }
         names => {
-            let names = visible_columns::read(app, names)?;
+            let names = columns::parse(app, names)?;
             put(app, names);
         }
     }
@@ -60,7 +61,7 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
 }
 
 /// Applies a choice of columns. The table's default columns are stored as no choice.
-fn put(app: &mut App, names: Vec<&'static str>) {
+fn put(app: &mut App, names: Vec<ColumnId>) {
     let table = columns::table(app.view, app.cke_records);
     if names == columns::default_columns(app.view, app.cke_records) {
         app.visible_columns.remove(table);

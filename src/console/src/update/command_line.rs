@@ -11,7 +11,9 @@ use super::navigation;
 use crate::{
     app::{App, HostId, Target, View},
     calendar,
-    columns::{self, RowCells},
+    columns::{
+        self, Actions, Changes, EndedEntries, Hosts, Lines, Machines, Nodes, Reboots, Records, Repairs, RowCells,
+    },
     command_line::{self, CommandLine, ParsedCommand},
     dialog,
     event::{Effect, count},
@@ -159,7 +161,7 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
         ("mark", filter) => drop(mark(app, filter, true)?),
         ("filter", "") => return Ok(super::execute(app, Command::Filter)),
         ("filter", filter) => {
-            Filter::parse(filter, columns::of(app))?;
+            Filter::parse(filter, &columns::of(app))?;
             super::typing::set_filter(app, filter);
         }
         ("sort", "") => return Ok(super::execute(app, Command::Sort)),
@@ -171,7 +173,7 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
             if !["", "desc", "asc"].contains(&direction.trim()) {
                 return Err(format!("{direction:?} is neither asc nor desc"));
             }
-            navigation::set_sort_order(app, Some((column, direction.trim() == "desc")));
+            navigation::set_sort_order(app, Some((*column, direction.trim() == "desc")));
         }
     }
     Ok(Vec::new())
@@ -201,11 +203,16 @@ fn find(app: &App, text: &str) -> Result<Target, String> {
 /// marks stay, unless `none` allows an empty result. Returns the number of rows that pass.
 fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
     let columns = columns::of(app);
-    let active_filter = Filter::parse(filter, columns)?;
+    let active_filter = Filter::parse(filter, &columns)?;
     macro_rules! marked {
-        ($list:ident) => {{
-            let hits: Vec<_> =
-                app.$list.rows.iter().filter(|id| active_filter.passes(&RowCells::new(app, *id))).cloned().collect();
+        ($list:ident of $table:ty) => {{
+            let hits: Vec<_> = app
+                .$list
+                .rows
+                .iter()
+                .filter(|id| active_filter.passes(&RowCells::<$table>::new(app, id)))
+                .cloned()
+                .collect();
             let n = hits.len();
             if none || n > 0 {
                 app.$list.marks = hits.into_iter().collect();
@@ -215,16 +222,16 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
     }
     let n = match app.view {
         View::Overview => return Err("the Overview has no rows to mark: choose a view".to_owned()),
-        View::Reboots => marked!(reboots),
-        View::Nodes => marked!(nodes),
-        View::Repairs => marked!(repairs),
-        View::Machines => marked!(machines),
-        View::Diff => marked!(diff),
-        View::Hosts => marked!(hosts),
-        View::History if app.cke_records => marked!(records),
-        View::History => marked!(history),
-        View::Audit => marked!(audit),
-        View::Logs => marked!(log),
+        View::Reboots => marked!(reboots of Reboots),
+        View::Nodes => marked!(nodes of Nodes),
+        View::Repairs => marked!(repairs of Repairs),
+        View::Machines => marked!(machines of Machines),
+        View::Diff => marked!(diff of Changes),
+        View::Hosts => marked!(hosts of Hosts),
+        View::History if app.cke_records => marked!(records of Records),
+        View::History => marked!(history of EndedEntries),
+        View::Audit => marked!(audit of Actions),
+        View::Logs => marked!(log of Lines),
     };
     app.print(format!("{} marked", count(n, "row")));
     Ok(n)

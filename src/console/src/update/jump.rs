@@ -9,7 +9,7 @@ use cketerm_model::{
 use super::navigation::{enter, pop_position, push_position, record_arrival, visit};
 use crate::{
     app::{App, Target, View},
-    columns::RowCells,
+    columns::{Nodes, Reboots, Repairs, RowCells},
     past::PastId,
     queries,
 };
@@ -19,7 +19,8 @@ use crate::{
 pub fn counterpart(app: &App) -> Option<Target> {
     // these lists are closed, so their content is derived from the snapshot and their filters
     let node = |name: String| {
-        let shown = queries::known(&app.seen, &name) && app.nodes.active_filter.passes(&RowCells::new(app, &name));
+        let shown =
+            queries::known(&app.seen, &name) && app.nodes.active_filter.passes(&RowCells::<Nodes>::new(app, &name));
         shown.then_some(Target::Node(name))
     };
     let stored_at = |id: &EntryId| queries::stored_at(&app.seen, *id).is_some();
@@ -29,11 +30,11 @@ pub fn counterpart(app: &App) -> Option<Target> {
             let reboot = app
                 .totals
                 .reboot_of(&name)
-                .filter(|id| stored_at(id) && app.reboots.active_filter.passes(&RowCells::new(app, id)));
+                .filter(|id| stored_at(id) && app.reboots.active_filter.passes(&RowCells::<Reboots>::new(app, id)));
             let repair = || {
                 app.totals
                     .repair_of(&name)
-                    .filter(|id| stored_at(id) && app.repairs.active_filter.passes(&RowCells::new(app, id)))
+                    .filter(|id| stored_at(id) && app.repairs.active_filter.passes(&RowCells::<Repairs>::new(app, id)))
             };
             reboot.or_else(repair).map(Target::Entry)
         }

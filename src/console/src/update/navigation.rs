@@ -8,6 +8,7 @@ use cketerm_rules::trouble::{self, Trouble};
 
 use crate::{
     app::{App, Pane, Sheet, Target, View, ViewPosition},
+    column_id::ColumnId,
     columns,
     event::Effect,
     keys::Command,
@@ -190,7 +191,7 @@ pub(super) fn pop_position(app: &mut App) -> bool {
     enter(app, place.view);
     (app.cke_records, app.racks) = (place.cke_records, place.racks);
     let columns = columns::of(app);
-    app.list_mut().restore_position(columns);
+    app.list_mut().restore_position(&columns);
     super::seen::rows(app);
     app.pane = place.pane;
     true
@@ -239,7 +240,7 @@ fn sort(app: &mut App) {
 }
 
 /// Applies another order.
-pub(super) fn set_sort_order(app: &mut App, by: Option<(&'static str, bool)>) {
+pub(super) fn set_sort_order(app: &mut App, by: Option<(ColumnId, bool)>) {
     if app.view == View::Overview {
         app.print_error("the Overview has its own order: choose a view");
         return;

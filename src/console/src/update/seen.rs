@@ -7,7 +7,9 @@ use cketerm_rules::snapshot::Seen;
 
 use crate::{
     app::{App, View},
-    columns::{Columns, RowCells},
+    columns::{
+        Actions, Changes, EndedEntries, Hosts, Lines, Machines, Nodes, Reboots, Records, Repairs, RowCells, Table,
+    },
     filter::{Cells, Value},
     list::List,
     logs::LineId,
@@ -40,11 +42,11 @@ pub(super) fn rows(app: &mut App) {
     let seen = Arc::clone(&app.seen);
     let (store, kube) = (&seen.snapshot.store, &seen.snapshot.kube);
     macro_rules! list {
-        ($list:ident of $view:ident, $total:expr, $ids:expr, $exists:expr) => {
-            list!($list of $view, 0, $total, $ids, $exists)
+        ($list:ident of $view:ident, $table:ty, $total:expr, $ids:expr, $exists:expr) => {
+            list!($list of $view, $table, 0, $total, $ids, $exists)
         };
         // `source_generation`: counter of the states that change the rows; 0 = there is no such counter
-        ($list:ident of $view:ident, $source_generation:expr, $total:expr, $ids:expr, $exists:expr) => {{
+        ($list:ident of $view:ident, $table:ty, $source_generation:expr, $total:expr, $ids:expr, $exists:expr) => {{
             let mut list = std::mem::take(&mut app.$list);
             if app.view == View::$view {
                 let plain = list.active_filter.is_empty() && list.sort.is_none();
@@ -56,7 +58,7 @@ pub(super) fn rows(app: &mut App) {
                 let rows = if same {
                     std::mem::take(&mut list.rows)
                 } else {
-                    filtered_and_sorted(app, &list, $ids)
+                    filtered_and_sorted::<$table, _>(app, &list, $ids)
                 };
                 list.refresh(rows, $total, $exists);
             } else {
@@ -71,13 +73,13 @@ pub(super) fn rows(app: &mut App) {
         View::Repairs => repairs.keys().map(|index| EntryId::repair(*index)).collect(),
         _ => Vec::new(),
     };
-    list!(reboots of Reboots, reboots.len(), ids.iter(), |id| reboots.contains_key(&id.index));
-    list!(repairs of Repairs, repairs.len(), ids.iter(), |id| repairs.contains_key(&id.index));
+    list!(reboots of Reboots, Reboots, reboots.len(), ids.iter(), |id| reboots.contains_key(&id.index));
+    list!(repairs of Repairs, Repairs, repairs.len(), ids.iter(), |id| repairs.contains_key(&id.index));
     let (machines, changes) = (app.registry.machines.len(), app.registry.rows.len());
-    list!(machines of Machines, machines, app.registry.machines.keys(), |id| app.registry.machines.contains_key(id));
-    list!(diff of Diff, changes, app.registry.rows.iter(), |row| app.registry.rows.binary_search(row).is_ok());
-    list!(hosts of Hosts, kube.hosts.len(), kube.hosts.keys(), |id| kube.hosts.contains_key(id));
-    list!(nodes of Nodes, app.totals.names_generation, app.totals.names, queries::names(&seen), |name| queries::known(&seen, name));
+    list!(machines of Machines, Machines, machines, app.registry.machines.keys(), |id| app.registry.machines.contains_key(id));
+    list!(diff of Diff, Changes, changes, app.registry.rows.iter(), |row| app.registry.rows.binary_search(row).is_ok());
+    list!(hosts of Hosts, Hosts, kube.hosts.len(), kube.hosts.keys(), |id| kube.hosts.contains_key(id));
+    list!(nodes of Nodes, Nodes, app.totals.names_generation, app.totals.names, queries::names(&seen), |name| queries::known(&seen, name));
     crate::racks::refresh(app);
     match app.view {
         View::History if app.cke_records => past(app, Folder::Records),
@@ -93,7 +95,7 @@ fn log(app: &mut App) {
     let ids: Vec<LineId> = app.logs.lines.keys().copied().collect();
     let (mut list, total) = (std::mem::take(&mut app.log), ids.len());
     let newest = list.place == 0;
-    list.refresh(filtered_and_sorted(app, &list, ids.iter()), total, |id| app.logs.lines.contains_key(id));
+    list.refresh(filtered_and_sorted::<Lines, _>(app, &list, ids.iter()), total, |id| app.logs.lines.contains_key(id));
     if newest {
         list.select(0);
     }
@@ -113,7 +115,12 @@ fn past(app: &mut App, folder: Folder) {
         Folder::Records => app.past.records.rows.contains_key(id),
         Folder::Audit => app.past.audit.rows.contains_key(id),
     };
-    list.refresh(filtered_and_sorted(app, &list, ids.iter()), total, exists);
+    let rows = match folder {
+        Folder::History => filtered_and_sorted::<EndedEntries, _>(app, &list, ids.iter()),
+        Folder::Records => filtered_and_sorted::<Records, _>(app, &list, ids.iter()),
+        Folder::Audit => filtered_and_sorted::<Actions, _>(app, &list, ids.iter()),
+    };
+    list.refresh(rows, total, exists);
     if !list.moved {
         // until the operator selects a row, the newest one is selected
         list.select(0);
@@ -126,21 +133,22 @@ fn past(app: &mut App, folder: Folder) {
 }
 
 /// Returns the rows that pass the filter of a list, in its order.
-fn filtered_and_sorted<'a, Id, Shown>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a Shown>) -> Vec<Id>
+fn filtered_and_sorted<'a, T, Id>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a T::Id>) -> Vec<Id>
 where
-    Id: Columns + Ord + Clone + Borrow<Shown> + Send + Sync,
-    Shown: Columns + ToOwned<Owned = Id> + Sync + ?Sized + 'a,
+    T: Table<Id: ToOwned<Owned = Id> + Sync + 'a>,
+    Id: Ord + Clone + Borrow<T::Id> + Send + Sync,
 {
     let mut all = if list.active_filter.is_empty() {
         all.map(ToOwned::to_owned).collect()
     } else {
-        filter_in_parallel(&all.collect::<Vec<_>>(), &|id| list.active_filter.passes(&RowCells::new(app, id)))
+        filter_in_parallel(&all.collect::<Vec<_>>(), &|id| list.active_filter.passes(&RowCells::<T>::new(app, id)))
     };
     if let Some((column, largest_first)) = list.sort {
-        all.sort_by_cached_key(|id| RowCells::new(app, id).value(column).key());
+        all.sort_by_cached_key(|id| RowCells::<T>::new(app, id.borrow()).value(column).key());
         if largest_first {
             // rows without a value stay last
-            let with_value = all.partition_point(|id| RowCells::new(app, id).value(column) != Value::None);
+            let with_value =
+                all.partition_point(|id| RowCells::<T>::new(app, id.borrow()).value(column) != Value::None);
             if let Some(with_value) = all.get_mut(..with_value) {
                 with_value.reverse();
             }

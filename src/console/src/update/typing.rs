@@ -102,6 +102,6 @@ pub(super) fn paste(app: &mut App, text: &str) {
 /// Applies a filter.
 pub(super) fn set_filter(app: &mut App, text: &str) {
     let columns = columns::of(app);
-    app.list_mut().set_filter(text, columns);
+    app.list_mut().set_filter(text, &columns);
     super::seen::rows(app);
 }

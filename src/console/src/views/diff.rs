@@ -2,15 +2,14 @@
 //! scores.
 
 use cketerm_rules::decide::ApplyState;
-use cketerm_sabakan::change::Kind;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::{
     app::App,
-    registry::{self, Row as RowId},
-    short_text,
-    table::{Cell, Column, Row, cut, wrap},
-    visible_columns, when,
+    columns::{self, Changes},
+    registry, short_text,
+    table::{cut, wrap},
+    when,
 };
 
 /// Draws the table, or the racks in its place.
@@ -19,68 +18,9 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if app.racks {
         return super::machines::racks(app, buffer, area);
     }
-    let columns = [
-        Column { title: "WHAT", width: 9, from: 0 },
-        Column { title: "ADDRESS", width: 15, from: 0 },
-        Column { title: "SERIAL", width: 10, from: 100 },
-        Column { title: "PLACE", width: 26, from: 90 },
-        Column { title: "SCORE", width: 5, from: 0 },
-        Column { title: "FIELDS / WHY", width: 0, from: 0 },
-    ];
-    let visible = app.diff.window(usize::from(area.height.saturating_sub(1)));
-    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
-    if visible.is_empty() {
+    if !columns::draw::<Changes, _>(app, (&mut *buffer, area), &app.diff, stale) {
         super::draw_empty(buffer, area, &empty(app, usize::from(area.width)), app);
     }
-}
-
-fn row(app: &App, id: &RowId) -> Row {
-    let (seen, theme) = (&app.seen, &app.config.theme);
-    let cells = match id {
-        RowId::Field(name) => line("field", &format!("{name} changes")),
-        RowId::Fold(what) => line("nodes", &format!("{what} on {} nodes", app.registry.folded(what))),
-        RowId::Node(kind, address) => {
-            let (choice, change) = (app.registry.choice(seen, address), app.registry.change(seen, address));
-            let style = match kind {
-                Kind::Removed | Kind::Demoted => theme.danger,
-                Kind::Promoted | Kind::Added => theme.good,
-                Kind::Changed => Style::new(),
-            };
-            let own = change.zip(registry::proposed(seen)).map(|(node, proposed)| {
-                let fields = proposed.change.own(node, &app.registry.folds).map(|f| {
-                    let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "-".to_owned());
-                    format!("{} {} > {}", f.field, side(&f.before), side(&f.after))
-                });
-                fields.collect::<Vec<_>>().join(", ")
-            });
-            let why = choice.map(|c| c.why.to_string()).unwrap_or_default();
-            let text = match own.filter(|o| !o.is_empty() && *kind == Kind::Changed) {
-                Some(own) => format!("{own}; {why}"),
-                None => why,
-            };
-            let place = |plane: Option<bool>| match plane {
-                Some(true) => "control plane",
-                Some(false) => "worker",
-                None => "-",
-            };
-            let places = choice.map(|c| format!("{} > {}", place(c.was_control_plane), place(c.control_plane)));
-            vec![
-                Cell::styled(kind.as_str(), style),
-                Cell::plain(short_text::safe(address)),
-                Cell::plain(choice.and_then(|c| c.serial.as_deref()).map(short_text::safe).unwrap_or_default()),
-                Cell::plain(places.unwrap_or_default()),
-                Cell::plain(choice.and_then(|c| c.score).map(|s| s.to_string()).unwrap_or_default()),
-                Cell::plain(short_text::safe(&text)),
-            ]
-        }
-    };
-    Row { cells, cursor: app.diff.cursor.as_ref() == Some(id), marked: app.diff.marks.contains(id) }
-}
-
-fn line(what: &str, text: &str) -> Vec<Cell> {
-    let empty = std::iter::repeat_with(|| Cell::plain("")).take(4);
-    std::iter::once(Cell::plain(what)).chain(empty).chain([Cell::plain(short_text::safe(text))]).collect()
 }
 
 /// Returns the lines about the plan, the state of applying, and automatic repair.

@@ -1,16 +1,14 @@
 //! Logs: lines of this process, and the place of the leader's log.
 
 use cketerm_model::entry::Stored;
-use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+use ratatui::{buffer::Buffer, layout::Rect};
 
 use crate::{
     app::App,
-    calendar,
-    logs::LineId,
+    columns::{self, Lines},
     queries::{self, Leader},
     short_text,
-    table::{Cell, Column, Row, put, wrap},
-    visible_columns,
+    table::{put, wrap},
 };
 
 /// Draws the origin of the lines, and the table.
@@ -22,40 +20,11 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
         put(buffer, area.x, y, area.width, line, theme.muted);
     }
     let area = Rect { y: area.y + summary_height, height: area.height - summary_height, ..area };
-    let columns = [
-        Column { title: "AT", width: 11, from: 0 },
-        Column { title: "LEVEL", width: 5, from: 0 },
-        Column { title: "ENTRY", width: 11, from: 0 },
-        Column { title: "TEXT", width: 0, from: 0 },
-    ];
-    let visible = app.log.window(usize::from(area.height.saturating_sub(1)));
-    let rows: Vec<Row> = visible.iter().map(|id| row(app, *id)).collect();
-    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, false);
-    if visible.is_empty() {
+    if !columns::draw::<Lines, _>(app, (&mut *buffer, area), &app.log, false) {
         let text =
             if app.log.total > 0 { super::no_matches(app, "line") } else { vec!["nothing was logged yet".to_owned()] };
         super::draw_empty(buffer, area, &text, app);
     }
-}
-
-fn row(app: &App, id: LineId) -> Row {
-    let theme = &app.config.theme;
-    let mut cells = Vec::new();
-    if let Some(line) = app.logs.get(&id) {
-        let style = match line.level {
-            tracing::Level::ERROR => theme.danger,
-            tracing::Level::WARN => theme.trouble,
-            tracing::Level::INFO => Style::new(),
-            _ => theme.muted,
-        };
-        cells.extend([
-            Cell::plain(calendar::short(app, line.at)),
-            Cell::styled(line.level.as_str(), style),
-            Cell::plain(short_text::safe(line.entry.as_deref().unwrap_or_default())),
-            Cell::styled(short_text::safe(&line.text), style),
-        ]);
-    }
-    Row { cells, cursor: app.log.cursor == Some(id), marked: app.log.marks.contains(&id) }
 }
 
 /// Returns lines about the origin of the log, and about the leader's log if this process does not lead.

@@ -3,7 +3,7 @@
 mod audit;
 mod diff;
 mod help;
-pub(super) mod history;
+mod history;
 mod hosts;
 mod logs;
 mod machines;
@@ -14,8 +14,6 @@ mod racks;
 mod reboots;
 mod repairs;
 
-use cketerm_model::entry::EntryId;
-use cketerm_rules::trouble::{self, Trouble};
 use ratatui::{
     Frame,
     layout::{Rect, Size},
@@ -24,7 +22,7 @@ use ratatui::{
 use super::{
     app::{App, View},
     charset, dialog, footer, header, picker, queries, short_text,
-    table::{Cell, put},
+    table::put,
 };
 #[cfg(test)]
 pub(super) use diff::summary_lines as registry_lines;
@@ -218,16 +216,6 @@ fn no_matches(app: &App, what: &str) -> Vec<String> {
     let list = app.list();
     let (_, total) = list.counts();
     vec![format!("no {what} of {total} matches {:?}", list.filter()), format!("{} shows all", app.key("back"))]
-}
-
-/// Returns the cell with an entry's reason. A stuck entry also has a mark, so that the colour is not the only sign.
-fn why(app: &App, id: EntryId, text: &str) -> Cell {
-    let style = app.config.theme.trouble;
-    match trouble::of(&app.seen, id) {
-        Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), style),
-        Some(Trouble::Waits) => Cell::styled(text.to_owned(), style),
-        None => Cell::plain(text.to_owned()),
-    }
 }
 
 /// Writes the reason into an empty table.

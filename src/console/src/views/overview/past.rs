@@ -4,7 +4,7 @@ use cketerm_model::cketerm_records::Audit;
 use ratatui::text::Span;
 
 use super::{OverviewLine, info_line, text};
-use crate::{app::App, bar::sparkline, calendar, overview::OverviewRow, short_text, views::history, when};
+use crate::{app::App, bar::sparkline, calendar, columns, overview::OverviewRow, short_text, when};
 
 /// Returns the last day in one line: the number of entries that ended in each hour, and how long the machines were
 /// away.
@@ -46,7 +46,7 @@ pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
         };
         let by = e.request.as_ref().map(|r| format!(" ({})", short_text::safe(&r.who.user))).unwrap_or_default();
         let node = short_text::shorten_middle(&app.seen.snapshot.machine(&e.address), 24);
-        let style = history::style(app, e);
+        let style = columns::outcome_style(app, e);
         lines.push(OverviewLine {
             overview_row: Some(OverviewRow::Ended(id.clone())),
             label: "",
