@@ -1,7 +1,7 @@
 //! Reads of ranges in pages at one revision, and of the whole view (STO-49, STO-50).
 
 use cketerm_model::stored::{
-    apply::Row,
+    row::Row,
     view::{Candidate, StoreView},
 };
 use etcd_client::{GetOptions, KeyValue};

@@ -8,7 +8,7 @@ use cketerm_model::{
     entry::{EntryId, Stored},
     notice::{Kind, Leadership, Notice, NotifierState},
     reason::{CommandRetry, Reason},
-    stored::{apply::Row, keys::Keys, view::StoreView},
+    stored::{keys::Keys, row::Row, view::StoreView},
 };
 use jiff::Timestamp;
 use serde_json::json;
