@@ -8,7 +8,7 @@ use cketerm_model::{
     reboot::{RebootEntry, RebootStatus},
     stored::{keys::Keys, row::Row},
 };
-use cketerm_rules::{decide::decide, snapshot::Seen};
+use cketerm_rules::{decide::decide, seen::Seen};
 use crossterm::event::KeyCode;
 
 use crate::scene::{self, Console, key, node};

@@ -12,7 +12,7 @@ use cketerm_model::{
     repair::RepairStatus,
     stored::{keys::SwitchName, view::StoreView},
 };
-use cketerm_rules::{decide::ApplyState, snapshot::Seen};
+use cketerm_rules::{decide::ApplyState, seen::Seen};
 use cketerm_sandbox::sabakan::{InjectedFault, State};
 
 /// A data centre of 100 machines, 3 of them control planes, and some spares, with an engine that leads.

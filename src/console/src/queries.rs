@@ -16,7 +16,7 @@ use cketerm_model::{
     time::after,
 };
 pub use cketerm_rules::trouble::since;
-use cketerm_rules::{snapshot::Seen, trouble};
+use cketerm_rules::{seen::Seen, trouble};
 use jiff::Timestamp;
 
 pub use super::fleet::{Hosts, NodeNames, known, names};

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm::scenario::{Options, Scenario, Stage};
-use cketerm_rules::{decide::decide, snapshot::Seen, state::State};
+use cketerm_rules::{decide::decide, seen::Seen, state::State};
 use serde_json::{Value, json};
 
 use super::rig::Rig;

@@ -6,7 +6,7 @@ use cketerm::scenario::{Links, Options, Scenario, Stage, backends};
 use cketerm_actions::Operator;
 use cketerm_engine::run::Handle;
 use cketerm_model::{entry::EntryId, reason::Reason, reboot::RebootStatus, stored::keys::SwitchName};
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::kubernetes::resource::NODES;
 use tokio::time::sleep;

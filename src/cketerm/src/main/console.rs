@@ -20,7 +20,7 @@ use cketerm_console::{
 };
 use cketerm_engine::run::LONGEST_END;
 use cketerm_model::clock::Clock;
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use cketerm_runtime::telemetry::{self, Logs, Ring, Target};
 use tokio::sync::{mpsc, oneshot, watch};
 

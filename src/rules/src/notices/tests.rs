@@ -18,10 +18,7 @@ use super::{
     fold::{Bucket, begin, fold, remove_delivered},
     scene::{Condition, Scene, ended},
 };
-use crate::{
-    decide::ApplyState,
-    snapshot::{Leading, Seen},
-};
+use crate::{decide::ApplyState, seen::Seen, snapshot::Leading};
 
 fn all() -> BTreeSet<Kind> {
     Kind::CHOICE.into()
