@@ -6,7 +6,7 @@ use cketerm_model::stored::{
 };
 use etcd_client::{GetOptions, KeyValue};
 
-use super::{answer::Failure, connect::Store, error::StoreError};
+use super::{connect::Store, error::StoreError, failure::Failure};
 
 /// Number of keys in one page.
 const PAGE: i64 = 500;
