@@ -6,9 +6,9 @@ use cketerm_console::event::Event;
 use cketerm_model::{
     kube::{KubeView, NodeRow},
     reboot::{RebootEntry, RebootStatus},
-    stored::{apply::Row, keys::Keys},
+    stored::{keys::Keys, row::Row},
 };
-use cketerm_rules::{decide::decide, snapshot::Seen};
+use cketerm_rules::{decide::decide, seen::Seen};
 use crossterm::event::KeyCode;
 
 use crate::scene::{self, Console, key, node};

@@ -12,7 +12,7 @@ mod table;
 
 use std::{fs, hint::black_box, process::Command};
 
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 
 use self::{
     cases::{CASES, Case},

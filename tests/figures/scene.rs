@@ -27,7 +27,10 @@ use cketerm_model::{
     reboot::RebootEntry,
     stored::view::{Definition, StoreView},
 };
-use cketerm_rules::snapshot::{Engine, Leading, Seen, Snapshot};
+use cketerm_rules::{
+    seen::Seen,
+    snapshot::{Engine, Leading, Snapshot},
+};
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::{Terminal, layout::Size};
 

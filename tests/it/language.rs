@@ -178,6 +178,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/sandbox/src/metal3.rs", "the annotation's mode"),
     ("src/clients/src/store/answer.rs", "errors of etcd, which only text tells apart"),
     ("src/clients/src/store/connect.rs", "errors of etcd and of the TLS library"),
+    ("src/clients/src/store/failure.rs", "errors of etcd, which only text tells apart"),
     ("src/clients/src/store/rights.rs", "errors of etcd, which only text tells apart"),
 ];
 

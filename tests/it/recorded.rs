@@ -19,7 +19,8 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     decide::{Decision, Effect, End, Planned, decide},
-    snapshot::{Seen, Snapshot},
+    seen::Seen,
+    snapshot::Snapshot,
     state::State,
 };
 use serde_json::{Value, json};

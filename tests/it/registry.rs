@@ -11,7 +11,7 @@ use cketerm_model::{
     repair::RepairStatus,
     stored::{keys::SwitchName, view::StoreView},
 };
-use cketerm_rules::{decide::ApplyState, snapshot::Seen};
+use cketerm_rules::{decide::ApplyState, seen::Seen};
 use cketerm_sandbox::sabakan::{InjectedFault, State};
 use cketerm_scenario::{Options, Scenario, Stage};
 

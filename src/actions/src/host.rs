@@ -243,7 +243,8 @@ pub(super) fn keeps_changing(name: &str) -> ActionError {
 /// Returns the only host that has this address, or whose Node has it.
 fn single_host(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, String> {
     let has = |addresses: &[String]| addresses.iter().any(|a| a == address);
-    let is_match = |host: &HostRow| has(&host.addresses) || host.node_in(view).is_some_and(|(n, _)| has(&n.addresses));
+    let is_match =
+        |host: &HostRow| has(&host.addresses) || view.node_of_host(host).is_some_and(|(n, _)| has(&n.addresses));
     let all = hosts.len();
     let mut found: Vec<HostRow> = hosts.into_iter().filter(is_match).collect();
     match (found.pop(), found.len()) {

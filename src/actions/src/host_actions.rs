@@ -120,7 +120,7 @@ impl Hosts {
         for row in nodes {
             view.put_node(row);
         }
-        match host.node_in(&view) {
+        match view.node_of_host(&host) {
             Some((found, _)) if found.name == node => self.fence(&full, node, &found.uid).await,
             Some((found, by)) => Err(ActionError::refused(format!(
                 "{full} is node {} by {by}, not {node}; nothing was done",

@@ -56,7 +56,7 @@ impl PowerOffProof {
     /// the registry's.
     pub async fn of(host: &HostRow, view: &KubeView, kube: &Kube, bmcs: Option<&BmcLookup>) -> Self {
         let (mut found, mut unusable, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        let node = host.node_in(view).map(|(node, _)| node);
+        let node = view.node_of_host(host).map(|(node, _)| node);
         if let Some(bmcs) = bmcs {
             let node = node.map(|node| node.addresses.as_slice()).unwrap_or_default();
             let addresses: BTreeSet<&String> = host.addresses.iter().chain(node).collect();

@@ -5,11 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use cketerm_engine::Counters;
 use cketerm_model::{clock::Clock, stored::view::migrates};
-use cketerm_rules::{
-    preflight_fault::PreflightFault,
-    snapshot::{Seen, secs},
-    state as written,
-};
+use cketerm_rules::{preflight_fault::PreflightFault, seen::Seen, snapshot::secs, state as written};
 use cketerm_runtime::telemetry;
 
 mod gauges;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use cketerm_model::{cketerm_records::Who, clock::Now, entry::EntryId, rights::Rights, stored::keys::Folder};
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use jiff::Timestamp;
 use ratatui::layout::Size;
 use tui_input::Input;

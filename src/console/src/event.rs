@@ -8,7 +8,7 @@ use cketerm_model::{
     clock::Now,
     entry::{EntryId, QueueKind},
 };
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::{

@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use cketerm_model::{cluster::Node, host::HostRow, kube::NodeRow, stored::view::Definition};
-use cketerm_rules::{metal3::Metal3, snapshot::Seen};
+use cketerm_rules::{metal3::Metal3, seen::Seen};
 use imbl::OrdMap;
 
 use super::{app::HostId, queries, short_text};

@@ -1,7 +1,7 @@
 //! Terminal console: state, update, views, dialogs, key table and themes.
 //!
 //! Data flows in one direction: [`event::Event`] → [`update::update`] → effects → [`views::draw`]. Drawing reads the
-//! state and never changes it. The views show [`cketerm_rules::snapshot::Seen`]; every change to the cluster goes
+//! state and never changes it. The views show [`cketerm_rules::seen::Seen`]; every change to the cluster goes
 //! through `actions`. The console decides nothing, knows no client library, and only [`run()`] touches a terminal.
 
 pub mod app;

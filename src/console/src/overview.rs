@@ -15,7 +15,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     decide::ApplyState,
-    snapshot::Seen,
+    seen::Seen,
     start::Start,
     trouble::{self, Trouble},
 };

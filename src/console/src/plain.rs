@@ -14,7 +14,7 @@ use cketerm_model::{
     reason::Reason,
     time::whole_seconds,
 };
-use cketerm_rules::{decide::ApplyState, preflight_fault::PreflightFault, snapshot::Seen};
+use cketerm_rules::{decide::ApplyState, preflight_fault::PreflightFault, seen::Seen};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,

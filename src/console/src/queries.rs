@@ -16,7 +16,7 @@ use cketerm_model::{
     time::after,
 };
 pub use cketerm_rules::trouble::since;
-use cketerm_rules::{snapshot::Seen, trouble};
+use cketerm_rules::{seen::Seen, trouble};
 use jiff::Timestamp;
 
 pub use super::fleet::{Hosts, NodeNames, known, names};
@@ -237,7 +237,7 @@ pub fn host<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<HostRow
 
 /// Returns the Node of a host.
 pub fn host_node<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<NodeRow>> {
-    host(seen, id)?.node_in(&seen.snapshot.kube).map(|(node, _)| node)
+    seen.snapshot.kube.node_of_host(host(seen, id)?).map(|(node, _)| node)
 }
 
 /// Returns the end of an entry's backoff, regardless of other reasons that hold it.

@@ -19,7 +19,7 @@ use cketerm_model::{
     stored::keys::Folder,
     time::after,
 };
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 

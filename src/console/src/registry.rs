@@ -9,7 +9,7 @@ use std::{
 use cketerm_model::cluster::Node;
 use cketerm_rules::{
     registry::{Proposed, Registry},
-    snapshot::Seen,
+    seen::Seen,
 };
 use cketerm_sabakan::{
     Machine, State,

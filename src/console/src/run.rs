@@ -16,7 +16,7 @@ use cketerm_actions::Operator;
 use cketerm_clients::{kubernetes::Kube, store::Store};
 use cketerm_engine::run::LONGEST_END;
 use cketerm_model::clock::Steady;
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use cketerm_runtime::telemetry::Ring;
 use ratatui::{Terminal, layout::Size};
 use tokio::{

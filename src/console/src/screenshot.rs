@@ -5,7 +5,7 @@ use std::{fmt::Write as _, sync::Arc};
 
 use cketerm_clients::{kubernetes::Kube, store::Store};
 use cketerm_model::{clock::Now, text::visible};
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use crossterm::event::KeyEvent;
 use ratatui::{
     buffer::Buffer,

@@ -1,7 +1,7 @@
 //! State of the data sources. For a lost source: since when, how old its rows are, why, and when the next try is. Also
 //! the sources that answer slowly.
 
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use jiff::{SignedDuration, Timestamp};
 use ratatui::style::Style;
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::cketerm_records::Verb;
+use super::verb::Verb;
 
 /// Program that processes the queues now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

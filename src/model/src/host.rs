@@ -2,14 +2,13 @@
 
 mod proof;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::proof::{OffStreak, PowerObservation, PowerWatch, ProofSource};
-use super::kube::{KubeView, NodeRow};
 
 /// Annotation that requests one power cycle. The controller removes it.
 pub const REBOOT_ANNOTATION: &str = "reboot.metal3.io";
@@ -240,21 +239,6 @@ impl HostRow {
     /// Returns true while a requested reboot is not over: `pendingRebootSince` is later than `lastPoweredOn` (MET-38).
     pub fn pending(&self) -> bool {
         self.pending_reboot_since.is_some_and(|since| self.last_powered_on.is_none_or(|last| since > last))
-    }
-
-    /// Returns its Node and the evidence for it (MET-9 to MET-11): cketerm's annotation, an address, or the host name.
-    /// A host that was never inspected is the Node of the same name.
-    pub fn node_in<'a>(&self, kube: &'a KubeView) -> Option<(&'a Arc<NodeRow>, &'static str)> {
-        if !self.node.is_empty() {
-            return Some((kube.by_name.get(&self.node)?, "its annotation"));
-        }
-        let by_address = self.addresses.iter().find_map(|address| kube.by_name.get(kube.by_address.get(address)?));
-        let by_host_name = || kube.by_name.get(&self.hostname).filter(|_| !self.hostname.is_empty());
-        let known = !self.addresses.is_empty() || !self.hostname.is_empty();
-        by_address
-            .map(|node| (node, "its address"))
-            .or_else(|| by_host_name().map(|node| (node, "its host name")))
-            .or_else(|| kube.by_name.get(&self.name).filter(|_| !known).map(|node| (node, "its own name alone")))
     }
 
     /// Returns `namespace/name`.

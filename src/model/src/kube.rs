@@ -1,14 +1,17 @@
 //! Typed rows of Kubernetes objects, with only the fields that decisions and screens need, so that 5,000 nodes stay
 //! small.
 
+mod view;
+
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::view::{Index, KubeView};
 pub use super::described::{MetadataPatch, NodeMetadata, PackedPairs};
-use super::{entry::EntryId, host::HostRow, selector::Selector};
+use super::{entry::EntryId, selector::Selector};
 
 /// CKE's mark of a node that a queue cordoned, shared with CKE: value `true`.
 pub const CKE_ANNOTATION: &str = "cke.cybozu.com/reboot";
@@ -289,135 +292,4 @@ pub struct KubeLinkState {
     pub retry: Option<f64>,
     /// Whole seconds that the last answer took.
     pub lag: u64,
-}
-
-/// Index by name or address. The hasher is a fast one, because every pass looks up every entry.
-pub type Index<V> = imbl::GenericHashMap<String, V, foldhash::fast::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
-
-/// Serializes in the order of the keys, so that the same view always has the same text.
-fn sorted<S: serde::Serializer>(index: &Index<String>, out: S) -> Result<S::Ok, S::Error> {
-    out.collect_map(index.iter().collect::<std::collections::BTreeMap<_, _>>())
-}
-
-/// Live copy of the Kubernetes objects that the engine and the screens need. Cheap to clone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KubeView {
-    /// Nodes by name.
-    pub nodes: OrdMap<String, Arc<NodeRow>>,
-    /// Address (or host name in `status.addresses`) → node name.
-    #[serde(serialize_with = "sorted")]
-    pub by_address: Index<String>,
-    /// The same rows for look-ups: a hash map is several times faster than an ordered map.
-    #[serde(skip)]
-    pub by_name: Index<Arc<NodeRow>>,
-    /// Names of nodes whose Ready condition is not True.
-    pub not_ready: OrdSet<String>,
-    /// Names of nodes that have CKE's or cketerm's annotation.
-    pub marked: OrdSet<String>,
-    /// Namespaces by name.
-    pub namespaces: OrdMap<String, Arc<NamespaceRow>>,
-    /// Budgets by namespace and name.
-    #[serde(with = "super::pairs")]
-    pub budgets: OrdMap<(String, String), Arc<BudgetRow>>,
-    /// DaemonSets by UID.
-    pub daemon_sets: OrdMap<String, Arc<DaemonSetRow>>,
-    /// Pods by node name, only of nodes in progress.
-    pub pods: OrdMap<String, NodePods>,
-    /// Endpoints and slices of the API server; empty until watched.
-    pub endpoints: Vec<EndpointsRow>,
-    /// BareMetalHosts by namespace and name; empty until watched.
-    #[serde(with = "super::pairs")]
-    pub hosts: OrdMap<(String, String), Arc<HostRow>>,
-    /// State of each watch by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`,
-    /// `endpoints`, `baremetalhosts`.
-    pub sources: OrdMap<String, SourceState>,
-    /// State of the link to the API server, for display; no decision depends on it.
-    #[serde(skip)]
-    pub link: KubeLinkState,
-    /// UID of the `kube-system` namespace, once known.
-    pub cluster_uid: Option<String>,
-    /// API server's clock minus the local clock in seconds, once known.
-    pub clock_ahead: Option<f64>,
-    /// Local wall clock minus boot-time clock at that measurement, in seconds. A different value now means that the
-    /// clock was set.
-    #[serde(default)]
-    pub clock_offset: f64,
-    /// Boot time (seconds) of that measurement.
-    #[serde(default)]
-    pub clock_measured: f64,
-    /// Rights that the queues need and this account lacks, for example `create pods/eviction`.
-    pub missing_rights: Vec<String>,
-    /// Whether the rights were queried.
-    pub rights_known: bool,
-}
-
-impl KubeView {
-    /// Returns true if the four cluster-wide watches that decisions need are complete.
-    pub fn synced(&self) -> bool {
-        ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
-            .iter()
-            .all(|name| self.sources.get(*name).is_some_and(|s| s.synced))
-    }
-
-    /// Inserts or replaces a node and updates the indexes. It does not write unchanged parts, because that would copy
-    /// them.
-    pub fn put_node(&mut self, row: NodeRow) {
-        if let Some(old) = self.nodes.get(&row.name).cloned() {
-            for address in old.addresses.iter().filter(|address| !row.addresses.contains(*address)) {
-                self.forget_address(address, &row.name);
-            }
-        }
-        for address in &row.addresses {
-            if self.by_address.get(address) != Some(&row.name) {
-                self.by_address.insert(address.clone(), row.name.clone());
-            }
-        }
-        keep(&mut self.not_ready, &row.name, !row.ready);
-        keep(&mut self.marked, &row.name, row.cke_mark || row.owner.is_some());
-        let row = Arc::new(row);
-        self.by_name.insert(row.name.clone(), Arc::clone(&row));
-        self.nodes.insert(row.name.clone(), row);
-    }
-
-    /// Rebuilds the index that is not serialized.
-    pub fn index_names(&mut self) {
-        self.by_name = self.nodes.iter().map(|(name, row)| (name.clone(), Arc::clone(row))).collect();
-    }
-
-    /// Removes a node and updates the indexes.
-    pub fn remove_node(&mut self, name: &str) {
-        if let Some(old) = self.nodes.remove(name) {
-            for address in &old.addresses {
-                self.forget_address(address, name);
-            }
-        }
-        self.by_name.remove(name);
-        self.not_ready.remove(name);
-        self.marked.remove(name);
-    }
-
-    /// Removes an address from the index if it is this node's.
-    fn forget_address(&mut self, address: &str, name: &str) {
-        if self.by_address.get(address).is_some_and(|n| n == name) {
-            self.by_address.remove(address);
-        }
-    }
-
-    /// Returns the budgets that select a pod.
-    pub fn budgets_of<'a>(&'a self, pod: &'a PodRow) -> impl Iterator<Item = &'a Arc<BudgetRow>> {
-        self.budgets
-            .range((pod.namespace.clone(), String::new())..)
-            .take_while(|((namespace, _), _)| *namespace == pod.namespace)
-            .map(|(_, budget)| budget)
-            .filter(|budget| budget.selects(pod))
-    }
-}
-
-/// Adds the name to the set or removes it.
-fn keep(names: &mut OrdSet<String>, name: &str, in_it: bool) {
-    match (names.contains(name), in_it) {
-        (false, true) => drop(names.insert(name.to_owned())),
-        (true, false) => drop(names.remove(name)),
-        _ => {}
-    }
 }

@@ -37,4 +37,5 @@ pub mod stored;
 pub mod text;
 pub mod time;
 pub mod timeline;
+pub mod verb;
 pub mod window;

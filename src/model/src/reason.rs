@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{attention::Attention, sentence::DONE_ORDERED};
-use super::{attempt::Ended, cketerm_records::Verb, entry::EntryId};
+use super::{attempt::Ended, entry::EntryId, verb::Verb};
 
 /// Maximum number of nodes that a reason names. Its `count` is the total.
 pub const MAX_NAMES: usize = 20;

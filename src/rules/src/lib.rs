@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `snapshot` | everything known at one moment |
 //! | `decide/` | the rules of both queues: from a snapshot to effects and reasons |
+//! | `seen` | inputs and results of one pass, for observers |
 //! | `memory` | state kept between passes: observations only |
 //! | `publish` | progress and status for every observer |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
@@ -26,6 +27,7 @@ pub mod notices;
 pub mod preflight_fault;
 pub mod publish;
 pub mod registry;
+pub mod seen;
 pub mod snapshot;
 pub mod start;
 pub mod state;

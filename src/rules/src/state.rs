@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{
     decide::{Decision, decide},
-    snapshot::{Leading, Seen, Snapshot, secs},
+    seen::Seen,
+    snapshot::{Leading, Snapshot, secs},
 };
 
 /// Version of the document's form.

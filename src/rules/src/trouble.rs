@@ -14,7 +14,7 @@ use cketerm_model::{
 };
 use jiff::Timestamp;
 
-use super::snapshot::Seen;
+use super::seen::Seen;
 
 /// Classification of an entry that does not proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,16 +3,14 @@
 
 #![allow(clippy::unnecessary_wraps)] // all actions have one signature
 
-use cketerm_model::{cluster::Taint, policy::Strategy};
-
 use super::{
     draft::{Draft, Member},
+    limits::Limits,
     machine::State,
-    plan::{Action, Limits, PlanError, Step},
-    weighted::{demote_surplus, missing_planes_message, remove_non_existent, taint_nodes},
+    plan::{Action, PlanError},
+    shared_actions::{demote_surplus, missing_planes_message, remove_non_existent, taint_nodes},
+    step::{Step, StepResult},
 };
-
-type StepResult = Result<Option<Step>, PlanError>;
 
 /// Builds the first definition: control planes, then every other healthy machine of a templated role.
 pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
@@ -204,48 +202,4 @@ fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     draft.remove_members(&[old]);
     draft.set_reason(old, format!("leaves: it is retired, and {left} workers remain"));
     Ok(Some(Step { action: Action::DecreaseWorkers, reason: format!("the worker {name} is retired: it leaves") }))
-}
-
-impl Draft<'_> {
-    /// Returns the taints of a machine's Node, if it has one and they are known.
-    fn taints(&self, i: usize) -> &[Taint] {
-        let Some(nodes) = self.input.kubernetes_nodes else { return &[] };
-        let name = match self.nodes[i].and_then(|place| self.current_node(place)) {
-            Some(node) => node.node_name(),
-            None => &self.machine(i).address,
-        };
-        nodes.get(name).map_or(&[], Vec::as_slice)
-    }
-
-    fn spare_key(&self) -> Option<&str> {
-        let key = self.input.template.cluster.sabakan.get("spare_node_taint_key")?.as_str()?;
-        (!key.is_empty()).then_some(key)
-    }
-
-    /// Reports whether no foreign taint reserves the machine's Node (SAB-54).
-    pub(super) fn has_only_tolerated_taints(&self, i: usize) -> bool {
-        if self.input.strategy == Strategy::Weighted {
-            return true;
-        }
-        let tolerated = self.input.template.cluster.control_plane_tolerations.as_deref().unwrap_or_default();
-        self.taints(i).iter().all(|t| {
-            t.key.starts_with("node.kubernetes.io/")
-                || matches!(t.key.as_str(), "cke.cybozu.com/state" | "cke.cybozu.com/master")
-                || Some(t.key.as_str()) == self.spare_key()
-                || tolerated.contains(&t.key)
-        })
-    }
-
-    /// Keeps only the spare nodes among the candidates, if there are any (SAB-55).
-    pub(super) fn prefer_spares(&self, candidates: &mut Vec<usize>) {
-        if self.input.strategy == Strategy::Weighted {
-            return;
-        }
-        let Some(key) = self.spare_key() else { return };
-        let spares: Vec<usize> =
-            candidates.iter().copied().filter(|&i| self.taints(i).iter().any(|t| t.key == key)).collect();
-        if !spares.is_empty() {
-            *candidates = spares;
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! The definition being built: its members, and the moves that both strategies share.
 
+mod spares;
+
 use cketerm_model::{
     cluster::{Node, Taint},
     policy::Strategy,
@@ -7,11 +9,11 @@ use cketerm_model::{
 
 use super::{
     machine::{Machine, State},
-    node,
     plan::{Input, PlanError},
     pool::{Pick, PickOrder, Pool, Racks},
     quick::QuickMap,
     score::{Kind, Rule, Score},
+    state_taint::{state_taint, state_taints},
     why::{Chosen, Why},
 };
 
@@ -403,9 +405,9 @@ impl<'a> Draft<'a> {
         match self.nodes[i] {
             Some(place) if self.rebooting[i] => {
                 let node = self.input.current.and_then(|c| c.nodes.get(place));
-                node.and_then(|n| node::state_taints(n).next().cloned())
+                node.and_then(|n| state_taints(n).next().cloned())
             }
-            _ => node::state_taint(self.machine(i).state, self.input.strategy),
+            _ => state_taint(self.machine(i).state, self.input.strategy),
         }
     }
 

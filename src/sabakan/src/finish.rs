@@ -5,8 +5,9 @@ use cketerm_model::cluster::{Cluster, Node};
 use super::{
     draft::{Draft, Member},
     node,
-    plan::{Action, Choice, Plan, PlanError, Step},
+    plan::{Action, Choice, Plan, PlanError},
     score::Kind,
+    step::Step,
     why::Why,
 };
 

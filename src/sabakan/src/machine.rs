@@ -4,6 +4,7 @@
 //! zone. An answer that cannot be read completely is unusable, because a machine that is missed would look removed.
 
 mod answer;
+mod seconds_east;
 
 use std::fmt;
 
@@ -148,22 +149,6 @@ fn offset(text: &str) -> Option<Offset> {
     let sign = if zone.starts_with('-') { -1 } else { 1 };
     let (hours, minutes) = zone.get(1..)?.split_once(':')?;
     Offset::from_seconds(sign * (hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60)).ok()
-}
-
-/// A zone as seconds east of UTC, for stored snapshots.
-mod seconds_east {
-    use serde::Deserializer;
-
-    use super::{Deserialize, Offset, Serialize};
-
-    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
-    pub(super) fn serialize<S: serde::Serializer>(zone: &Offset, out: S) -> Result<S::Ok, S::Error> {
-        zone.seconds().serialize(out)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Offset, D::Error> {
-        Offset::from_seconds(i32::deserialize(from)?).map_err(serde::de::Error::custom)
-    }
 }
 
 /// A machine that has an address.

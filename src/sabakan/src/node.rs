@@ -1,41 +1,14 @@
-//! A machine as a node of the definition: labels, annotations, taints (SAB-59 to SAB-63).
+//! A machine as a node of the definition: labels, annotations, taints (SAB-59 to SAB-62).
 
 use cketerm_model::{
     cluster::{Node, Taint, is_label_key, is_label_value},
     policy::Strategy,
 };
 
-use super::{
-    machine::{Machine, State},
-    template::Kind,
-};
+use super::{machine::Machine, template::Kind};
 
-/// Key of the taint with a machine's state.
-pub const STATE_TAINT: &str = "cke.cybozu.com/state";
 /// Prefix of labels made from a machine's own labels.
 pub const LABEL_PREFIX: &str = "sabakan.cke.cybozu.com/";
-
-/// Returns the taint of a state. `all-healthy` has none for unhealthy machines (SAB-63).
-pub fn state_taint(state: State, strategy: Strategy) -> Option<Taint> {
-    let effect = match state {
-        State::Unhealthy if strategy == Strategy::AllHealthy => return None,
-        State::Unhealthy | State::Unreachable => "NoSchedule",
-        State::Retiring | State::Retired => "NoExecute",
-        State::Uninitialized | State::Healthy | State::Updating => return None,
-    };
-    Some(Taint { key: STATE_TAINT.to_owned(), value: state.as_str().to_owned(), effect: effect.to_owned() })
-}
-
-/// Returns the state taints of a node of the definition.
-pub fn state_taints(node: &Node) -> impl Iterator<Item = &Taint> {
-    node.taints.iter().flatten().filter(|t| t.key == STATE_TAINT)
-}
-
-/// Reports whether a node has exactly this state taint.
-pub fn taint_is_right(node: &Node, wanted: Option<&Taint>) -> bool {
-    let mut found = state_taints(node);
-    found.next() == wanted && found.next().is_none()
-}
 
 /// Creates the node of a machine. The error names machine and label. A label of the machine that Kubernetes would
 /// refuse is left out with a warning (SAB-60).

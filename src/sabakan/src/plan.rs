@@ -13,7 +13,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{all_healthy, draft::Draft, finish, machine::Machine, template::Template, weighted, why::Why};
+use super::{machine::Machine, template::Template, why::Why};
 
 /// Everything that a plan depends on (SAB-21).
 #[derive(Clone, Copy, Debug)]
@@ -151,93 +151,4 @@ pub enum PlanError {
     /// The input contradicts itself.
     #[error("{0}")]
     Input(String),
-}
-
-/// Makes a plan. Pure: equal inputs give equal plans, in any order of the machines.
-pub fn plan(input: &Input<'_>) -> Result<Plan, PlanError> {
-    let limits = Limits::of(input)?;
-    let mut draft = Draft::new(input)?;
-    let step = match (input.current, input.strategy) {
-        (None, Strategy::Weighted) => Some(weighted::initialize(&mut draft, &limits)?),
-        (None, Strategy::AllHealthy) => Some(all_healthy::initialize(&mut draft, &limits)?),
-        (Some(_), Strategy::Weighted) => weighted::maintain(&mut draft, &limits)?,
-        (Some(_), Strategy::AllHealthy) => all_healthy::maintain(&mut draft, &limits)?,
-    };
-    let step = match step {
-        None if input.template_changed => Some(regenerate(&mut draft, &limits)?),
-        step => step,
-    };
-    finish::finish(draft, step)
-}
-
-/// Regenerates the same nodes from the newer template (SAB-23).
-fn regenerate(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
-    if !draft.vanished.is_empty() {
-        let gone: Vec<&str> = draft.vanished.iter().map(|n| n.address.as_str()).collect();
-        let what = format!("the new template cannot be applied: sabakan no longer has {}", gone.join(", "));
-        return Err(PlanError::Input(what));
-    }
-    match draft.input.strategy {
-        Strategy::Weighted => weighted::fill(draft, limits)?,
-        Strategy::AllHealthy => all_healthy::fill(draft, limits)?,
-    }
-    Ok(Step { action: Action::Regenerate, reason: "the template changed".to_owned() })
-}
-
-/// An action and its reason.
-#[derive(Debug)]
-pub(super) struct Step {
-    pub(super) action: Action,
-    pub(super) reason: String,
-}
-
-/// The validated constraints.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) planes: usize,
-    pub(super) min_workers: usize,
-    /// `None`: no limit.
-    pub(super) max_workers: Option<usize>,
-    /// Percent.
-    pub(super) worker_rate: usize,
-}
-
-impl Limits {
-    fn of(input: &Input<'_>) -> Result<Self, PlanError> {
-        let constraints = input.constraints;
-        let weighted = input.strategy == Strategy::Weighted;
-        let number = |name: &str, value: i64| {
-            usize::try_from(value).map_err(|_| {
-                PlanError::Input(format!(
-                    "the constraint {name} is {value} and must not be negative: `cketerm constraints set {name} NUMBER`"
-                ))
-            })
-        };
-        let limits = Self {
-            planes: number("control-plane-count", constraints.control_plane_count)?,
-            min_workers: number("minimum-workers", constraints.minimum_workers.unwrap_or(1))?,
-            max_workers: Some(number("maximum-workers", constraints.maximum_workers.unwrap_or(0))?)
-                .filter(|n| *n > 0 && weighted),
-            worker_rate: number("minimum-workers-rate", constraints.minimum_workers_rate)?,
-        };
-        if limits.planes == 0 {
-            return Err(PlanError::Input(
-                "the constraint control-plane-count is 0: a cluster needs at least one control plane \
-                 (`cketerm constraints set control-plane-count NUMBER`)"
-                    .to_owned(),
-            ));
-        }
-        if let Some(most) = limits.max_workers.filter(|most| *most < limits.min_workers) {
-            return Err(PlanError::Input(format!(
-                "the constraints contradict each other: maximum-workers is {most}, minimum-workers is {}",
-                limits.min_workers
-            )));
-        }
-        Ok(limits)
-    }
-
-    /// Returns true if one more worker is allowed.
-    pub(super) fn can_add_worker(&self, workers: usize) -> bool {
-        self.max_workers.is_none_or(|most| workers < most)
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use cketerm_model::cluster::{self, Cluster, Node};
 use serde_json::Value;
 
-use super::{gotext::GoText, node::STATE_TAINT};
+use super::{gotext::GoText, state_taint::STATE_TAINT};
 
 /// Label with the role of the machines that a node template is for.
 pub const ROLE_LABEL: &str = "cke.cybozu.com/role";

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm_rules::{decide::decide, snapshot::Seen, state::State};
+use cketerm_rules::{decide::decide, seen::Seen, state::State};
 use cketerm_scenario::{Options, Scenario, Stage};
 use serde_json::{Value, json};
 

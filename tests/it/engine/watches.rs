@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use cketerm_actions::Operator;
 use cketerm_engine::run::Handle;
 use cketerm_model::{entry::EntryId, reason::Reason, reboot::RebootStatus, stored::keys::SwitchName};
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::kubernetes::resource::NODES;
 use cketerm_scenario::{Links, Options, Scenario, Stage, backends};

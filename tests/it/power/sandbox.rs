@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use cketerm_actions::{HostAction, Operator};
 use cketerm_engine::run::Handle;
 use cketerm_model::host::{HostRow, Mode};
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::{
     kubernetes::resource::{BARE_METAL_HOSTS, NODES},

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cketerm_engine::run::Handle;
 use cketerm_model::{cketerm_records::Audit, entry::Stored};
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use cketerm_sandbox::{
     faults::State as LineState,
     kubernetes::resource::{BARE_METAL_HOSTS, LEASES},

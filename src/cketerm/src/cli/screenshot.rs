@@ -8,7 +8,7 @@ use cketerm_actions::ActionError;
 use cketerm_console::{ConsoleOptions, View, screen, screenshot};
 use cketerm_engine::backends::{Backends, host_name};
 use cketerm_model::clock::Clock;
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use cketerm_runtime::telemetry::{self, Ring, Target};
 use cketerm_scenario::Stage;
 use clap::{Args, ValueEnum};

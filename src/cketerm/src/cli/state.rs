@@ -12,7 +12,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     decide::{ApplyState, Decision, Effect, Planned, RegistryEffect},
-    snapshot::Seen,
+    seen::Seen,
     state::State,
 };
 use clap::Args;

@@ -14,11 +14,7 @@ use cketerm_model::{
     stored::view::Switch,
     time::seconds_between,
 };
-use cketerm_rules::{
-    decide::ApplyState,
-    snapshot::{Seen, secs},
-    trouble,
-};
+use cketerm_rules::{decide::ApplyState, seen::Seen, snapshot::secs, trouble};
 
 /// Receiver of one sample: the label values in the table's order, and the number.
 pub type Sink<'a> = dyn FnMut(&[&str], f64) + 'a;

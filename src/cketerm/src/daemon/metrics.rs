@@ -9,7 +9,7 @@ use axum::{
     routing::get,
 };
 use cketerm_engine::Counters;
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, text::encode},

@@ -13,7 +13,7 @@ use cketerm_model::{
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
 };
-use cketerm_rules::snapshot::{Leading, Seen};
+use cketerm_rules::{seen::Seen, snapshot::Leading};
 use jiff::Timestamp;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::sync::watch;

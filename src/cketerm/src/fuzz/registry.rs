@@ -14,11 +14,10 @@ use cketerm_model::{
     policy::Strategy,
 };
 use cketerm_sabakan::{
-    Machine, Template,
+    Input, Machine, Template,
     gotext::GoText,
     machine::{self, State},
-    plan::{Input, plan},
-    variables,
+    plan, variables,
 };
 use futures::FutureExt as _;
 use http::{Response, StatusCode};

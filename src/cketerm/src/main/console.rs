@@ -21,7 +21,7 @@ use cketerm_engine::{
     run::LONGEST_END,
 };
 use cketerm_model::clock::Clock;
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use cketerm_runtime::telemetry::{self, Logs, Ring, Target};
 use cketerm_scenario::{Scenario, Stage};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -1,44 +1,19 @@
-//! One request, its timeout, and its outcome.
+//! One request and its timeout.
 
 use std::time::Duration;
 
 use http::Request;
-use kube::core::Status;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::connect::{Kube, KubeError, chain};
+use super::{
+    connect::Kube,
+    error::{Fault, KubeError},
+};
 
 /// Timeout of a call. Watches have their own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Rows of one page of a list.
 pub(super) const PAGE: u32 = 500;
-
-/// Reason why a call returned nothing.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// The server answered with an error.
-    Answered(Box<Status>),
-    /// No answer, or one that cannot be read. A write may or may not have been carried out.
-    Silent(String),
-}
-
-impl From<kube::Error> for Fault {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::Answered(status),
-            other => Self::Silent(chain(&other)),
-        }
-    }
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Answered(status) => write!(f, "{}: {}", status.code, status.message),
-            Self::Silent(why) => f.write_str(why),
-        }
-    }
-}
 
 /// One page of a list with its resource version and the token of the next page.
 #[derive(Deserialize)]

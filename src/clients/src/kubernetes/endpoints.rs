@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     call::{percent_encode, with_body},
-    connect::{Kube, KubeError},
+    connect::Kube,
+    error::KubeError,
     nodes::{MERGE_PATCH, WriteError},
 };
 

@@ -12,8 +12,9 @@ use kube::core::{Status, response::StatusDetails};
 use serde_json::{Value, json};
 
 use super::{
-    call::{Fault, RequestResult, percent_encode, with_body},
+    call::{RequestResult, percent_encode, with_body},
     connect::Kube,
+    error::Fault,
 };
 
 /// Number of characters kept of an answer and of a webhook's message.

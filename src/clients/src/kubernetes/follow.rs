@@ -8,8 +8,9 @@ use futures::StreamExt;
 use kube::core::{Status, WatchEvent};
 
 use super::{
-    call::{CALL_TIMEOUT, Fault, get},
-    live::Shared,
+    call::{CALL_TIMEOUT, get},
+    error::Fault,
+    live::{PROOF_TIMEOUT, Shared},
     publish_throttle::Urgency,
     sources::Kind,
     wire::Wire,
@@ -20,8 +21,6 @@ const WATCH_SECONDS: u64 = 290;
 /// The same timeout while watches prove their connections. The connection of an ended answer stays open for the next
 /// request.
 const PROOF_WATCH_SECONDS: u64 = 6;
-/// While watches prove their connections, a watch that proved nothing for this long is reopened on another connection.
-pub(super) const PROOF_TIMEOUT: Duration = Duration::from_secs(8);
 /// Limits of the backlog. The events since the last connection follow directly after the response headers. The backlog
 /// is over after a pause as long as the first value, and at the latest after the second.
 const BACKLOG: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));

@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 use cketerm_model::clock::Now;
 
 use super::{
+    error::Fault,
     follow::Follow,
     hosts::NO_HOSTS,
     live::Shared,
@@ -47,7 +48,7 @@ pub(super) async fn beat(shared: Arc<Shared>) {
             }
             Ok(Err(fault)) => Some(shared.kube.error("GET /readyz", fault).to_string()),
             Err(_) => {
-                let fault = super::call::Fault::Silent(format!("no answer within {} s", HEARTBEAT_TIMEOUT.as_secs()));
+                let fault = Fault::Silent(format!("no answer within {} s", HEARTBEAT_TIMEOUT.as_secs()));
                 Some(shared.kube.error("GET /readyz", fault).to_string())
             }
         };

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    call::{Fault, percent_encode, with_body},
-    connect::{Kube, KubeError},
+    call::{percent_encode, with_body},
+    connect::Kube,
+    error::{Fault, KubeError},
     hosts::{Host, host_path},
     nodes::{MERGE_PATCH, WriteError},
 };

@@ -10,8 +10,9 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::{
-    call::{Fault, ListPage, get, percent_encode, with_body},
-    connect::{Kube, KubeError},
+    call::{ListPage, get, percent_encode, with_body},
+    connect::Kube,
+    error::{Fault, KubeError},
     nodes::{MERGE_PATCH, WriteError},
     wire::{Meta, Wire, time_or_max, time_or_nearest},
 };

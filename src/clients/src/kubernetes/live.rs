@@ -2,7 +2,6 @@
 //! a second while only signs of life or changes that no decision waits for arrive.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -14,16 +13,19 @@ use cketerm_model::{
     fault,
     kube::{KubeView, NodePods},
 };
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::sync::watch;
 
 use super::{
-    connect::{Kube, KubeError},
-    follow::{Follow, PROOF_TIMEOUT},
-    heartbeat,
+    connect::Kube,
+    error::KubeError,
     links::{Link, State},
     publish_throttle::{PublishThrottle, Urgency},
-    sources::{Budgets, DaemonSets, Hosts, Kind, Namespaces, Nodes, PodsOn},
 };
+
+/// Time for which every watch goes on proving its connection after the last [`Shared::require_fresh_proof`].
+const PROOF_LINGER: Duration = Duration::from_secs(15);
+/// While watches prove their connections, a watch that proved nothing for this long is reopened on another connection.
+pub(super) const PROOF_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Whether lists may be requested as streams (`sendInitialEvents`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,29 +36,11 @@ pub enum Streaming {
     Off,
 }
 
-/// Live copy of Kubernetes. It watches the API server until it is dropped.
-pub struct Live {
-    shared: Arc<Shared>,
-    tasks: Vec<Task>,
-    pods: Mutex<BTreeMap<String, (u64, Task)>>,
-    endpoints: Mutex<Option<(u64, Task)>>,
-    hosts: Mutex<Option<(u64, Task)>>,
-}
-
-/// A task that is aborted when its owner is dropped.
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// State that the watches share.
+/// The view, and the state that its watches share.
 pub(super) struct Shared {
     pub(super) kube: Kube,
     state: Mutex<State>,
-    throttle: PublishThrottle,
+    pub(super) throttle: PublishThrottle,
     published: watch::Sender<Arc<KubeView>>,
     streaming: AtomicBool,
     /// Counter that is incremented when the server answers again after an outage.
@@ -67,14 +51,18 @@ pub(super) struct Shared {
     proving_until: AtomicU64,
 }
 
-/// Time for which every watch goes on proving its connection after the last [`Live::require_fresh_proof`].
-const PROOF_LINGER: Duration = Duration::from_secs(15);
+fn millis(boot: Duration) -> u64 {
+    u64::try_from(boot.as_millis()).unwrap_or(u64::MAX)
+}
 
-impl Live {
-    /// Starts the watches. Must be called inside a tokio runtime. It never fails: errors are shown in the view's
-    /// sources, and the watches retry.
-    pub fn follow(kube: &Kube, streaming: Streaming) -> Self {
-        let shared = Arc::new(Shared {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Creates the state without any watch.
+    pub(super) fn new(kube: &Kube, streaming: Streaming) -> Self {
+        Self {
             kube: kube.clone(),
             state: Mutex::default(),
             throttle: PublishThrottle::default(),
@@ -83,137 +71,38 @@ impl Live {
             epoch: watch::Sender::new(0),
             renew: watch::Sender::new(0.0),
             proving_until: AtomicU64::new(0),
-        });
-        let tasks = vec![
-            shared.watch(Nodes).1,
-            shared.watch(Namespaces).1,
-            shared.watch(Budgets).1,
-            shared.watch(DaemonSets).1,
-            Task(cketerm_runtime::tasks::spawn(heartbeat::beat(Arc::clone(&shared)))),
-            Task(cketerm_runtime::tasks::spawn(heartbeat::poll_identity(Arc::clone(&shared)))),
-            Task(cketerm_runtime::tasks::spawn(publish(Arc::clone(&shared)))),
-        ];
-        shared.publish();
-        Self { shared, tasks, pods: Mutex::default(), endpoints: Mutex::default(), hosts: Mutex::default() }
+        }
     }
 
     /// Returns the view as it is now, including changes that were not published yet.
-    pub fn borrow(&self) -> Arc<KubeView> {
-        self.shared.publish_silently();
-        Arc::clone(&self.shared.published.borrow())
-    }
-
-    /// Waits until the view satisfies `what`, for at most `within`.
-    pub async fn wait_for_view(&self, within: Duration, what: impl FnMut(&Arc<KubeView>) -> bool) {
-        let _awaited = self.shared.throttle.awaited();
-        let mut views = self.subscribe();
-        let _ = tokio::time::timeout(within, views.wait_for(what)).await;
-    }
-
-    /// Makes every watch prove its own connection for the next 15 s, so that no copy becomes 10 s old while the server
-    /// answers. Call it again for as long as work is next or under way. Without calls it costs nothing.
-    pub fn require_fresh_proof(&self) {
-        let now = self.shared.kube.clock.boot();
-        let until = millis(now + PROOF_LINGER);
-        if self.shared.proving_until.fetch_max(until, Ordering::SeqCst) < millis(now) {
-            // the connections may have been dead for a long time
-            self.shared.renew.send_replace(now.as_secs_f64());
-        }
+    pub(super) fn view(&self) -> Arc<KubeView> {
+        self.publish_silently();
+        Arc::clone(&self.published.borrow())
     }
 
     /// Subscribes to the view.
-    pub fn subscribe(&self) -> watch::Receiver<Arc<KubeView>> {
-        self.shared.published.subscribe()
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<KubeView>> {
+        self.published.subscribe()
     }
 
-    /// Watches the pods of exactly these Nodes from now on. When it returns, the view has an entry for each of them. A
-    /// newly added Node is not synced until a list that began after this call is complete.
-    pub fn watch_pods(&self, nodes: BTreeSet<String>) {
-        let mut watched = lock(&self.pods);
-        if watched.len() == nodes.len() && watched.keys().all(|n| nodes.contains(n)) {
-            return;
-        }
-        watched.retain(|node, (link, _)| {
-            let keep = nodes.contains(node);
-            if !keep {
-                self.shared.unlink(*link, |view| {
-                    view.pods.remove(node);
-                });
-            }
-            keep
-        });
-        for node in nodes {
-            watched.entry(node).or_insert_with_key(|node| {
-                lock(&self.shared.state).view.pods.insert(node.clone(), NodePods::default());
-                self.shared.watch(PodsOn(node.as_str().into()))
-            });
-        }
-        self.shared.publish();
+    /// Publishes changes, and coalesces those that arrive shortly after one another. Never returns.
+    pub(super) async fn publish_changes(&self) {
+        self.throttle.publish_loop(|| self.publish_and_notify()).await;
     }
 
-    /// Starts or stops watching BareMetalHosts. If the cluster has none, or the account may not list them, the source's
-    /// error says so, and cketerm checks again once a minute.
-    pub fn watch_hosts(&self, on: bool) {
-        let mut watched = lock(&self.hosts);
-        match (on, watched.take()) {
-            (true, Some(running)) => *watched = Some(running),
-            (true, None) => {
-                let link = self.shared.link(Hosts::SOURCE);
-                let task = cketerm_runtime::tasks::spawn(heartbeat::run_hosts_watch(Arc::clone(&self.shared), link));
-                *watched = Some((link, Task(task)));
-                self.shared.publish();
-            }
-            (false, Some((link, _))) => {
-                self.shared.unlink(link, |view| view.hosts.clear());
-                self.shared.publish();
-            }
-            (false, None) => {}
+    /// Makes every watch prove its own connection until [`PROOF_LINGER`] after the last call.
+    pub(super) fn require_fresh_proof(&self) {
+        let now = self.kube.clock.boot();
+        let until = millis(now + PROOF_LINGER);
+        if self.proving_until.fetch_max(until, Ordering::SeqCst) < millis(now) {
+            // the connections may have been dead for a long time
+            self.renew.send_replace(now.as_secs_f64());
         }
     }
 
-    /// Starts or stops reading the endpoints of the API server's services.
-    pub fn watch_endpoints(&self, on: bool) {
-        let mut watched = lock(&self.endpoints);
-        match (on, watched.take()) {
-            (true, Some(running)) => *watched = Some(running),
-            (true, None) => {
-                let link = self.shared.link("endpoints");
-                let task = cketerm_runtime::tasks::spawn(heartbeat::poll_endpoints(Arc::clone(&self.shared), link));
-                *watched = Some((link, Task(task)));
-                self.shared.publish();
-            }
-            (false, Some((link, _))) => {
-                self.shared.unlink(link, |view| view.endpoints.clear());
-                self.shared.publish();
-            }
-            (false, None) => {}
-        }
-    }
-}
-
-impl std::fmt::Debug for Live {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live").field("tasks", &self.tasks.len()).finish_non_exhaustive()
-    }
-}
-
-fn millis(boot: Duration) -> u64 {
-    u64::try_from(boot.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Publishes changes, and coalesces those that arrive shortly after one another.
-async fn publish(shared: Arc<Shared>) {
-    shared.throttle.publish_loop(|| shared.publish_and_notify()).await;
-}
-
-impl Shared {
-    fn watch<K: Kind>(self: &Arc<Self>, kind: K) -> (u64, Task) {
-        let link = self.link(K::SOURCE);
-        (link, Task(cketerm_runtime::tasks::spawn(Follow::new(Arc::clone(self), link, kind).run())))
+    /// Adds a Node whose pods are not listed yet.
+    pub(super) fn add_unlisted(&self, node: &str) {
+        lock(&self.state).view.pods.insert(node.to_owned(), NodePods::default());
     }
 
     /// Returns the boot time in seconds.
@@ -256,7 +145,7 @@ impl Shared {
     }
 
     /// Publishes the view and wakes its subscribers.
-    fn publish(&self) {
+    pub(super) fn publish(&self) {
         // under the lock, so that no older view is published after a newer one
         let mut state = lock(&self.state);
         state.fresh = false;
@@ -286,7 +175,8 @@ impl Shared {
         }
     }
 
-    fn link(&self, source: &'static str) -> u64 {
+    /// Adds a link for a watch of this source. Returns its id.
+    pub(super) fn link(&self, source: &'static str) -> u64 {
         let mut state = lock(&self.state);
         state.last_link += 1;
         let id = state.last_link;
@@ -296,7 +186,7 @@ impl Shared {
     }
 
     /// Removes a link. Later results of its watch are dropped.
-    fn unlink(&self, id: u64, clear: impl FnOnce(&mut KubeView)) {
+    pub(super) fn unlink(&self, id: u64, clear: impl FnOnce(&mut KubeView)) {
         let mut state = lock(&self.state);
         if let Some(link) = state.links.remove(&id) {
             clear(&mut state.view);

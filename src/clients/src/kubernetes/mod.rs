@@ -7,9 +7,10 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `connect` | choice of the API server, errors with their remedy |
+//! | `connect` | choice of the API server |
+//! | `error` | failures of requests, with their remedy |
 //! | `transport` | the client's TCP and TLS connections |
-//! | `call` | one request, its timeout, its outcome |
+//! | `call` | one request and its timeout |
 //! | `wire` | the fields of objects that cketerm reads |
 //! | `read` | fresh reads |
 //! | `rights` | the account's permissions |
@@ -17,10 +18,12 @@
 //! | `evict` | evictions, deletions, and the meaning of each answer |
 //! | `events` | Events on Nodes, for operators |
 //! | `probe` | health probe of one API server at its own address |
+//! | `probe_clients` | clients for these probes |
 //! | `endpoints` | the addresses behind the API server's service |
 //! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
 //! | `host_power` | writes of the Metal3 controller to BareMetalHosts, BMC passwords, the upstream operator |
 //! | `live` | the live copy |
+//! | `watches` | the watches that keep the live copy |
 //! | `follow` | one list-and-watch of the live copy |
 //! | `sources` | the kinds that the live copy watches |
 //! | `links` | the state of each watch |
@@ -30,6 +33,7 @@
 mod call;
 mod connect;
 mod endpoints;
+mod error;
 mod events;
 mod evict;
 mod follow;
@@ -42,16 +46,20 @@ mod links;
 mod live;
 mod nodes;
 mod probe;
+mod probe_clients;
 mod publish_throttle;
 mod read;
 mod rights;
 mod sources;
 mod transport;
+mod watches;
 mod wire;
 
-pub use connect::{Kube, KubeError, KubeSettings};
+pub use connect::{Kube, KubeSettings};
+pub use error::KubeError;
 pub use events::{NodeEvent, event_name};
 pub use host_power::Credentials;
-pub use live::{Live, Streaming};
+pub use live::Streaming;
 pub use nodes::{Release, WriteError};
 pub use probe::ProbeResult;
+pub use watches::Live;

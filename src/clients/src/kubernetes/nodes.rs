@@ -8,12 +8,7 @@ use cketerm_model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{
-    call::{Fault, with_body},
-    connect::Kube,
-    read::node_path,
-    wire::Node,
-};
+use super::{call::with_body, connect::Kube, error::Fault, read::node_path, wire::Node};
 
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 

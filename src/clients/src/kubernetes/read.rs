@@ -6,8 +6,9 @@ use cketerm_model::kube::{BudgetRow, KubeView, NamespaceRow, NodeRow, PodRow};
 use jiff::Timestamp;
 
 use super::{
-    call::{CALL_TIMEOUT, Fault, get, percent_encode},
-    connect::{Kube, KubeError},
+    call::{CALL_TIMEOUT, get, percent_encode},
+    connect::Kube,
+    error::{Fault, KubeError},
     wire::{Budget, Meta, Namespace, Node, Pod},
 };
 

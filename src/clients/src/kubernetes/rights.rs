@@ -4,10 +4,7 @@ use futures::future::try_join_all;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{
-    call::with_body,
-    connect::{Kube, KubeError},
-};
+use super::{call::with_body, connect::Kube, error::KubeError};
 
 /// Permissions that the queues need: verbs, group, resource. Events are for operators only. Without that permission
 /// cketerm logs it once and goes on.

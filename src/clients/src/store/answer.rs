@@ -1,85 +1,18 @@
-//! Answers of etcd and the meaning of its errors: whether the request was executed, whether it may be repeated, and the
-//! remedy.
+//! Answers of etcd: timeouts, repetition of requests, and errors with their remedy.
 
 use std::{future::Future, time::Duration};
 
-use cketerm_model::reason::TooLarge;
-use etcd_client::{Compare, Error, GetOptions, GetResponse, TxnOp, TxnResponse};
+use etcd_client::{Error, GetOptions, GetResponse};
 
-use super::{commit::BoundedTxn, connect::Store, error::StoreError};
+use super::{connect::Store, error::StoreError, failure::Failure};
 
 /// Number of tries of a request that was certainly not executed, and the pause before the second try. A refused
 /// connection is faster than a successful one, so the other endpoints need a moment to connect.
-const MAX_TRIES: u32 = 6;
-const RETRY_DELAY: Duration = Duration::from_millis(15);
-
-/// Messages of etcd and gRPC for a request beyond their limits.
-const TOO_LARGE: [&str; 3] = ["request is too large", "too many operations", "larger than max"];
+pub(super) const MAX_TRIES: u32 = 6;
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(15);
 
 /// Beginning of a timeout's cause.
 const NO_ANSWER_WITHIN: &str = "no answer within";
-
-/// Meaning of an error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// No answer; `sent` = the request may have reached etcd.
-    NoAnswer { cause: String, sent: bool },
-    /// User, password or permission.
-    Denied(String),
-    /// Refused; nothing was written.
-    Refused(String),
-    /// A transaction beyond a limit: etcd's defaults, which are checked before it is sent, or lower limits of this
-    /// etcd.
-    TooLarge(TooLarge),
-    /// The lease is gone.
-    NoLease,
-    /// The revision has been compacted.
-    Compacted,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let status = match error {
-            Error::GRpcStatus(status) => status,
-            Error::LeaseKeepAliveError(text) if text.contains("not found") => return Self::NoLease,
-            Error::TransportError(e) => return Self::NoAnswer { cause: error_chain(&e), sent: false },
-            other => return Self::NoAnswer { cause: other.to_string(), sent: true },
-        };
-        let text = status.message().trim_start_matches("etcdserver: ").to_owned();
-        // The numbers are gRPC's codes.
-        match status.code() as i32 {
-            3 if text.contains("authentication failed") || text.contains("user name is empty") => Self::Denied(text),
-            5 if text.contains("lease") => Self::NoLease,
-            7 | 16 => Self::Denied(text),
-            11 if text.contains("compacted") => Self::Compacted,
-            3 | 5 | 6 | 8 | 9 | 11 | 12 => Self::Refused(text),
-            _ => {
-                let cause = error_chain(&status);
-                let sent = !["connect error", "dns error", "handshake"].iter().any(|w| cause.contains(w));
-                Self::NoAnswer { cause, sent }
-            }
-        }
-    }
-}
-
-/// Returns an error with its causes, each once, without gRPC's frame around them.
-fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(e) = next {
-        let text = e.to_string();
-        // A status prints its code and metadata; only its message is useful.
-        let text = match text.split_once("message: \"") {
-            Some((_, rest)) => rest.split('"').next().unwrap_or_default().to_owned(),
-            None => text,
-        };
-        if !text.is_empty() && text != "transport error" && !texts.iter().any(|t| t.contains(&text)) {
-            texts.push(text);
-        }
-        next = e.source();
-    }
-    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
-}
 
 impl Store {
     /// Sends one request, bounded by the timeout.
@@ -121,41 +54,6 @@ impl Store {
             async move { kv.get(key, Some(options)).await }
         })
         .await
-    }
-
-    /// Runs several reads at one revision.
-    pub(crate) async fn get_all(&self, reads: Vec<(String, GetOptions)>) -> Result<TxnResponse, Failure> {
-        let ops: Vec<TxnOp> = reads.into_iter().map(|(key, options)| TxnOp::get(key, Some(options))).collect();
-        let reads = BoundedTxn::new(Vec::new(), ops, Vec::new()).map_err(Failure::TooLarge)?;
-        self.with_retries(|| {
-            let (mut kv, txn) = (self.kv(), reads.txn());
-            async move { kv.txn(txn).await }
-        })
-        .await
-    }
-
-    /// Sends a transaction; repeats it only while it has certainly not been sent.
-    pub(crate) async fn transact(
-        &self,
-        compares: Vec<Compare>,
-        ops: Vec<TxnOp>,
-        otherwise: Vec<TxnOp>,
-    ) -> Result<TxnResponse, Failure> {
-        let txn = BoundedTxn::new(compares, ops, otherwise).map_err(Failure::TooLarge)?;
-        let mut tries = 0_u32;
-        loop {
-            tries += 1;
-            let (mut kv, sent) = (self.kv(), txn.txn());
-            match self.with_timeout(async move { kv.txn(sent).await }).await {
-                Err(Failure::Refused(text)) if TOO_LARGE.iter().any(|words| text.contains(words)) => {
-                    return Err(Failure::TooLarge(txn.size()));
-                }
-                Err(Failure::NoAnswer { sent: false, .. }) if tries < MAX_TRIES => {
-                    tokio::time::sleep(RETRY_DELAY * tries).await;
-                }
-                other => return other,
-            }
-        }
     }
 
     /// Returns the error for a failed read, or for a write that was certainly not executed.

@@ -1,5 +1,5 @@
-//! Writes of the engine: one transaction, fenced by its leader key and compared with the decision's inputs (I23,
-//! STO-42).
+//! Transactions within etcd's limits, and the engine's writes: one transaction, fenced by its leader key and compared
+//! with the decision's inputs (I23, STO-42).
 
 use cketerm_model::{
     fault,
@@ -11,11 +11,18 @@ use cketerm_model::{
     },
 };
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+    Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
     proto::{PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp},
 };
 
-use super::{answer::Failure, connect::Store};
+use super::{
+    answer::{MAX_TRIES, RETRY_DELAY},
+    connect::Store,
+    failure::Failure,
+};
+
+/// Messages of etcd and gRPC for a request beyond their limits.
+const TOO_LARGE: [&str; 3] = ["request is too large", "too many operations", "larger than max"];
 
 /// Transaction within etcd's limits. Its comparisons, operations and bytes are counted here, and [`Store::transact`]
 /// sends nothing else (STO-47).
@@ -58,6 +65,43 @@ fn size(request: &PbTxnRequest) -> TooLarge {
     };
     let ops: usize = request.success.iter().chain(&request.failure).map(bytes).sum();
     TooLarge { operations, bytes: compares + ops }
+}
+
+impl Store {
+    /// Runs several reads at one revision.
+    pub(crate) async fn get_all(&self, reads: Vec<(String, GetOptions)>) -> Result<TxnResponse, Failure> {
+        let ops: Vec<TxnOp> = reads.into_iter().map(|(key, options)| TxnOp::get(key, Some(options))).collect();
+        let reads = BoundedTxn::new(Vec::new(), ops, Vec::new()).map_err(Failure::TooLarge)?;
+        self.with_retries(|| {
+            let (mut kv, txn) = (self.kv(), reads.txn());
+            async move { kv.txn(txn).await }
+        })
+        .await
+    }
+
+    /// Sends a transaction; repeats it only while it has certainly not been sent.
+    pub(crate) async fn transact(
+        &self,
+        compares: Vec<Compare>,
+        ops: Vec<TxnOp>,
+        otherwise: Vec<TxnOp>,
+    ) -> Result<TxnResponse, Failure> {
+        let txn = BoundedTxn::new(compares, ops, otherwise).map_err(Failure::TooLarge)?;
+        let mut tries = 0_u32;
+        loop {
+            tries += 1;
+            let (mut kv, sent) = (self.kv(), txn.txn());
+            match self.with_timeout(async move { kv.txn(sent).await }).await {
+                Err(Failure::Refused(text)) if TOO_LARGE.iter().any(|words| text.contains(words)) => {
+                    return Err(Failure::TooLarge(txn.size()));
+                }
+                Err(Failure::NoAnswer { sent: false, .. }) if tries < MAX_TRIES => {
+                    tokio::time::sleep(RETRY_DELAY * tries).await;
+                }
+                other => return other,
+            }
+        }
+    }
 }
 
 /// Reason why a transaction of the engine was not, or may not have been, executed.

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use cketerm_model::{clock::Clock, secret, stored::keys::Keys};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, KvClient, LeaseClient, TlsOptions, WatchClient};
 
-use super::{answer::Failure, error::StoreError};
+use super::{error::StoreError, failure::Failure};
 
 /// Endpoints and credentials of etcd.
 #[derive(Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use etcd_client::{
 };
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 
-use super::{answer::Failure, connect::Store, error::StoreError, operator::json};
+use super::{connect::Store, error::StoreError, failure::Failure, operator::json};
 
 /// Time between two tries of a request without an answer.
 const RETRY_DELAY: Duration = Duration::from_millis(200);

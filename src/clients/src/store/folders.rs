@@ -9,7 +9,7 @@ use etcd_client::{GetOptions, KeyValue};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{answer::Failure, connect::Store, error::StoreError, tail::stored};
+use super::{connect::Store, error::StoreError, failure::Failure, tail::stored};
 
 /// Number of pages that one search for old records reads.
 const MAX_PAGES: usize = 4;

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::read::row;
-use super::{answer::Failure, connect::Store, read::Reading};
+use super::{connect::Store, failure::Failure, read::Reading};
 
 /// Time between two requests for progress. While etcd answers, the copy never looks older than this (SAF-22).
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);

@@ -17,8 +17,8 @@ use etcd_client::{Client, ConnectOptions};
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 
 use super::{
-    answer::Failure,
     connect::{EtcdSettings, tls},
+    failure::Failure,
 };
 
 /// Timeout of an answer.

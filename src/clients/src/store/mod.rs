@@ -7,6 +7,7 @@ pub mod commit;
 pub mod connect;
 pub mod election;
 pub mod error;
+mod failure;
 pub mod folders;
 pub mod leadership;
 pub mod live;

@@ -15,7 +15,7 @@ use cketerm_model::{
 use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
 use jiff::Timestamp;
 
-use super::{answer::Failure, connect::Store, error::StoreError};
+use super::{connect::Store, error::StoreError, failure::Failure};
 
 /// Description of an operator's write.
 #[derive(Clone, Copy, Debug)]

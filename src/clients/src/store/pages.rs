@@ -8,7 +8,7 @@ use etcd_client::{GetOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{answer::Failure, connect::Store, error::StoreError, tail::stored};
+use super::{connect::Store, error::StoreError, failure::Failure, tail::stored};
 
 /// Number of values read in one transaction; etcd takes 128 operations.
 const KEYS_PER_TXN: usize = 100;

@@ -297,7 +297,7 @@ impl Store {
         let kv = self.stored_entry(id).await?;
         let key = self.keys().entry(id);
         let broken = |cause| StoreError::Broken { key, cause, remedy: "fix it with etcdctl, or remove it".to_owned() };
-        match (cketerm_model::stored::apply::unreadable(id, kv.value()), serde_json::from_slice(kv.value())) {
+        match (cketerm_model::stored::row::unreadable(id, kv.value()), serde_json::from_slice(kv.value())) {
             (None, Ok(entry)) => Ok((entry, kv.mod_revision())),
             (Some(why), _) => Err(broken(why)),
             (None, Err(e)) => Err(broken(e.to_string())),

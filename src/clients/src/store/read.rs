@@ -1,12 +1,12 @@
 //! Reads of ranges in pages at one revision, and of the whole view (STO-49, STO-50).
 
 use cketerm_model::stored::{
-    apply::Row,
+    row::Row,
     view::{Candidate, StoreView},
 };
 use etcd_client::{GetOptions, KeyValue};
 
-use super::{answer::Failure, connect::Store, error::StoreError};
+use super::{connect::Store, error::StoreError, failure::Failure};
 
 /// Number of keys in one page.
 const PAGE: i64 = 500;

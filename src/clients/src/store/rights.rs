@@ -3,7 +3,7 @@
 
 use etcd_client::{Compare, CompareOp, TxnOp};
 
-use super::{answer::Failure, connect::Store, error::StoreError};
+use super::{connect::Store, error::StoreError, failure::Failure};
 
 impl Store {
     /// Reports whether all of these keys may be written. The inner `Err` holds etcd's message if they may not; the

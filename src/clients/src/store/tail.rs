@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use super::{answer::Failure, connect::Store};
+use super::{connect::Store, failure::Failure};
 
 /// Time between two requests for progress, and the silence after which the watch is reopened.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);

@@ -3,7 +3,7 @@
 use cketerm_model::{
     cketerm_records::Who,
     entry::{EntryId, QueueKind},
-    stored::apply,
+    stored::row,
 };
 use etcd_client::{Compare, CompareOp, TxnOp};
 
@@ -27,7 +27,7 @@ impl Store {
     pub async fn unreadable(&self, id: EntryId) -> Result<Option<Unreadable>, StoreError> {
         match self.stored_entry(id).await {
             Ok(kv) => {
-                let why = apply::unreadable(id, kv.value());
+                let why = row::unreadable(id, kv.value());
                 Ok(why.map(|why| Unreadable { revision: kv.mod_revision(), why }))
             }
             Err(StoreError::NotFound { .. }) => Ok(None),
@@ -49,7 +49,7 @@ impl Store {
         if kv.mod_revision() != revision {
             return Err(conflict());
         }
-        let why = apply::unreadable(id, kv.value()).ok_or_else(conflict)?;
+        let why = row::unreadable(id, kv.value()).ok_or_else(conflict)?;
         let what = match id.queue {
             QueueKind::Reboot => "reboot remove unreadable",
             QueueKind::Repair => "repair remove unreadable",

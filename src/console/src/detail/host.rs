@@ -20,7 +20,7 @@ impl Text<'_> {
         let online = if host.online { "yes" } else { "no: kept off, whatever is requested" };
         self.plain("online", online);
         self.plain("state", &host.provisioning);
-        match host.node_in(&seen.snapshot.kube) {
+        match seen.snapshot.kube.node_of_host(host) {
             Some((node, by)) => self.plain("node", &format!("{}, matched by {by} (o goes there)", node.name)),
             None => self.plain("node", "none known; annotation cketerm.io/node sets it"),
         }

@@ -171,7 +171,7 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
     if let Some(why) = host.hindrance() {
         return Err(format!("{name}: {why}"));
     }
-    let Some((node, by)) = host.node_in(&app.seen.snapshot.kube) else {
+    let Some((node, by)) = app.seen.snapshot.kube.node_of_host(host) else {
         return Err(format!("no Node matches {name} by address or host name; set its annotation cketerm.io/node"));
     };
     let hosts = [(id, host)];

@@ -29,7 +29,7 @@ use std::borrow::Cow;
 
 use cketerm_actions::constraint;
 use cketerm_model::entry::EntryId;
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use tui_input::Input;
 
 pub use self::preconditions::Precondition;

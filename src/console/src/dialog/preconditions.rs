@@ -5,7 +5,7 @@ use cketerm_model::{
     entry::EntryId,
     stored::{keys::SwitchName, view::Switch},
 };
-use cketerm_rules::{decide::ApplyState, snapshot::Seen};
+use cketerm_rules::{decide::ApplyState, seen::Seen};
 
 use super::{host, registry};
 use crate::{app::HostId, queries};

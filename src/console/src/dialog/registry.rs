@@ -3,7 +3,7 @@
 
 use cketerm_actions::CONSTRAINTS;
 use cketerm_model::stored::keys::SwitchName;
-use cketerm_rules::{decide::ApplyState, snapshot::Seen};
+use cketerm_rules::{decide::ApplyState, seen::Seen};
 use tui_input::Input;
 
 use super::{Dialog, DialogAction, Precondition, ReasonPolicy, pick::Pick, tier};

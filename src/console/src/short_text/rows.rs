@@ -14,7 +14,7 @@ use cketerm_model::{
     secret,
 };
 use cketerm_rules::{
-    snapshot::Seen,
+    seen::Seen,
     trouble::{self, Trouble},
 };
 use jiff::Timestamp;

@@ -183,7 +183,7 @@ fn booting_machines_and_plain_backoffs_need_no_operator() {
     let mut world = World::usual();
     let row = NodeRow { ready: false, ..NodeRow::clone(&world.kube.nodes["worker-2"]) };
     world.kube.put_node(row);
-    let trouble = |seen: &cketerm_rules::snapshot::Seen, id| cketerm_rules::trouble::of(seen, id).is_some();
+    let trouble = |seen: &cketerm_rules::seen::Seen, id| cketerm_rules::trouble::of(seen, id).is_some();
     assert!(trouble(&world.seen(), EntryId::reboot(6)), "a budget blocked the drain");
     let cause = Some(Box::new(Reason::QueueDisabled));
     let until = after(super::world::wall(), 400);

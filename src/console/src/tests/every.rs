@@ -171,7 +171,7 @@ fn every_bad_state_at_80_columns() {
 fn every_view_shows_that_sabakan_is_lost_and_the_next_retry() {
     let mut world = full_world();
     world.store.registry.url = Some(stored("url", 5, "http://sabakan/graphql".to_owned()));
-    let mut seen = cketerm_rules::snapshot::Seen::clone(&world.seen());
+    let mut seen = cketerm_rules::seen::Seen::clone(&world.seen());
     let error = Some("sabakan at http://sabakan/graphql answered 502 Bad Gateway".to_owned());
     let members = QueryState { good: None, error, at: Some(BOOT - 6.0) };
     seen.snapshot.registry = std::sync::Arc::new(Registry { members, ..Registry::default() });

@@ -2,7 +2,7 @@
 //! settings). Nothing panics, and every screen can be drawn at each size.
 
 use cketerm_fuzz::{Fuzz, Took};
-use cketerm_model::stored::{apply::Row, keys::Keys};
+use cketerm_model::stored::{keys::Keys, row::Row};
 use crossterm::event::KeyEvent;
 
 use super::world::{World, at, stored};

@@ -16,7 +16,8 @@ use cketerm_model::{
 use cketerm_rules::{
     decide::ApplyState,
     registry::{Basis, GoodAnswer, Proposal, Proposed, QueryState, Registry},
-    snapshot::{Seen, Snapshot},
+    seen::Seen,
+    snapshot::Snapshot,
 };
 use cketerm_runtime::telemetry::LogLine;
 use cketerm_sabakan::{

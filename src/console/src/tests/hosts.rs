@@ -9,7 +9,7 @@ use cketerm_model::{
     reboot::RebootStatus,
     time::after,
 };
-use cketerm_rules::{metal3, snapshot::Seen};
+use cketerm_rules::{metal3, seen::Seen};
 use insta::assert_snapshot;
 
 use super::world::{World, message, press, wall};

@@ -13,7 +13,7 @@ use cketerm_model::{
 use cketerm_rules::{
     decide::ApplyState,
     registry::{Basis, Proposal, Proposed, Registry},
-    snapshot::Seen,
+    seen::Seen,
 };
 use cketerm_sabakan::{
     Action, Plan,

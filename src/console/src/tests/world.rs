@@ -15,7 +15,10 @@ use cketerm_model::{
     stored::view::{Candidate, Definition, StoreView},
     time::after,
 };
-use cketerm_rules::snapshot::{Engine, Leading, Seen, Snapshot};
+use cketerm_rules::{
+    seen::Seen,
+    snapshot::{Engine, Leading, Snapshot},
+};
 use crossterm::event::KeyEvent;
 use jiff::Timestamp;
 

@@ -3,7 +3,7 @@
 use std::{borrow::Borrow, sync::Arc};
 
 use cketerm_model::{entry::EntryId, stored::keys::Folder};
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 
 use crate::{
     app::{App, View},

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cketerm_clients::notices::Receiver;
 use cketerm_rules::{
     notices::{Receivers, scene::Scene},
-    snapshot::Seen,
+    seen::Seen,
 };
 use tokio::{sync::watch, task::JoinHandle};
 

@@ -20,7 +20,8 @@ use cketerm_rules::{
         fold::{Bucket, begin, fold, remove_delivered},
         scene::ended,
     },
-    snapshot::{Seen, secs},
+    seen::Seen,
+    snapshot::secs,
 };
 
 use super::{DeliveryResult, NotifierContext};

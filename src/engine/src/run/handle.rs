@@ -12,7 +12,8 @@ use cketerm_clients::{
 use cketerm_model::{cketerm_records::Who, clock::Steady};
 use cketerm_rules::{
     metal3::Metal3,
-    snapshot::{Engine, Seen, Snapshot},
+    seen::Seen,
+    snapshot::{Engine, Snapshot},
 };
 use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
 use tokio::{

@@ -26,7 +26,8 @@ use cketerm_rules::{
     metal3::Metal3,
     preflight_fault::PreflightFault,
     publish,
-    snapshot::{BmcAccess, EffectOutcome, InFlight, Seen, Snapshot, secs},
+    seen::Seen,
+    snapshot::{BmcAccess, EffectOutcome, InFlight, Snapshot, secs},
 };
 use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
 use tokio::{

@@ -11,11 +11,7 @@ use cketerm_model::{
     stored::{keys::Folder, transaction::Change},
     time::after,
 };
-use cketerm_rules::{
-    decide::Decision,
-    publish,
-    snapshot::{Seen, secs},
-};
+use cketerm_rules::{decide::Decision, publish, seen::Seen, snapshot::secs};
 
 use super::{Loop, TICK};
 use crate::lead::CandidacyOrder;

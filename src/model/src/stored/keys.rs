@@ -1,4 +1,4 @@
-//! Keys below the prefix (STO-7, STO-23). Only this module and [`KeyKind`] spell keys.
+//! Keys below the prefix (STO-7, STO-23). Only this module and its inverse, `parse`, spell keys.
 
 use std::sync::Arc;
 

@@ -81,7 +81,7 @@ impl StoreView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stored::{apply::Row, keys::Keys};
+    use crate::stored::{keys::Keys, row::Row};
 
     const CKE: &str = "leader//10";
     const CKETERM_KEY: &str = "leader//20";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 
-use super::keys::Folder;
+use super::kind::Folder;
 use crate::{cketerm_records::Audit, entry::EntryId};
 
 /// Largest number of remembered keys.

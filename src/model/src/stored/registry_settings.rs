@@ -6,8 +6,8 @@ use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    apply::{Row, set_value},
-    keys::RegistryKey,
+    kind::RegistryKey,
+    row::{Row, set_value},
 };
 use crate::{
     cketerm_records::{Approval, Generated, Hold},

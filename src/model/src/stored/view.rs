@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::{keys::Folder, recent::RecentRecords, registry_settings::RegistrySettings};
+use super::{kind::Folder, recent::RecentRecords, registry_settings::RegistrySettings};
 use crate::{
     attempt::Attempt,
     cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},

@@ -183,7 +183,7 @@ fn excluded(kube: &KubeView) -> BTreeMap<String, String> {
         } else {
             continue;
         };
-        let node = host.node_in(kube).map(|(node, _)| node.addresses.iter()).into_iter().flatten();
+        let node = kube.node_of_host(host).map(|(node, _)| node.addresses.iter()).into_iter().flatten();
         excluded.extend(host.addresses.iter().chain(node).map(|address| (address.clone(), why.clone())));
     }
     excluded

@@ -17,8 +17,8 @@ use cketerm_model::{
 };
 use jiff::Timestamp;
 
-use super::{Pass, gates::to_seconds};
-use crate::snapshot::{BmcAccess, BmcRefusal};
+use super::Pass;
+use crate::snapshot::{BmcAccess, BmcRefusal, to_seconds};
 
 /// Readable entry and its machine.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use cketerm_model::{
 };
 
 use super::{Pass, entry_context::EntryContext, readiness::probe_fault};
-use crate::preflight_fault::PreflightFault;
+use crate::{preflight_fault::PreflightFault, snapshot::to_seconds};
 
 /// Maximum age in seconds of a copy from which new work starts (SAF-21).
 pub(super) const STALE: f64 = 10.0;
@@ -199,10 +199,4 @@ impl Pass<'_> {
         let missing = probe_fault(self.snap, address, &self.policy.control_plane_probe, self.now);
         missing.map(|why| format!("{why} (policy control_plane_probe)"))
     }
-}
-
-/// Returns the whole seconds of a span in boot time.
-#[allow(clippy::cast_possible_truncation)] // spans of a process's life
-pub(super) fn to_seconds(span: f64) -> i64 {
-    span as i64
 }

@@ -37,7 +37,7 @@ impl<'a> Pass<'a> {
             host.addresses.iter().any(|a| a == ctx.address)
                 || node.is_some_and(|node| {
                     let is_candidate = named(&node.name) || host.addresses.iter().any(|a| node.addresses.contains(a));
-                    is_candidate && host.node_in(kube).is_some_and(|(found, _)| found.name == node.name)
+                    is_candidate && kube.node_of_host(host).is_some_and(|(found, _)| found.name == node.name)
                 })
         })
     }

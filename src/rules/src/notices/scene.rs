@@ -23,7 +23,8 @@ use serde_json::Value;
 
 use crate::{
     decide::ApplyState,
-    snapshot::{Seen, Snapshot, secs},
+    seen::Seen,
+    snapshot::{Snapshot, secs},
     trouble::{self, Trouble},
 };
 

@@ -8,7 +8,7 @@ use cketerm_model::{
     entry::{EntryId, Stored},
     notice::{Kind, Leadership, Notice, NotifierState},
     reason::{CommandRetry, Reason},
-    stored::{apply::Row, keys::Keys, view::StoreView},
+    stored::{keys::Keys, row::Row, view::StoreView},
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -18,10 +18,7 @@ use super::{
     fold::{Bucket, begin, fold, remove_delivered},
     scene::{Condition, Scene, ended},
 };
-use crate::{
-    decide::ApplyState,
-    snapshot::{Leading, Seen},
-};
+use crate::{decide::ApplyState, seen::Seen, snapshot::Leading};
 
 fn all() -> BTreeSet<Kind> {
     Kind::CHOICE.into()

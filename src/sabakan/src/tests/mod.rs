@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use super::{
     Choice, Plan, PlanError, Template,
     machine::{Date, Machine, State},
-    plan::{Action, Input, plan},
+    plan::{Action, Input},
+    planner::plan,
 };
 
 mod all_healthy;
@@ -140,7 +141,7 @@ impl Scene {
                     } else {
                         &self.template.workers[self.template.worker_kind(&m.role).unwrap_or(0)]
                     };
-                    let taint = super::node::state_taint(m.state, self.strategy);
+                    let taint = super::state_taint::state_taint(m.state, self.strategy);
                     gone = super::node::node(m, kind, taint, self.strategy, &mut Vec::new()).unwrap();
                 }
                 nodes.push(gone);
@@ -219,5 +220,5 @@ fn of(plan: &Plan, n: u8) -> &Choice {
 /// Returns `value:effect` of the state taint of a node in the new definition.
 fn taint(plan: &Plan, n: u8) -> String {
     let node = plan.cluster.as_ref().unwrap().nodes.iter().find(|x| last(&x.address) == n).unwrap();
-    super::node::state_taints(node).map(|t| [&*t.value, ":", &*t.effect].concat()).collect()
+    super::state_taint::state_taints(node).map(|t| [&*t.value, ":", &*t.effect].concat()).collect()
 }

@@ -147,7 +147,7 @@ proptest! {
         for node in before.nodes.iter().filter(|n| scene.rebooting.contains(&n.address)) {
             let now = after.nodes.iter().find(|n| n.address == node.address);
             prop_assert!(now.is_some_and(|n| n.control_plane == node.control_plane), "{} is gone: {}", node.address, plan.reason);
-            let taints = |n: &cketerm_model::cluster::Node| super::super::node::state_taints(n).cloned().collect::<Vec<_>>();
+            let taints = |n: &cketerm_model::cluster::Node| super::super::state_taint::state_taints(n).cloned().collect::<Vec<_>>();
             prop_assert_eq!(taints(now.unwrap()), taints(node));
         }
     }

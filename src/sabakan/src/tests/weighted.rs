@@ -335,7 +335,8 @@ fn nodes_are_tainted_by_their_states() {
         for before in State::ALL {
             let mut scene = Scene::new(&ANY, 1, (0, 0), vec![machine(1).is(before)]).with(&[1], &[]);
             scene.machines[0].state = state;
-            let right = super::super::node::state_taint(before, Strategy::Weighted).is_none() && wanted.is_empty()
+            let right = super::super::state_taint::state_taint(before, Strategy::Weighted).is_none()
+                && wanted.is_empty()
                 || before == state;
             if right {
                 scene.gives(Action::None, &[1], &[]);

@@ -12,8 +12,8 @@ use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::{
     Etcd, RpcError,
+    header::{MEMBER, TERM, header_at},
     services::ResponseStream,
-    state::{MEMBER, State, TERM},
 };
 
 /// Version that this etcd reports.
@@ -124,7 +124,7 @@ impl PbClusterService for Cluster {
             is_learner: false,
         };
         // Headers of the cluster service carry no revision.
-        Ok(Response::new(PbMemberListResponse { header: Some(State::header_at(0)), members: vec![member] }))
+        Ok(Response::new(PbMemberListResponse { header: Some(header_at(0)), members: vec![member] }))
     }
 
     async fn member_add(&self, _: Request<PbMemberAddRequest>) -> RpcResult<PbMemberAddResponse> {

@@ -14,6 +14,7 @@
 mod accounts;
 mod auth;
 mod expiry;
+mod header;
 mod key_range;
 mod lease;
 mod maintenance;

@@ -7,7 +7,7 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
-use super::state::{CLUSTER, MEMBER, TERM};
+use super::header::{CLUSTER, MEMBER, TERM};
 use crate::protobuf::Message;
 
 /// Codec that passes messages on unchanged.

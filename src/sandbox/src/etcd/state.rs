@@ -15,18 +15,12 @@ use tokio::time::Instant;
 use super::{
     RpcError,
     auth::Auth,
+    header::header_at,
     key_range::KeyRange,
     lease::Leases,
     revisions::{Revisions, Version},
     watch::Session,
 };
-
-/// Cluster id in every header.
-pub(super) const CLUSTER: u64 = 0xc4e7_0000_5a2d_b0c5;
-/// Id of the only member.
-pub(super) const MEMBER: u64 = 0x8e9e_05c5_2164_694d;
-/// Raft term of the first leader.
-pub(super) const TERM: u64 = 2;
 
 /// One change of one key, as an observer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,16 +94,11 @@ impl State {
         }
     }
 
-    /// Returns a header at a revision.
-    pub fn header_at(revision: i64) -> PbResponseHeader {
-        PbResponseHeader { cluster_id: CLUSTER, member_id: MEMBER, revision, raft_term: TERM }
-    }
-
     /// Returns a header at the current revision.
     // prost's messages need an `Option`.
     #[allow(clippy::unnecessary_wraps)]
     pub fn header(&self) -> Option<PbResponseHeader> {
-        Some(Self::header_at(self.revisions.revision()))
+        Some(header_at(self.revisions.revision()))
     }
 
     /// Puts a key within the write in progress. The lease must exist. Returns the previous version.

@@ -15,9 +15,9 @@ use tonic::Status;
 
 use super::{
     RpcError,
+    header::header_at,
     key_range::KeyRange,
     revisions::{Revisions, Version},
-    state::State,
     wire::event,
 };
 
@@ -70,7 +70,7 @@ pub struct Session {
 }
 
 fn message(revision: i64, watch_id: i64) -> PbWatchResponse {
-    PbWatchResponse { header: Some(State::header_at(revision)), watch_id, ..PbWatchResponse::default() }
+    PbWatchResponse { header: Some(header_at(revision)), watch_id, ..PbWatchResponse::default() }
 }
 
 impl Session {

@@ -12,7 +12,7 @@ use tokio_stream::wrappers::WatchStream;
 use tower::BoxError;
 
 use super::{
-    link::connection_reset,
+    reset::connection_reset,
     status::{Status, Stream},
 };
 

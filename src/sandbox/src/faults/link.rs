@@ -18,6 +18,7 @@ use super::{
     FaultCounts, Odds, RequestFault,
     body::LinkBody,
     dice::{Dice, FaultHit, FaultTarget},
+    reset::connection_reset,
     status::{Muted, State, Status, Stream},
 };
 
@@ -30,11 +31,6 @@ struct Inner {
     status: watch::Sender<Status>,
     dice: Mutex<Dice>,
     gate: Gate,
-}
-
-/// Returns the error of a broken connection.
-pub(super) fn connection_reset() -> BoxError {
-    Box::new(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by the sandbox"))
 }
 
 impl Link {

@@ -8,6 +8,7 @@
 mod body;
 mod dice;
 mod link;
+mod reset;
 mod status;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -12,8 +12,8 @@ use cketerm_model::{
     record::Record,
     repair::RepairEntry,
     stored::{
-        apply::Row,
         keys::{Folder, Keys},
+        row::Row,
         view::StoreView,
     },
 };

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Manager, Work, expected,
-    index::{Name, Pod},
+    index::{Name, Pod, name_of},
     object_fields::{self, text},
     owners::count,
 };
@@ -36,7 +36,7 @@ struct BudgetCounts {
 impl Manager {
     /// Handles a budget that was added, changed or deleted.
     pub(super) fn budget_changed(&mut self, change: &Change) {
-        let key = (*super::watch::name_of(&change.object)).clone();
+        let key = (*name_of(&change.object)).clone();
         if change.verb == Verb::Deleted {
             self.index.budgets.remove(&key);
             return;

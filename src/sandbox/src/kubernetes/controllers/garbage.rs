@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     Manager, Work, expected,
-    index::Name,
+    index::{Name, name_of},
     is_same_kind,
     object_fields::{self, text},
 };
@@ -129,7 +129,7 @@ impl Manager {
             for object in self.objects.list(resource, namespace).0 {
                 let name = text(&object["metadata"]["name"]);
                 if is_same_kind(resource, &PODS) {
-                    self.delete_pod(&super::watch::name_of(&object));
+                    self.delete_pod(&name_of(&object));
                 } else if object_fields::finalizers(&object) {
                     expected(self.objects.update(resource, namespace, name, |object| {
                         if !object_fields::is_being_deleted(object) {

@@ -14,6 +14,12 @@ use crate::kubernetes::{Resource, objects::Key};
 /// Namespace and name, shared.
 pub(super) type Name = Arc<Key>;
 
+/// Returns namespace and name of an object.
+pub(super) fn name_of(object: &Value) -> Name {
+    let meta = &object["metadata"];
+    Arc::new((text(&meta["namespace"]).to_owned(), text(&meta["name"]).to_owned()))
+}
+
 /// Indexed facts of a pod.
 #[allow(clippy::struct_excessive_bools)] // independent facts
 pub(super) struct Pod {

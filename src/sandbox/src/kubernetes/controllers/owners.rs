@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Manager, Work, check_uid, expected,
-    index::{Name, Owner, Phase, Pod},
+    index::{Name, Owner, Phase, Pod, name_of},
     is_same_kind,
     object_fields::{self, text},
 };
@@ -18,7 +18,7 @@ use crate::kubernetes::{
 impl Manager {
     /// Handles an owner that was added, changed or deleted.
     pub(super) fn owner_changed(&mut self, change: &Change) {
-        let (object, name) = (&change.object, super::watch::name_of(&change.object));
+        let (object, name) = (&change.object, name_of(&change.object));
         let uid = text(&object["metadata"]["uid"]).to_owned();
         if is_same_kind(change.resource, &REPLICA_SETS) {
             if let Some(before) = change.before.as_deref() {

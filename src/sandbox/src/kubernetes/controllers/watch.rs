@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Manager, Work,
-    index::{Index, Name, Pod},
+    index::{Index, Name, Pod, name_of},
     is_same_kind,
     object_fields::text,
 };
@@ -22,11 +22,6 @@ use crate::{
 
 /// Kinds that own pods, or that own such owners.
 const OWNERS: [&Resource; 5] = [&DEPLOYMENTS, &REPLICA_SETS, &STATEFUL_SETS, &DAEMON_SETS, &JOBS];
-
-pub(super) fn name_of(object: &Value) -> Name {
-    let meta = &object["metadata"];
-    Arc::new((text(&meta["namespace"]).to_owned(), text(&meta["name"]).to_owned()))
-}
 
 impl Manager {
     /// Reads everything for the first time.

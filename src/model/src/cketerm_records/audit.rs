@@ -1,0 +1,81 @@
+//! Audit records: actions of users and engines.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Who;
+use crate::{entry::EntryId, secret};
+
+/// Further tries that one audit record covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeats {
+    /// Number of tries, including the first.
+    pub count: u32,
+    /// Time of the last try.
+    pub last: Timestamp,
+}
+
+/// Value of `cketerm/audit/<id>`: one action.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Audit {
+    /// Time of the action; of several tries, the first.
+    pub at: Timestamp,
+    /// A user, or the engine (`engine@host`).
+    pub who: Who,
+    /// Action: `reboot add`, `reboot cancel`, `queue disable`, `cordon`, `power` …
+    pub what: String,
+    /// Object: entries, nodes, a key.
+    pub on: String,
+    /// Reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Result; of several tries, that of the last one.
+    pub result: String,
+    /// True if the action failed or was refused. Records of 0.1 lack the field.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
+    /// Entry that an engine acted for, if the object is another one (its Node, its pods).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryId>,
+    /// Further tries that this record covers.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
+}
+
+impl Audit {
+    /// Returns the time of the last try.
+    pub fn last(&self) -> Timestamp {
+        self.repeats.map_or(self.at, |repeats| repeats.last)
+    }
+
+    /// Returns the number of tries.
+    pub fn count(&self) -> u32 {
+        self.repeats.map_or(1, |repeats| repeats.count)
+    }
+
+    /// Returns the action, with the number of tries if there were several.
+    pub fn what_with_count(&self) -> String {
+        match self.count() {
+            1 => self.what.clone(),
+            count => format!("{} x{count}", self.what),
+        }
+    }
+
+    /// Returns the record after another try.
+    #[must_use]
+    pub fn again(self, at: Timestamp, reason: Option<String>, result: &str) -> Self {
+        let repeats = Some(Repeats { count: self.count().saturating_add(1), last: at.max(self.last()) });
+        Self { reason, result: result.to_owned(), failed: false, repeats, ..self }
+    }
+
+    /// Returns true if an engine is the author.
+    pub fn by_engine(&self) -> bool {
+        self.who.user == "engine"
+    }
+
+    /// Returns the record for display: secrets in the result, for example in an old command line, are masked.
+    #[must_use]
+    pub fn shown(&self) -> Self {
+        Self { result: secret::masked(&self.result), ..self.clone() }
+    }
+}

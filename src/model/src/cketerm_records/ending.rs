@@ -1,0 +1,111 @@
+//! Endings: history of the entries that have left their queues.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Request;
+use crate::{attempt::Attempt, entry::EntryId};
+
+/// The ways an entry ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndKind {
+    /// Its machine has booted.
+    Booted,
+    /// An operator declared it done.
+    Done,
+    /// Its machine was repaired.
+    Succeeded,
+    /// Its repair failed.
+    Failed,
+    /// An operator cancelled it.
+    Cancelled,
+    /// An operator deleted the repair.
+    Deleted,
+    /// Its node left the cluster definition.
+    Dequeued,
+    /// Unknown: the record is of a version that stored the text alone.
+    #[default]
+    Unrecorded,
+}
+
+impl EndKind {
+    /// Reports whether the entry reached its goal.
+    pub fn good(self) -> bool {
+        match self {
+            Self::Booted | Self::Done | Self::Succeeded => true,
+            Self::Failed | Self::Cancelled | Self::Deleted | Self::Dequeued | Self::Unrecorded => false,
+        }
+    }
+
+    /// Reports whether the entry was taken out of its queue: it neither reached its goal nor failed.
+    pub fn withdrawn(self) -> bool {
+        match self {
+            Self::Cancelled | Self::Deleted | Self::Dequeued => true,
+            Self::Booted | Self::Done | Self::Succeeded | Self::Failed | Self::Unrecorded => false,
+        }
+    }
+}
+
+/// `cketerm/history/<id>`: one entry that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ending {
+    /// The entry.
+    pub entry: EntryId,
+    /// Address of the machine.
+    pub address: String,
+    /// Kind of its end.
+    #[serde(default)]
+    pub end: EndKind,
+    /// The same for people: `booted`, `cancelled`, `dequeued: …`, `done by …`.
+    pub outcome: String,
+    /// Time of the end.
+    pub at: Timestamp,
+    /// Last state of the entry, in CKE's JSON.
+    pub last: serde_json::Value,
+    /// The request for the entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Request>,
+    /// Attempts of the entry: the first one and the newest, see [`Ending::bounded`].
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
+    /// Number of attempts that are not kept.
+    #[serde(default, skip_serializing_if = "crate::attempt::none")]
+    pub omitted: u32,
+}
+
+/// Number of attempts that an ending keeps.
+const MAX_ATTEMPTS: usize = 32;
+/// Maximum number of bytes of an ending's attempts, and of its entry.
+const MAX_ATTEMPTS_BYTES: usize = 256 << 10;
+const MAX_ENTRY_BYTES: usize = 128 << 10;
+
+impl Ending {
+    /// Returns an ending that can always be stored. It keeps the first attempt and as many of the newest ones as fit,
+    /// and the number of the others. An entry of excessive size is left out.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let size = |value: &serde_json::Value| value.to_string().len();
+        if size(&self.last) > MAX_ENTRY_BYTES {
+            self.last = serde_json::json!({ "left_out": format!("{} bytes", size(&self.last)) });
+        }
+        let before: u32 = self.attempts.iter().map(|a| a.folded).sum();
+        let (mut bytes_left, mut kept_indexes) = (MAX_ATTEMPTS_BYTES, std::collections::BTreeSet::new());
+        let last = self.attempts.len().saturating_sub(1);
+        // The newest attempt first, which holds the end; then the first one; then the others from new to old.
+        for index in (0..self.attempts.len()).rev().take(1).chain([0]).chain((0..last).rev()) {
+            let Some(attempt) = self.attempts.get(index).filter(|_| !kept_indexes.contains(&index)) else { continue };
+            let bytes = serde_json::to_string(attempt).map_or(0, |text| text.len());
+            if kept_indexes.len() == MAX_ATTEMPTS || bytes > bytes_left {
+                break;
+            }
+            bytes_left -= bytes;
+            kept_indexes.insert(index);
+        }
+        let all = std::mem::take(&mut self.attempts).into_iter().enumerate();
+        let (retained, dropped): (Vec<_>, Vec<_>) = all.partition(|(index, _)| kept_indexes.contains(index));
+        self.attempts = retained.into_iter().map(|(_, attempt)| attempt).collect();
+        self.omitted = self.omitted.max(before.saturating_add(u32::try_from(dropped.len()).unwrap_or(u32::MAX)));
+        self
+    }
+}

@@ -1,0 +1,75 @@
+//! Effects under way, and their results.
+
+use std::collections::BTreeMap;
+
+use cketerm_model::{
+    attempt::{CheckAnswer, Outcome},
+    drain::{Answer, Preview},
+    entry::EntryId,
+    fence::NoPermit,
+    reason::TooLarge,
+};
+use serde::{Deserialize, Serialize};
+
+use super::work::FreshRead;
+
+/// An effect under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InFlight {
+    /// Short name of the effect, for display.
+    pub what: String,
+    /// The entry that it belongs to, if any.
+    pub entry: Option<EntryId>,
+    /// Whether it starts work on the machine. The machine then counts as in progress already.
+    pub starts: bool,
+    /// The attempt whose command this engine is running.
+    pub attempt: Option<String>,
+    /// Boot-time seconds at which it began.
+    pub since: f64,
+}
+
+/// Reason why an effect was not carried out although nothing failed: the decision is outdated. An old cache is
+/// `Reason::Stale`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StaleCause {
+    /// Too much time has passed since the decision: servers answer slowly.
+    #[error("servers answer too slowly: {0}")]
+    TooOld(NoPermit),
+    /// Something has changed since the decision. Holds a description.
+    #[error("{0}")]
+    Changed(String),
+    /// The transaction compares the keys that the decision was made from, and some of them have changed in etcd.
+    #[error("changed meanwhile in etcd: {}", .keys.join(", "))]
+    Conflict {
+        /// The compared keys that may have changed.
+        keys: Vec<String>,
+    },
+    /// A Kubernetes object has another version, or is gone. Holds its name.
+    #[error("{0} has changed meanwhile")]
+    Object(String),
+}
+
+/// Result of an effect. The loop records it in [`Work`](super::Work).
+#[derive(Clone, Debug, PartialEq)]
+pub enum EffectOutcome {
+    /// Done.
+    Done,
+    /// Not done, nothing changed. Holds the reason.
+    Failed(String),
+    /// The decision's inputs have changed. The next pass decides again, a little later each time.
+    Stale(StaleCause),
+    /// Fresh read of the machine.
+    Rechecked(FreshRead),
+    /// Result of a preview.
+    Previewed(Preview),
+    /// Answers to evictions and deletions, by pod UID.
+    Answers(BTreeMap<String, Answer>),
+    /// Answer of the boot check or the health check.
+    Check(CheckAnswer),
+    /// A command ended.
+    Command(Outcome),
+    /// The transaction exceeds etcd's limits; nothing was written.
+    TooLarge(TooLarge),
+    /// Leadership is lost.
+    Lost,
+}

@@ -1,0 +1,82 @@
+//! All inputs of a decision as one value that can be cloned, compared and serialized.
+
+mod bmc_access;
+mod boot_time;
+mod effect;
+mod engine;
+mod probe;
+mod work;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+pub use cketerm_model::attempt::CheckAnswer;
+use cketerm_model::{
+    entry::EntryId,
+    etcd::EtcdView,
+    kube::{KubeView, NodeRow},
+    stored::view::StoreView,
+};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::boot_time::to_seconds;
+pub use self::{
+    bmc_access::{BmcAccess, BmcRefusal},
+    boot_time::secs,
+    effect::{EffectOutcome, InFlight, StaleCause},
+    engine::{Engine, Leading},
+    probe::Probe,
+    work::{DrainWork, FreshRead, Retries, UndecidedPreview, Work},
+};
+use super::{metal3::Metal3, registry::Registry};
+
+/// State known to the engine, or to an observing console, at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Live copy of etcd.
+    pub store: Arc<StoreView>,
+    /// Live copy of Kubernetes.
+    pub kube: Arc<KubeView>,
+    /// Identity of this engine and its leadership.
+    pub engine: Engine,
+    /// Results of the control planes' probes, by address.
+    pub probes: BTreeMap<String, Probe>,
+    /// Members of the Kubernetes etcd.
+    #[serde(default)]
+    pub etcd: Arc<EtcdView>,
+    /// Memory of entries in progress. It is a cache of observations: a new leader begins with none.
+    pub work: BTreeMap<EntryId, Work>,
+    /// Effects under way, at most one for each key: a machine (Node name, else address), or for example a health check.
+    pub in_flight: BTreeMap<String, InFlight>,
+    /// Owner records of other leases, by Node name: the lease, and the boot-time seconds at which this engine first saw
+    /// it there.
+    pub foreign: BTreeMap<String, (i64, f64)>,
+    /// Sabakan's answers and the plan made from them.
+    pub registry: Arc<Registry>,
+    /// State of this engine's Metal3 controller.
+    pub metal3: Arc<Metal3>,
+    /// Digest of a plan whose definition etcd refused for its size, and the message. The plan is not tried again.
+    pub registry_refused: Option<(String, String)>,
+}
+
+impl Snapshot {
+    /// Returns the Node of a machine: by the definition's name, else by address.
+    pub fn node_of(&self, address: &str) -> Option<&Arc<NodeRow>> {
+        let by_name = self.store.definition().and_then(|d| {
+            let member = d.members.by_address(&d.cluster, address)?;
+            self.kube.by_name.get(member.node_name())
+        });
+        by_name.or_else(|| self.kube.by_address.get(address).and_then(|name| self.kube.by_name.get(name)))
+    }
+
+    /// Returns the name under which a machine's effects are kept apart: its Node's name, else the address.
+    pub fn machine(&self, address: &str) -> String {
+        self.machine_ref(address).to_owned()
+    }
+
+    /// Returns the same name without a copy.
+    pub(crate) fn machine_ref<'a>(&'a self, address: &'a str) -> &'a str {
+        let member = self.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
+        let node = || self.kube.by_address.get(address).map(String::as_str);
+        member.map(cketerm_model::cluster::Node::node_name).or_else(node).unwrap_or(address)
+    }
+}
