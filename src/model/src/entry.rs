@@ -26,6 +26,15 @@ impl QueueKind {
         }
     }
 
+    /// Returns the other queue.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Reboot => Self::Repair,
+            Self::Repair => Self::Reboot,
+        }
+    }
+
     /// Returns cketerm's command for the queue, in its short form: `rq` or `repair-queue`.
     pub fn command(self) -> &'static str {
         match self {

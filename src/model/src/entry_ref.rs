@@ -111,7 +111,7 @@ impl<'a> EntryRef<'a> {
     /// repair claims its machine until it is removed (REP-4).
     pub fn claims_machine(self) -> bool {
         match self {
-            Self::Reboot(e) => matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting),
+            Self::Reboot(e) => e.claims_machine(),
             Self::Repair(e) => e.claims_machine(),
         }
     }
