@@ -51,7 +51,7 @@ pub use queue::{Added, not_members};
 pub use repair::{NewRepair, state as repair_state};
 pub use rights::rights;
 pub use stop::{resumed, stopped};
-pub use unreadable::{LEFT, removing};
+pub use unreadable::LEFT;
 pub use who::host_name;
 
 /// Longest wait for data that Kubernetes can add to an action. An operator's command must not hang while the API server

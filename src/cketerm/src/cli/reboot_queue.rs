@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use cketerm_actions::{ActionError, LEFT, removing};
+use cketerm_actions::{ActionError, LEFT};
 use cketerm_model::{
     acceptance::OperatorCommand,
     attempt::Attempt,
@@ -305,7 +305,7 @@ pub(super) fn split_readable<T: Serialize + Clone>(
                 &format!(
                     "{} cannot be read: {why}; others go on; fix it with etcdctl or remove it: `cketerm {} {index}`",
                     stored.key,
-                    removing(queue)
+                    queue.remove_command()
                 ),
                 false,
             )),
