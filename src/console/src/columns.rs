@@ -5,10 +5,9 @@ use std::sync::Arc;
 use cketerm_model::{
     cketerm_records::{Request, Who},
     cluster::Node,
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     kube::NodeRow,
-    reboot::RebootEntry,
-    repair::RepairEntry,
 };
 use cketerm_rules::trouble;
 use jiff::Timestamp;
@@ -141,8 +140,7 @@ impl<Id: Columns + ?Sized> Cells for RowCells<'_, Id> {
 /// ten thousand rows.
 #[derive(Default)]
 pub struct RowData<'a> {
-    reboot: Option<&'a RebootEntry>,
-    repair: Option<&'a RepairEntry>,
+    entry: Option<EntryRef<'a>>,
     request: Option<&'a Request>,
     address: &'a str,
     /// The machine's name.
@@ -192,23 +190,13 @@ fn who(who: &Who) -> Value<'static> {
 impl Columns for EntryId {
     fn find<'a>(&'a self, app: &'a App) -> RowData<'a> {
         let seen = &app.seen;
-        let (reboot, repair) = (queries::entry(seen, *self), queries::repair(seen, *self));
+        let entry = seen.snapshot.store.entry(*self);
         let request = seen.snapshot.store.requests.get(self).and_then(Stored::get);
-        let address = reboot.map(|e| e.node.as_str()).or_else(|| repair.map(|e| e.address.as_str()));
-        let Some(address) = address else { return RowData { request, ..RowData::default() } };
+        let Some(address) = entry.map(EntryRef::address) else { return RowData { request, ..RowData::default() } };
         let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
         let by_address = || seen.snapshot.kube.by_address.get(address).map(String::as_str);
         let name = member.map(Node::node_name).or_else(by_address).unwrap_or(address);
-        RowData {
-            reboot,
-            repair,
-            request,
-            address,
-            name,
-            node: queries::node(seen, name),
-            member,
-            ..RowData::default()
-        }
+        RowData { entry, request, address, name, node: queries::node(seen, name), member, ..RowData::default() }
     }
 
     fn cell_value<'a>(&'a self, app: &'a App, found: &RowData<'a>, column: &str) -> Value<'a> {
@@ -221,8 +209,7 @@ impl Columns for EntryId {
             "role" => return role(app, found),
             "rack" => return Value::text(queries::rack_of(found.node, found.member)),
             "since" => {
-                let moved = found.reboot.map(|e| e.last_transition_time);
-                let moved = moved.or_else(|| found.repair.map(|e| e.last_transition_time));
+                let moved = found.entry.map(EntryRef::last_transition_time);
                 return moved.map_or(Value::None, |at| age(app, at.or_else(|| found.request.map(|r| r.at))));
             }
             "pods" => return Value::text(short_text::pods(seen, *self)),
@@ -238,23 +225,19 @@ impl Columns for EntryId {
             }
             _ => {}
         }
-        match self.queue {
-            QueueKind::Reboot => match (column, found.reboot) {
-                ("status", Some(e)) => Value::text(short_text::status(e, now)),
-                ("status", None) => Value::text("broken"),
-                _ => Value::None,
-            },
-            QueueKind::Repair => match (column, found.repair) {
-                ("status", None) => Value::text("broken"),
-                ("status", Some(e)) => Value::text(short_text::repair_status(e, now)),
-                ("type", Some(e)) => Value::text(e.machine_type.as_str()),
-                ("operation", Some(e)) => Value::text(e.operation.as_str()),
-                ("serial", Some(e)) => Value::text(e.serial.as_deref().unwrap_or_default()),
-                ("step", Some(e)) => Value::text(short_text::step(seen, e)),
-                ("health", Some(_)) => Value::text(short_text::health(seen, *self)),
-                ("left", Some(_)) => queries::deadline(seen, *self).map_or(Value::None, |at| span(now, at)),
-                _ => Value::None,
-            },
+        match (column, found.entry) {
+            ("status", None) => Value::text("broken"),
+            ("status", Some(EntryRef::Reboot(e))) => Value::text(short_text::status(e, now)),
+            ("status", Some(EntryRef::Repair(e))) => Value::text(short_text::repair_status(e, now)),
+            ("type", Some(EntryRef::Repair(e))) => Value::text(e.machine_type.as_str()),
+            ("operation", Some(EntryRef::Repair(e))) => Value::text(e.operation.as_str()),
+            ("serial", Some(EntryRef::Repair(e))) => Value::text(e.serial.as_deref().unwrap_or_default()),
+            ("step", Some(EntryRef::Repair(e))) => Value::text(short_text::step(seen, e)),
+            ("health", Some(EntryRef::Repair(_))) => Value::text(short_text::health(seen, *self)),
+            ("left", Some(EntryRef::Repair(_))) => {
+                queries::deadline(seen, *self).map_or(Value::None, |at| span(now, at))
+            }
+            _ => Value::None,
         }
     }
 }

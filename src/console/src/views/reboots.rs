@@ -50,9 +50,9 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
         cells.extend(["?", "", "", "broken", "", ""].map(|t| Cell::styled(t, theme.danger)));
     }
     let order = short_text::order(seen, id);
-    let text = match (why, queries::stored(seen, id).map(|s| &s.value)) {
+    let text = match (why, queries::broken(seen, id)) {
         (Some(why), _) => short_text::reason(why, now),
-        (None, Some(Err(broken))) => short_text::safe(broken),
+        (None, Some(broken)) => short_text::safe(broken),
         _ => String::new(),
     };
     cells.push(super::why(app, id, &format!("{order}{text}")));

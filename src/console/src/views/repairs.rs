@@ -66,7 +66,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
         }
     } else {
         cells.extend(["?", "", "", "", "", "", "broken", "", "", ""].map(|t| Cell::styled(t, theme.danger)));
-        if let Some(Err(broken)) = seen.snapshot.store.repairs.entries.get(&id.index).map(|s| &s.value) {
+        if let Some(broken) = queries::broken(seen, id) {
             text = short_text::safe(broken);
         }
     }
