@@ -356,7 +356,7 @@ fn stuck_on(app: &App, id: EntryId) -> String {
 
 /// Returns true if an entry is in progress, so that it holds a slot.
 pub fn in_work(seen: &Seen, id: EntryId) -> bool {
-    seen.snapshot.store.entry(id).is_some_and(EntryRef::holds_slot)
+    seen.snapshot.store.entry(id).is_some_and(EntryRef::is_processing)
 }
 
 fn unfinished(seen: &Seen, id: EntryId) -> bool {
