@@ -141,11 +141,13 @@ fn of_entry(app: &App, id: EntryId) -> Option<State> {
         (false, false) => State::Queued,
     };
     let entry = seen.snapshot.store.entry(id).filter(|e| e.unfinished())?;
-    Some(match entry {
-        _ if !entry.in_work() => waits(entry.backoff_expire().is_some_and(|t| t > now)),
-        _ if !entry.is_after_command() => State::Draining,
-        EntryRef::Reboot(_) => State::Rebooting,
-        EntryRef::Repair(_) => State::Repairing,
+    if !entry.in_work() {
+        return Some(waits(entry.backoff_expire().is_some_and(|t| t > now)));
+    }
+    Some(match (entry.is_after_command(), entry) {
+        (false, _) => State::Draining,
+        (true, EntryRef::Reboot(_)) => State::Rebooting,
+        (true, EntryRef::Repair(_)) => State::Repairing,
     })
 }
 
