@@ -41,7 +41,7 @@ async fn read_once(store: &Store, kube: &Kube, name: &str) {
     let Ok(view) = store.read_view().await else { return };
     let (Ok(Some(node)), Ok(facts)) = (kube.node(name).await, kube.read_drain_objects().await) else { return };
     let Some(definition) = view.definition() else { return };
-    for queue in [QueueKind::Reboot, QueueKind::Repair] {
+    for queue in QueueKind::ALL {
         let _ = Preview::of(kube, &node, definition.cluster.eviction(queue), &facts).await;
     }
 }

@@ -44,5 +44,5 @@ pub use queue::not_members;
 pub use repair::{NewRepair, state as repair_state};
 pub use rights::rights;
 pub use stop::{resumed, stopped};
-pub use unreadable::{LEFT, removing};
+pub use unreadable::LEFT;
 pub use who::host_name;

@@ -8,6 +8,7 @@ use cketerm_model::{
     cketerm_records::{Request, Verb},
     cluster::{Cluster, Members, Node},
     entry::{EntryId, QueueKind, Stored},
+    entry_ref::EntryRef,
     kube::NodeRow,
     reboot::{RebootEntry, RebootStatus},
     stored::{leadership::LeaderGuard, view::StoreView},
@@ -19,7 +20,6 @@ use super::{
     error::ActionError,
     operator::{Operator, TIMEOUT},
     repair,
-    unreadable::removing,
 };
 
 /// Number of addresses above which one list of all Nodes costs less than one request per Node.
@@ -127,18 +127,12 @@ impl Operator {
             (seen, self.store.leadership().await?, true)
         } else {
             let view = self.store.read_view().await?;
-            let (revision, in_work) = match entry.queue {
-                QueueKind::Reboot => {
-                    let (found, revision) = readable(view.reboots.entries.get(&entry.index), entry)?;
-                    fits(found, entry, verb)?;
-                    (revision, matches!(found.status, RebootStatus::Draining | RebootStatus::Rebooting))
-                }
-                QueueKind::Repair => {
-                    let (found, revision) = readable(view.repairs.entries.get(&entry.index), entry)?;
-                    repair::fits(found, entry, verb)?;
-                    (revision, found.unfinished() && found.claims_machine())
-                }
-            };
+            let (found, revision) = readable(&view, entry)?;
+            match found {
+                EntryRef::Reboot(found) => fits(found, entry, verb)?,
+                EntryRef::Repair(found) => repair::fits(found, entry, verb)?,
+            }
+            let in_work = found.in_work();
             if verb == Verb::Retry {
                 refuse_running(&view, entry)?;
             }
@@ -156,12 +150,9 @@ impl Operator {
     pub async fn not_ready(&self, entry: EntryId) -> Option<String> {
         let kube = self.kube.as_ref()?;
         let view = self.store.read_view().await.ok()?;
-        let address = match entry.queue {
-            QueueKind::Reboot => view.reboots.entries.get(&entry.index)?.get()?.node.clone(),
-            QueueKind::Repair => view.repairs.entries.get(&entry.index)?.get()?.address.clone(),
-        };
+        let address = view.entry(entry)?.address();
         let definition = view.definition()?;
-        let member = definition.members.by_address(&definition.cluster, &address)?;
+        let member = definition.members.by_address(&definition.cluster, address)?;
         let row = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await.ok()?.ok()??;
         (!row.ready).then(|| {
             format!("note: Node {} is not Ready; {entry} ends, and the Node is uncordoned, once it is", row.name)
@@ -223,14 +214,12 @@ impl Operator {
 }
 
 /// Returns an entry and its revision, or the reason why it cannot get an order.
-fn readable<E>(stored: Option<&Stored<E>>, id: EntryId) -> Result<(&E, i64), ActionError> {
-    let list = match id.queue {
-        QueueKind::Reboot => "cketerm rq list",
-        QueueKind::Repair => "cketerm repair-queue list",
-    };
-    let stored = stored.ok_or_else(|| ActionError::failed(format!("entry {id} does not exist; see `{list}`")))?;
-    let found = stored.value.as_ref().map_err(|e| {
-        let remove = removing(id.queue);
+fn readable(view: &StoreView, id: EntryId) -> Result<(EntryRef<'_>, i64), ActionError> {
+    let stored = view.stored_entry(id).ok_or_else(|| {
+        ActionError::failed(format!("entry {id} does not exist; see `cketerm {} list`", id.queue.command()))
+    })?;
+    let found = stored.value.map_err(|e| {
+        let remove = id.queue.remove_command();
         ActionError::failed(format!("{id} cannot be read: {e}; remove it with `cketerm {remove} {}`", id.index))
     })?;
     Ok((found, stored.mod_revision))

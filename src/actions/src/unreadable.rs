@@ -1,6 +1,6 @@
 //! Removal of an unreadable entry: its content is shown first, and only that content is removed.
 
-use cketerm_model::entry::{EntryId, QueueKind};
+use cketerm_model::entry::EntryId;
 
 use super::{error::ActionError, operator::Operator};
 
@@ -23,18 +23,10 @@ impl Operator {
             "{entry} cannot be read: {}\na newer program may have written it and may still use it; to remove it \
              anyway: `cketerm {} {} --unreadable {}`",
             found.why,
-            removing(entry.queue),
+            entry.queue.remove_command(),
             entry.index,
             found.revision
         ))))
-    }
-}
-
-/// Returns the command that removes an entry of this queue.
-pub fn removing(queue: QueueKind) -> &'static str {
-    match queue {
-        QueueKind::Reboot => "rq cancel",
-        QueueKind::Repair => "repair-queue delete",
     }
 }
 

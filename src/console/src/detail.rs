@@ -148,11 +148,7 @@ impl Text<'_> {
     /// Adds an entry of either queue. `alone` = the pane is the entry's; otherwise the node's lines are above already.
     fn entry_or_broken(&mut self, id: EntryId, alone: bool) {
         let store = Arc::clone(&self.app.seen.snapshot.store);
-        let broken = match id.queue {
-            QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| s.value.as_ref().err()),
-            QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| s.value.as_ref().err()),
-        };
-        match broken {
+        match store.stored_entry(id).map(|stored| stored.value.err()) {
             None => {
                 let [back, history] = ["back", "history"].map(|name| self.app.key(name));
                 let how = format!(

@@ -128,10 +128,7 @@ fn counts(app: &App) -> Line<'static> {
         return Line::from(spans);
     }
     let queue = app.view.queue();
-    let (switch, other, counts) = match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &store.repairs.switch, &app.totals.reboots),
-        QueueKind::Repair => (&store.repairs.switch, &store.reboots.switch, &app.totals.repairs),
-    };
+    let (switch, other, counts) = (store.switch(queue), store.switch(queue.other()), app.totals.counts(queue));
     if switch.enabled() {
         spans.push(Span::styled(format!("{queue}s enabled"), theme.good));
     } else {
@@ -140,7 +137,7 @@ fn counts(app: &App) -> Line<'static> {
     if let Some(odd) = switch.odd() {
         spans.push(Span::styled(format!(" (bad value {:?})", short_text::safe(odd)), theme.trouble));
     }
-    let after = if queue == QueueKind::Reboot { "rebooting" } else { "watching" };
+    let after = queue.status_after_command();
     let mut states = Vec::new();
     for (n, what) in
         [(counts.queued, "queued"), (counts.draining, "draining"), (counts.after, after), (counts.backoff, "backoff")]

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use cketerm_model::{
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
+    entry_ref::EntryRef,
     reason::Reason,
     reboot::RebootStatus,
-    repair::{RepairEntry, RepairStatus, StepStatus},
+    repair::RepairStatus,
     stored::keys::Folder,
 };
 use cketerm_rules::{
@@ -130,6 +131,16 @@ pub struct Summary {
     pub ended: Vec<PastId>,
     /// The newest actions of operators.
     pub actions: Vec<PastId>,
+}
+
+impl Summary {
+    /// Returns the sums of a queue.
+    pub fn work_of(&self, queue: QueueKind) -> &Work {
+        match queue {
+            QueueKind::Reboot => &self.reboots,
+            QueueKind::Repair => &self.repairs,
+        }
+    }
 }
 
 /// Most rows of the past that any screen shows here.
@@ -306,11 +317,7 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
 
 /// Returns true if an entry's command was run: the entry only waits for its machine.
 pub fn finishes_anyway(seen: &Seen, id: EntryId) -> bool {
-    match id.queue {
-        QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
-        QueueKind::Repair => queries::repair(seen, id)
-            .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
-    }
+    seen.snapshot.store.entry(id).is_some_and(|e| e.claims_machine() && e.is_after_command())
 }
 
 fn oldest_first(groups: BTreeMap<String, Stuck>) -> Vec<Stuck> {
@@ -349,22 +356,11 @@ fn stuck_on(app: &App, id: EntryId) -> String {
 
 /// Returns true if an entry is in progress, so that it holds a slot.
 pub fn in_work(seen: &Seen, id: EntryId) -> bool {
-    match id.queue {
-        QueueKind::Reboot => {
-            let status = queries::entry(seen, id).map(|e| e.status);
-            matches!(status, Some(RebootStatus::Draining | RebootStatus::Rebooting))
-        }
-        QueueKind::Repair => {
-            queries::repair(seen, id).is_some_and(|e| e.status == RepairStatus::Processing && !e.deleted)
-        }
-    }
+    seen.snapshot.store.entry(id).is_some_and(EntryRef::is_processing)
 }
 
 fn unfinished(seen: &Seen, id: EntryId) -> bool {
-    match id.queue {
-        QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status != RebootStatus::Cancelled),
-        QueueKind::Repair => queries::repair(seen, id).is_some_and(RepairEntry::unfinished),
-    }
+    seen.snapshot.store.entry(id).is_some_and(EntryRef::unfinished)
 }
 
 fn gate(seen: &Seen) -> Option<String> {

@@ -7,6 +7,7 @@ use cketerm_model::{
     cketerm_records::{Progress, Verb},
     cluster::{Node, Operation, queue_faults},
     entry::{EntryId, QueueKind, Stored},
+    entry_ref::EntryRef,
     host::HostRow,
     kube::NodeRow,
     reason::Reason,
@@ -81,6 +82,14 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Returns the counts of a queue.
+    pub fn counts(&self, queue: QueueKind) -> &Counts {
+        match queue {
+            QueueKind::Reboot => &self.reboots,
+            QueueKind::Repair => &self.repairs,
+        }
+    }
+
     /// Recomputes the sums. The index by machine is rebuilt only when the live copy of etcd changed, the definition's
     /// faults only when the definition changed.
     pub fn refresh(&mut self, seen: &Seen) {
@@ -242,60 +251,33 @@ pub fn host_node<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<No
 
 /// Returns the end of an entry's backoff, regardless of other reasons that hold it.
 pub fn backoff_until(seen: &Seen, id: EntryId) -> Option<Timestamp> {
-    let expires = match id.queue {
-        QueueKind::Reboot => entry(seen, id).filter(|e| e.status == RebootStatus::Queued)?.drain_backoff_expire,
-        QueueKind::Repair => {
-            let waits = |e: &&RepairEntry| e.unfinished() && e.step_status == StepStatus::Waiting;
-            repair(seen, id).filter(waits)?.drain_backoff_expire
-        }
-    };
-    expires.filter(|until| *until > seen.now.wall)
+    let waiting = seen.snapshot.store.entry(id).filter(|e| e.is_waiting())?;
+    waiting.backoff_expire().filter(|until| *until > seen.now.wall)
 }
 
 /// Returns the parse error of an entry of either queue.
 pub fn broken(seen: &Seen, id: EntryId) -> Option<&str> {
-    let store = &seen.snapshot.store;
-    let why = match id.queue {
-        QueueKind::Reboot => store.reboots.entries.get(&id.index)?.value.as_ref().err(),
-        QueueKind::Repair => store.repairs.entries.get(&id.index)?.value.as_ref().err(),
-    };
-    why.map(String::as_str)
-}
-
-/// Returns an entry of the reboot queue as stored in etcd.
-pub fn stored(seen: &Seen, id: EntryId) -> Option<&Stored<RebootEntry>> {
-    match id.queue {
-        QueueKind::Reboot => seen.snapshot.store.reboots.entries.get(&id.index),
-        QueueKind::Repair => None,
-    }
+    seen.snapshot.store.stored_entry(id)?.value.err()
 }
 
 /// Returns a readable entry of the reboot queue.
 pub fn entry(seen: &Seen, id: EntryId) -> Option<&RebootEntry> {
-    stored(seen, id).and_then(Stored::get)
+    seen.snapshot.store.entry(id)?.as_reboot()
 }
 
 /// Returns a readable entry of the repair queue.
 pub fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
-    let repairs = &seen.snapshot.store.repairs.entries;
-    repairs.get(&id.index).filter(|_| id.queue == QueueKind::Repair).and_then(Stored::get)
+    seen.snapshot.store.entry(id)?.as_repair()
 }
 
 /// Returns the key of an entry of either queue and the revision that a confirmation is bound to. `None` if it is gone.
 pub fn stored_at(seen: &Seen, id: EntryId) -> Option<(&str, i64)> {
-    let store = &seen.snapshot.store;
-    match id.queue {
-        QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| (s.key.as_str(), s.mod_revision)),
-        QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| (s.key.as_str(), s.mod_revision)),
-    }
+    seen.snapshot.store.stored_entry(id).map(|stored| (stored.key, stored.mod_revision))
 }
 
 /// Returns the address of an entry's machine. `None` if the entry cannot be read.
 pub fn address_of(seen: &Seen, id: EntryId) -> Option<&str> {
-    match id.queue {
-        QueueKind::Reboot => entry(seen, id).map(|e| e.node.as_str()),
-        QueueKind::Repair => repair(seen, id).map(|e| e.address.as_str()),
-    }
+    seen.snapshot.store.entry(id).map(EntryRef::address)
 }
 
 /// Returns the name of an entry's machine: the Node's name, else the address.

@@ -8,10 +8,11 @@ use std::{
 
 use cketerm_model::{
     cketerm_records::{Order, Verb},
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     reason::Reason,
-    reboot::{RebootEntry, RebootStatus},
-    repair::{RepairEntry, RepairStatus, StepStatus},
+    reboot::RebootEntry,
+    repair::RepairEntry,
 };
 use cketerm_rules::trouble;
 use imbl::OrdMap;
@@ -139,21 +140,15 @@ fn of_entry(app: &App, id: EntryId) -> Option<State> {
         (false, true) => State::Backoff,
         (false, false) => State::Queued,
     };
-    match id.queue {
-        QueueKind::Reboot => queries::entry(seen, id).and_then(|e| match e.status {
-            RebootStatus::Draining => Some(State::Draining),
-            RebootStatus::Rebooting => Some(State::Rebooting),
-            RebootStatus::Queued => Some(waits(e.drain_backoff_expire.is_some_and(|t| t > now))),
-            RebootStatus::Cancelled => None,
-        }),
-        QueueKind::Repair => {
-            queries::repair(seen, id).filter(|e| e.unfinished()).map(|e| match (e.status, e.step_status) {
-                (RepairStatus::Processing, StepStatus::Draining) => State::Draining,
-                (RepairStatus::Processing, StepStatus::Watching) => State::Repairing,
-                _ => waits(e.drain_backoff_expire.is_some_and(|t| t > now)),
-            })
-        }
+    let entry = seen.snapshot.store.entry(id).filter(|e| e.unfinished())?;
+    if !entry.in_work() {
+        return Some(waits(entry.backoff_expire().is_some_and(|t| t > now)));
     }
+    Some(match (entry.is_after_command(), entry) {
+        (false, _) => State::Draining,
+        (true, EntryRef::Reboot(_)) => State::Rebooting,
+        (true, EntryRef::Repair(_)) => State::Repairing,
+    })
 }
 
 /// A machine on the map.

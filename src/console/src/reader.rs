@@ -79,10 +79,7 @@ async fn page<T: DeserializeOwned>(
 async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[String]) -> Result<Drains, String> {
     let kube = kube.ok_or("no Kubernetes is configured")?;
     let definition = seen.snapshot.store.definition().ok_or("there is no cluster definition")?;
-    let rules = match queue {
-        QueueKind::Reboot => definition.cluster.reboot.eviction(),
-        QueueKind::Repair => definition.cluster.repair.eviction(),
-    };
+    let rules = definition.cluster.eviction(queue);
     let totals = &seen.snapshot.kube;
     let rows: Vec<_> = nodes.iter().filter_map(|name| totals.nodes.get(name).cloned()).collect();
     Ok(drains(kube, &rows, rules, totals).await)

@@ -332,11 +332,7 @@ fn waits(status: RebootStatus) -> bool {
 
 /// Returns true if this console has seen an entry, or has seen that its index was assigned.
 fn has_appeared(app: &App, id: EntryId) -> bool {
-    let store = &app.seen.snapshot.store;
-    let next = match id.queue {
-        QueueKind::Reboot => &store.reboots.write_index,
-        QueueKind::Repair => &store.repairs.write_index,
-    };
+    let next = app.seen.snapshot.store.write_index(id.queue);
     queries::stored_at(&app.seen, id).is_some() || next.as_ref().is_ok_and(|next| *next > id.index)
 }
 

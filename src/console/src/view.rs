@@ -87,6 +87,11 @@ impl View {
         if self == Self::Repairs { QueueKind::Repair } else { QueueKind::Reboot }
     }
 
+    /// Returns the view that lists a queue.
+    pub fn of_queue(queue: QueueKind) -> Self {
+        if queue == QueueKind::Repair { Self::Repairs } else { Self::Reboots }
+    }
+
     /// Returns true for the views about sabakan and the plan.
     pub fn registry(self) -> bool {
         matches!(self, Self::Machines | Self::Diff)

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{
     entry::{EntryId, QueueKind},
+    entry_ref::EntryRef,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
     time::{after, whole_seconds},
@@ -21,42 +22,37 @@ pub enum QueueEntry {
 }
 
 impl QueueEntry {
+    /// Returns the borrowed entry, which answers every question about it.
+    pub fn borrowed(&self) -> EntryRef<'_> {
+        match self {
+            Self::Reboot(e) => EntryRef::Reboot(e),
+            Self::Repair(e) => EntryRef::Repair(e),
+        }
+    }
+
     /// Returns the queue and the index.
     pub fn id(&self) -> EntryId {
-        match self {
-            Self::Reboot(e) => EntryId::reboot(e.index),
-            Self::Repair(e) => EntryId::repair(e.index),
-        }
+        self.borrowed().id()
     }
 
     /// Returns the queue that holds the entry.
     pub fn queue(&self) -> QueueKind {
-        self.id().queue
+        self.borrowed().queue()
     }
 
     /// Returns the machine's address.
     pub fn address(&self) -> &str {
-        match self {
-            Self::Reboot(e) => &e.node,
-            Self::Repair(e) => &e.address,
-        }
+        self.borrowed().address()
     }
 
     /// Returns the status as the queue spells it.
     pub fn status(&self) -> String {
-        match self {
-            Self::Reboot(e) => e.status.to_string(),
-            Self::Repair(e) if e.status == RepairStatus::Processing => e.step_status.to_string(),
-            Self::Repair(e) => e.status.to_string(),
-        }
+        self.borrowed().status()
     }
 
     /// Returns the number of drains that backed off.
     pub fn backoff_count(&self) -> i64 {
-        match self {
-            Self::Reboot(e) => e.drain_backoff_count,
-            Self::Repair(e) => e.drain_backoff_count,
-        }
+        self.borrowed().backoff_count()
     }
 
     /// Returns the entry in `draining` since `now`.

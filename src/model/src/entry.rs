@@ -15,11 +15,47 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
+    /// Both queues, in the order in which they are shown.
+    pub const ALL: [Self; 2] = [Self::Reboot, Self::Repair];
+
     /// Returns the folder below the prefix: `reboots` or `repairs`.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Reboot => "reboots",
             Self::Repair => "repairs",
+        }
+    }
+
+    /// Returns the other queue.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Reboot => Self::Repair,
+            Self::Repair => Self::Reboot,
+        }
+    }
+
+    /// Returns cketerm's command for the queue, in its short form: `rq` or `repair-queue`.
+    pub fn command(self) -> &'static str {
+        match self {
+            Self::Reboot => "rq",
+            Self::Repair => "repair-queue",
+        }
+    }
+
+    /// Returns cketerm's command that removes an entry from the queue: `rq cancel` or `repair-queue delete`.
+    pub fn remove_command(self) -> &'static str {
+        match self {
+            Self::Reboot => "rq cancel",
+            Self::Repair => "repair-queue delete",
+        }
+    }
+
+    /// Returns the status of an entry whose command ran: `rebooting` or `watching`.
+    pub fn status_after_command(self) -> &'static str {
+        match self {
+            Self::Reboot => "rebooting",
+            Self::Repair => "watching",
         }
     }
 }

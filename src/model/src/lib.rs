@@ -13,6 +13,7 @@ pub mod constraints;
 pub mod described;
 pub mod drain;
 pub mod entry;
+pub mod entry_ref;
 pub mod etcd;
 pub mod fence;
 pub mod freeze;

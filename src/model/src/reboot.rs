@@ -76,6 +76,11 @@ impl RebootEntry {
         }
     }
 
+    /// Returns true while the entry claims its machine: draining, or after its reboot command.
+    pub fn claims_machine(&self) -> bool {
+        matches!(self.status, RebootStatus::Draining | RebootStatus::Rebooting)
+    }
+
     /// Returns the entry in another state since `now`, in whole seconds.
     #[must_use]
     pub fn moved_to(&self, status: RebootStatus, now: Timestamp) -> Self {

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use cketerm_model::{
     clock::Now,
     drain::{Answer, Finding, Preview, Verdict},
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, QueueKind},
+    entry_ref::EntryRef,
     kube::NodeRow,
     reason::{PodHold, Reason},
     reboot::RebootStatus,
@@ -36,14 +37,10 @@ pub fn observe(snap: &mut Snapshot, now: Now) {
     let marked: Vec<EntryId> =
         snap.kube.marked.iter().filter_map(|n| snap.kube.by_name.get(n)?.owner().map(|o| o.entry)).collect();
     work.retain(|id, _| {
-        let exists = match id.queue {
-            QueueKind::Reboot => store.reboots.entries.contains_key(&id.index),
-            QueueKind::Repair => store
-                .repairs
-                .entries
-                .get(&id.index)
-                .is_some_and(|s| s.get().is_none_or(cketerm_model::repair::RepairEntry::unfinished)),
-        };
+        let exists = store.stored_entry(*id).is_some_and(|stored| match stored.get() {
+            None | Some(EntryRef::Reboot(_)) => true,
+            Some(EntryRef::Repair(entry)) => entry.unfinished(),
+        });
         exists || (store.attempts_of(*id).next().is_some() && !finished(&store, *id)) || marked.contains(id)
     });
     if snap.engine.leading.is_some() {
@@ -129,8 +126,7 @@ fn observe_readiness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &st
 
 /// Reports whether a repair has ended and stays in the queue. Nothing is remembered of it.
 fn finished(store: &StoreView, id: EntryId) -> bool {
-    let entry = || store.repairs.entries.get(&id.index).and_then(Stored::get);
-    id.queue == QueueKind::Repair && entry().is_some_and(cketerm_model::repair::RepairEntry::finished)
+    store.entry(id).is_some_and(EntryRef::finished)
 }
 
 /// Records the outcome of an effect in the memory.
@@ -302,22 +298,7 @@ pub fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
         let pods: Vec<_> = snap.kube.pods.get(&node.name)?.pods.values().cloned().collect();
         u32::try_from(count_leaving(&pods, definition.cluster.eviction(id.queue), &snap.kube)).ok()
     };
-    let drained = match id.queue {
-        QueueKind::Reboot => snap
-            .store
-            .reboots
-            .entries
-            .get(&id.index)
-            .and_then(Stored::get)
-            .is_some_and(|e| e.status == RebootStatus::Rebooting),
-        QueueKind::Repair => snap
-            .store
-            .repairs
-            .entries
-            .get(&id.index)
-            .and_then(Stored::get)
-            .is_some_and(|e| e.step_status == StepStatus::Watching),
-    };
+    let drained = snap.store.entry(id).is_some_and(EntryRef::is_after_command);
     let left = if drained { 0 } else { left().unwrap_or(start) };
     (start.saturating_sub(left), start)
 }

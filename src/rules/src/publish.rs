@@ -11,8 +11,6 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     fault,
     reason::{Blocker, PodHold, Reason},
-    reboot::RebootStatus,
-    repair::StepStatus,
     stored::{
         keys::Keys,
         transaction::{Change, Put},
@@ -131,33 +129,21 @@ struct ProgressInput {
 }
 
 fn shown(snap: &Snapshot, id: EntryId) -> Option<ProgressInput> {
-    match id.queue {
-        QueueKind::Reboot => {
-            let entry = snap.store.reboots.entries.get(&id.index)?.get()?;
-            let phase = match entry.status {
-                RebootStatus::Draining => "draining",
-                RebootStatus::Rebooting => "rebooting",
-                RebootStatus::Queued | RebootStatus::Cancelled => "waiting",
-            };
-            let draining = entry.status == RebootStatus::Draining;
-            let in_work = draining || entry.status == RebootStatus::Rebooting;
-            Some(ProgressInput { address: entry.node.clone(), phase, in_work, draining, step: None })
-        }
-        QueueKind::Repair => {
-            let entry = snap.store.repairs.entries.get(&id.index)?.get()?;
-            let in_work = entry.unfinished() && entry.claims_machine();
-            let (phase, draining) = match entry.step_status {
-                StepStatus::Draining if in_work => ("draining", true),
-                StepStatus::Watching if in_work => ("watching", false),
-                _ => ("waiting", false),
-            };
-            let definition = snap.store.definition();
-            let operation =
-                definition.and_then(|d| d.cluster.repair.operation(&entry.machine_type, &entry.operation).ok());
-            let step = Some((entry.step, operation.map_or(0, |o| o.steps().len())));
-            Some(ProgressInput { address: entry.address.clone(), phase, in_work, draining, step })
-        }
-    }
+    let entry = snap.store.entry(id)?;
+    let (in_work, after_command) = (entry.in_work(), entry.is_after_command());
+    let phase = match (in_work, after_command) {
+        (false, _) => "waiting",
+        (true, false) => "draining",
+        (true, true) => id.queue.status_after_command(),
+    };
+    let step = entry.as_repair().map(|repair| {
+        let definition = snap.store.definition();
+        let operation =
+            definition.and_then(|d| d.cluster.repair.operation(&repair.machine_type, &repair.operation).ok());
+        (repair.step, operation.map_or(0, |o| o.steps().len()))
+    });
+    let draining = in_work && !after_command;
+    Some(ProgressInput { address: entry.address().to_owned(), phase, in_work, draining, step })
 }
 
 fn progress(

@@ -79,7 +79,7 @@ impl Start {
         addresses: impl IntoIterator<Item = &'a str>,
         now: Timestamp,
     ) -> Self {
-        let switch = if queue == QueueKind::Reboot { &store.reboots.switch } else { &store.repairs.switch };
+        let switch = store.switch(queue);
         let mut start = Self { bar: None, now, windows: Vec::new() };
         let not = |why| Some(Bar::Not(why));
         start.bar = match store.leader() {

@@ -6,9 +6,9 @@
 
 use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
+    entry_ref::EntryRef,
     reason::{ATTENTION_BACKOFF_COUNT, Attention, Reason},
-    reboot::{RebootEntry, RebootStatus},
-    repair::{RepairEntry, RepairStatus},
+    repair::RepairStatus,
     stored::view::StoreView,
     time::seconds_between,
 };
@@ -28,15 +28,11 @@ pub enum Trouble {
 /// Classifies an entry: it is unreadable, its reason blocks it, or it is a failed repair.
 pub fn of(seen: &Seen, id: EntryId) -> Option<Trouble> {
     let classified = || seen.reasons.get(&id).and_then(|why| by(seen, id, why));
-    match id.queue {
-        QueueKind::Reboot if entry(seen, id).is_none() => Some(Trouble::Stuck),
-        QueueKind::Reboot => classified(),
-        QueueKind::Repair => match repair(seen, id) {
-            None => Some(Trouble::Stuck),
-            Some(e) if e.deleted || e.status == RepairStatus::Succeeded => None,
-            Some(e) if e.status == RepairStatus::Failed => Some(Trouble::Stuck),
-            Some(_) => classified(),
-        },
+    match seen.snapshot.store.entry(id) {
+        None => Some(Trouble::Stuck),
+        Some(EntryRef::Repair(e)) if e.deleted || e.status == RepairStatus::Succeeded => None,
+        Some(EntryRef::Repair(e)) if e.status == RepairStatus::Failed => Some(Trouble::Stuck),
+        Some(EntryRef::Reboot(_) | EntryRef::Repair(_)) => classified(),
     }
 }
 
@@ -66,10 +62,11 @@ pub fn is_at_gate(seen: &Seen, id: EntryId, why: &Reason) -> bool {
 /// Returns all entries of both queues that an operator should look at. It looks up only entries that are held up: it
 /// runs at every change, and ten thousand entries may merely wait.
 pub fn all_stuck(seen: &Seen) -> impl Iterator<Item = EntryId> {
-    let (reboots, repairs) = (&seen.snapshot.store.reboots.entries, &seen.snapshot.store.repairs.entries);
+    let store = &seen.snapshot.store;
+    let (reboots, repairs) = (&store.reboots.entries, &store.repairs.entries);
     let broken = reboots.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| EntryId::reboot(*index));
     let held = seen.reasons.iter().filter(|(id, why)| id.queue == QueueKind::Reboot && own(why));
-    let held = held.map(|(id, _)| *id).filter(|id| entry(seen, *id).is_some() && is_stuck(seen, *id));
+    let held = held.map(|(id, _)| *id).filter(|id| store.entry(*id).is_some() && is_stuck(seen, *id));
     let repairs = repairs.keys().map(|index| EntryId::repair(*index)).filter(|id| is_stuck(seen, *id));
     broken.chain(held).chain(repairs)
 }
@@ -93,19 +90,12 @@ pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
 
 fn in_state_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
     let asked = || store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
-    let moved = match id.queue {
-        QueueKind::Reboot => reboot_in(store, id)?.last_transition_time,
-        QueueKind::Repair => repair_in(store, id)?.last_transition_time,
-    };
-    moved.or_else(asked)
+    store.entry(id)?.last_transition_time().or_else(asked)
 }
 
 /// Reports whether the entry has been in its state for `stuck_seconds`, or has had too many drain backoffs.
 fn is_overdue(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
-    let given_up = match id.queue {
-        QueueKind::Reboot => reboot_in(store, id).map_or(0, |e| e.drain_backoff_count),
-        QueueKind::Repair => repair_in(store, id).map_or(0, |e| e.drain_backoff_count),
-    };
+    let given_up = store.entry(id).map_or(0, EntryRef::backoff_count);
     #[allow(clippy::cast_precision_loss)] // seconds
     let most = || store.policy().stuck_seconds as f64;
     given_up >= ATTENTION_BACKOFF_COUNT
@@ -114,34 +104,10 @@ fn is_overdue(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
 
 /// Reports whether the entry is in progress: draining, rebooting, or at a step of its repair.
 fn in_work(store: &StoreView, id: EntryId) -> bool {
-    match id.queue {
-        QueueKind::Reboot => {
-            reboot_in(store, id).is_some_and(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting))
-        }
-        QueueKind::Repair => repair_in(store, id).is_some_and(|e| e.unfinished() && e.claims_machine()),
-    }
+    store.entry(id).is_some_and(EntryRef::in_work)
 }
 
 /// Reports whether the stored value of this entry cannot be read.
 pub fn unreadable(store: &StoreView, id: EntryId) -> bool {
-    match id.queue {
-        QueueKind::Reboot => store.reboots.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
-        QueueKind::Repair => store.repairs.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
-    }
-}
-
-fn reboot_in(store: &StoreView, id: EntryId) -> Option<&RebootEntry> {
-    store.reboots.entries.get(&id.index).filter(|_| id.queue == QueueKind::Reboot).and_then(Stored::get)
-}
-
-fn repair_in(store: &StoreView, id: EntryId) -> Option<&RepairEntry> {
-    store.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair).and_then(Stored::get)
-}
-
-fn entry(seen: &Seen, id: EntryId) -> Option<&RebootEntry> {
-    reboot_in(&seen.snapshot.store, id)
-}
-
-fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
-    repair_in(&seen.snapshot.store, id)
+    store.stored_entry(id).is_some_and(|stored| stored.value.is_err())
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm_engine::backends::Backends;
-use cketerm_rules::snapshot::Seen;
+use cketerm_rules::seen::Seen;
 use tokio::time::{Instant, timeout_at};
 
 use super::Context;

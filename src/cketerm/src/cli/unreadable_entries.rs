@@ -1,6 +1,6 @@
 //! Unreadable entries of the queues: lists name them, and an operator can remove them.
 
-use cketerm_actions::{ActionError, LEFT, removing};
+use cketerm_actions::{ActionError, LEFT};
 use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     stored::view::StoreView,
@@ -43,7 +43,7 @@ pub fn split_readable<T: Serialize + Clone>(
                 &format!(
                     "{} cannot be read: {why}; others go on; fix it with etcdctl or remove it: `cketerm {} {index}`",
                     stored.key,
-                    removing(queue)
+                    queue.remove_command()
                 ),
                 false,
             )),

@@ -6,7 +6,8 @@ use cketerm_actions::{ActionError, repair_state};
 use cketerm_model::{
     cketerm_records::{Ending, Progress},
     clock::{Clock, Now},
-    entry::{EntryId, QueueKind},
+    entry::EntryId,
+    entry_ref::EntryRef,
     reason::Reason,
     repair::RepairEntry,
     stored::view::StoreView,
@@ -24,13 +25,12 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
     let Some((what, entry)) = entry(&view, id) else {
-        let list = match id.queue {
-            QueueKind::Reboot => "rq list",
-            QueueKind::Repair => "repair-queue list",
-        };
+        let queue = id.queue.command();
         let ended = endings::endings(&store, &BTreeSet::from([id])).await?;
         let ending = ended.get(&id).ok_or_else(|| {
-            ActionError::failed(format!("entry {id} does not exist and no record says how it ended: see `{list}`"))
+            ActionError::failed(format!(
+                "entry {id} does not exist and no record says how it ended: see `{queue} list`"
+            ))
         })?;
         return print_ending(&format!("{id} ({})", ending.address), ending, context);
     };
@@ -85,8 +85,7 @@ fn seconds(at: jiff::Timestamp) -> impl std::fmt::Display {
 
 /// Returns a repair that has succeeded or failed and is still stored.
 fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
-    let stored = view.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair)?;
-    stored.get().filter(|e| e.finished())
+    view.entry(id)?.as_repair().filter(|e| e.finished())
 }
 
 /// Prints how an entry ended and why, whether it is deleted or still stored.
@@ -102,22 +101,15 @@ fn print_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), Ac
 
 /// Returns an entry's label and its JSON (null if it is unreadable), or `None` if there is no such entry.
 fn entry(view: &StoreView, id: EntryId) -> Option<(String, Value)> {
-    fn value<E: serde::Serialize>(entry: Option<&E>) -> Value {
-        entry.and_then(|e| serde_json::to_value(e).ok()).unwrap_or(Value::Null)
-    }
-    match id.queue {
-        QueueKind::Reboot => {
-            let entry = view.reboots.entries.get(&id.index)?.get();
-            let what = entry.map(|e| format!("{id} ({}, {})", e.node, e.status));
-            Some((what.unwrap_or_else(|| id.to_string()), value(entry)))
+    let entry = view.stored_entry(id)?.get();
+    let what = match entry {
+        None => id.to_string(),
+        Some(EntryRef::Reboot(e)) => format!("{id} ({}, {})", e.node, e.status),
+        Some(EntryRef::Repair(e)) => {
+            format!("{id} ({} {} {}, {})", e.address, e.machine_type, e.operation, repair_state(e))
         }
-        QueueKind::Repair => {
-            let entry = view.repairs.entries.get(&id.index)?.get();
-            let what =
-                entry.map(|e| format!("{id} ({} {} {}, {})", e.address, e.machine_type, e.operation, repair_state(e)));
-            Some((what.unwrap_or_else(|| id.to_string()), value(entry)))
-        }
-    }
+    };
+    Some((what, entry.and_then(|e| serde_json::to_value(e).ok()).unwrap_or(Value::Null)))
 }
 
 /// Returns the reason that the leader published, else the one that etcd's state gives. Kubernetes is not queried.

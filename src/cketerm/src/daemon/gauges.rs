@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
+    entry_ref::EntryRef,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus},
@@ -369,12 +370,7 @@ fn by_reason(seen: &Seen, sample: &mut Sink<'_>) {
 }
 
 fn address(seen: &Seen, id: EntryId) -> String {
-    let store = &seen.snapshot.store;
-    let found = match id.queue {
-        QueueKind::Reboot => store.reboots.entries.get(&id.index).and_then(Stored::get).map(|e| &e.node),
-        QueueKind::Repair => store.repairs.entries.get(&id.index).and_then(Stored::get).map(|e| &e.address),
-    };
-    found.cloned().unwrap_or_default()
+    seen.snapshot.store.entry(id).map_or_else(String::new, |entry| entry.address().to_owned())
 }
 
 fn attention(seen: &Seen, sample: &mut Sink<'_>) {
@@ -388,13 +384,8 @@ fn attention(seen: &Seen, sample: &mut Sink<'_>) {
 
 /// A backoff or a gate does not end the wait: the gauge shows how long the requester has been waiting.
 fn oldest(seen: &Seen, sample: &mut Sink<'_>) {
-    let finished = |id: EntryId| match id.queue {
-        QueueKind::Reboot => false,
-        QueueKind::Repair => {
-            seen.snapshot.store.repairs.entries.get(&id.index).and_then(Stored::get).is_some_and(RepairEntry::finished)
-        }
-    };
-    for queue in [QueueKind::Reboot, QueueKind::Repair] {
+    let finished = |id: EntryId| seen.snapshot.store.entry(id).is_some_and(EntryRef::finished);
+    for queue in QueueKind::ALL {
         let of = seen.snapshot.store.requests.iter().filter(|(id, _)| id.queue == queue && !finished(**id));
         let ages = of.filter_map(|(_, r)| r.get()).map(|r| seconds_between(r.at, seen.now.wall));
         sample(&[&queue.to_string()], ages.fold(0.0, f64::max));

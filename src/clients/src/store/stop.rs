@@ -31,8 +31,6 @@ struct CurrentState {
     record: Option<(Result<Stopped, String>, i64)>,
 }
 
-const QUEUES: [QueueKind; 2] = [QueueKind::Reboot, QueueKind::Repair];
-
 impl CurrentState {
     /// Reports whether the stop disabled this queue and nobody has switched it since. One transaction wrote both switch
     /// and record, so their revisions are equal.
@@ -123,7 +121,8 @@ impl Store {
     }
 
     async fn current(&self) -> Result<CurrentState, StoreError> {
-        let keys = QUEUES.map(|queue| self.keys().switch(queue.into())).into_iter().chain([self.keys().stopped()]);
+        let keys =
+            QueueKind::ALL.map(|queue| self.keys().switch(queue.into())).into_iter().chain([self.keys().stopped()]);
         let answer = match self.get_all(keys.map(|key| (key, GetOptions::new())).collect()).await {
             Ok(answer) => answer,
             Err(failure) => return Err(self.store_error("read the queues' switches", failure).await),
@@ -132,7 +131,7 @@ impl Store {
             TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
             _ => None,
         });
-        let switches = QUEUES.map(|queue| {
+        let switches = QueueKind::ALL.map(|queue| {
             let kv = found.next().flatten();
             let switch = kv.map_or_else(Switch::default, |kv| Switch {
                 raw: Some(String::from_utf8_lossy(kv.value()).into_owned()),

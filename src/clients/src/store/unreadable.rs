@@ -1,10 +1,6 @@
 //! Removal of unreadable entries: the key is removed only with the value that was shown (I5, I28).
 
-use cketerm_model::{
-    cketerm_records::Who,
-    entry::{EntryId, QueueKind},
-    stored::row,
-};
+use cketerm_model::{cketerm_records::Who, entry::EntryId, stored::row};
 use etcd_client::{Compare, CompareOp, TxnOp};
 
 use super::{
@@ -50,16 +46,13 @@ impl Store {
             return Err(conflict());
         }
         let why = row::unreadable(id, kv.value()).ok_or_else(conflict)?;
-        let what = match id.queue {
-            QueueKind::Reboot => "reboot remove unreadable",
-            QueueKind::Repair => "repair remove unreadable",
-        };
+        let what = format!("{} remove unreadable", id.queue);
         let key = self.keys().entry(id);
         let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
         // Request and progress would otherwise stay for ever.
         let (keys, mut ops) = (self.keys(), vec![TxnOp::delete(key.as_str(), None)]);
         ops.extend([keys.request(id), keys.progress(id)].map(|key| TxnOp::delete(key, None)));
-        let note = AuditNote { who, what, on: &id.to_string(), reason };
+        let note = AuditNote { who, what: &what, on: &id.to_string(), reason };
         match self.write(note, &format!("removed: {why}"), compares, ops).await? {
             WriteOutcome::At(_) => Ok(()),
             WriteOutcome::Conflict => Err(conflict()),

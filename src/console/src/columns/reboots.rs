@@ -74,10 +74,10 @@ fn since_cell(row: &Row<'_>) -> Cell {
 
 fn reason_cell(row: &Row<'_>) -> Cell {
     let seen = &row.app.seen;
-    let text = match (seen.reasons.get(&row.id), queries::stored(seen, row.id).map(|s| &s.value)) {
+    let text = match (seen.reasons.get(&row.id), queries::broken(seen, row.id)) {
         (Some(why), _) => short_text::reason(why, row.app.known()),
-        (None, Some(Err(broken))) => short_text::safe(broken),
-        (None, Some(Ok(_)) | None) => String::new(),
+        (None, Some(broken)) => short_text::safe(broken),
+        (None, None) => String::new(),
     };
     row.reason_cell(&text)
 }

@@ -5,7 +5,7 @@ use cketerm_actions::LEFT;
 use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     reboot::RebootStatus,
-    repair::{RepairEntry, RepairStatus, StepStatus},
+    repair::{RepairEntry, StepStatus},
 };
 
 use super::{Dialog, DialogAction, Precondition, StopTargets, tier};
@@ -77,13 +77,7 @@ fn gather(app: &App, stops: &StopTargets) -> Selection {
 pub fn not_started(app: &App, id: EntryId) -> bool {
     let seen = &app.seen;
     let tried = seen.snapshot.store.attempts_of(id).next().is_some();
-    let waits = match id.queue {
-        QueueKind::Reboot => {
-            queries::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Queued && e.drain_backoff_count == 0)
-        }
-        QueueKind::Repair => queries::repair(seen, id)
-            .is_some_and(|e| e.status == RepairStatus::Queued && !e.deleted && e.drain_backoff_count == 0),
-    };
+    let waits = seen.snapshot.store.entry(id).is_some_and(|e| e.is_queued() && e.backoff_count() == 0);
     waits && !tried
 }
 

@@ -3,9 +3,8 @@
 
 use cketerm_model::{
     cketerm_records::Verb,
-    entry::{EntryId, QueueKind, Stored},
-    reboot::RebootStatus,
-    repair::StepStatus,
+    entry::{EntryId, Stored},
+    entry_ref::EntryRef,
 };
 
 use super::{Dialog, DialogAction, Precondition, StopTargets, cancel::left_out, tier};
@@ -119,10 +118,8 @@ fn lines(app: &App, selection: &Selection, hold: bool) -> Vec<String> {
 
 /// Returns true if the entry's command was not run yet, so that it can be held.
 fn can_hold(app: &App, id: EntryId) -> bool {
-    match id.queue {
-        QueueKind::Reboot => queries::entry(&app.seen, id).is_some_and(|e| e.status != RebootStatus::Rebooting),
-        QueueKind::Repair => {
-            queries::repair(&app.seen, id).is_some_and(|e| e.unfinished() && e.step_status != StepStatus::Watching)
-        }
-    }
+    app.seen.snapshot.store.entry(id).is_some_and(|entry| match entry {
+        EntryRef::Reboot(_) => !entry.is_after_command(),
+        EntryRef::Repair(_) => entry.unfinished() && !entry.is_after_command(),
+    })
 }

@@ -91,11 +91,5 @@ impl Precondition {
 
 /// Returns a switch by its name.
 pub fn found(seen: &Seen, name: SwitchName) -> &Switch {
-    let store = &seen.snapshot.store;
-    match name {
-        SwitchName::Reboots => &store.reboots.switch,
-        SwitchName::Repairs => &store.repairs.switch,
-        SwitchName::Sabakan => &store.sabakan,
-        SwitchName::AutoRepair => &store.auto_repair,
-    }
+    seen.snapshot.store.switch(name)
 }

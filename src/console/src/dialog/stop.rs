@@ -20,14 +20,10 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 
 fn lines(app: &App) -> Vec<String> {
     let store = &app.seen.snapshot.store;
-    let of = |queue: QueueKind| match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &app.totals.reboots),
-        QueueKind::Repair => (&store.repairs.switch, &app.totals.repairs),
-    };
-    let mut lines: Vec<String> = [QueueKind::Reboot, QueueKind::Repair]
+    let mut lines: Vec<String> = QueueKind::ALL
         .into_iter()
         .map(|queue| {
-            let (switch, counts) = of(queue);
+            let (switch, counts) = (store.switch(queue), app.totals.counts(queue));
             let was =
                 if switch.enabled() { "will be disabled" } else { "is disabled already, and stays so after resume" };
             format!("{queue} queue {was}: {} draining, {} after their command", counts.draining, counts.after)

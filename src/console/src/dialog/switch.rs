@@ -12,12 +12,7 @@ pub fn open(app: &App) -> Dialog {
 
 /// Opens the dialog for a queue.
 pub fn of(app: &App, queue: QueueKind) -> Dialog {
-    let store = &app.seen.snapshot.store;
-    let switch = match queue {
-        QueueKind::Reboot => &store.reboots.switch,
-        QueueKind::Repair => &store.repairs.switch,
-    };
-    let enabled = !switch.enabled();
+    let enabled = !app.seen.snapshot.store.switch(queue).enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
     let action = DialogAction::Act(Action::Switch { queue, enabled, reason: None });
     let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_label()), verb, action);
@@ -35,10 +30,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 
 /// Returns the effects of the switch on the queue's entries.
 fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
-    let counts = match queue {
-        QueueKind::Reboot => &app.totals.reboots,
-        QueueKind::Repair => &app.totals.repairs,
-    };
+    let counts = app.totals.counts(queue);
     if enabled {
         vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]
     } else {

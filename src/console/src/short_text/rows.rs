@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cketerm_model::{
     attempt::CheckAnswer,
     cketerm_records::Verb,
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     host::{HostRow, Mode},
     kube::NodeRow,
     reason::Reason,
@@ -125,9 +126,10 @@ pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
 
 /// Returns the pods that are gone, of those at the start, if they were counted.
 pub fn pods(seen: &Seen, id: EntryId) -> String {
-    let in_work = match id.queue {
-        QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status != RebootStatus::Queued),
-        QueueKind::Repair => queries::repair(seen, id).is_some_and(|e| e.step_status == StepStatus::Draining),
+    let in_work = match seen.snapshot.store.entry(id) {
+        None => false,
+        Some(EntryRef::Reboot(e)) => e.status != RebootStatus::Queued,
+        Some(EntryRef::Repair(e)) => e.step_status == StepStatus::Draining,
     };
     match queries::progress(seen, id) {
         Some(p) if p.pods_at_start > 0 && in_work => format!("{}/{}", p.pods_gone, p.pods_at_start),

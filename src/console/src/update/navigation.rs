@@ -253,8 +253,7 @@ pub(super) fn set_sort_order(app: &mut App, by: Option<(ColumnId, bool)>) {
 /// Goes to an object in its view and opens its pane; Esc leads back here.
 pub(super) fn visit(app: &mut App, of: Target) {
     let view = match &of {
-        Target::Entry(id) if id.queue == QueueKind::Reboot => View::Reboots,
-        Target::Entry(_) => View::Repairs,
+        Target::Entry(id) => View::of_queue(id.queue),
         Target::Node(_) => View::Nodes,
         Target::Past(Folder::Audit, _) => View::Audit,
         Target::Past(..) => View::History,

@@ -6,7 +6,7 @@ mod past;
 
 use cketerm_model::{
     entry::{EntryId, QueueKind},
-    stored::{keys::SwitchName, view::Switch},
+    stored::keys::SwitchName,
 };
 use cketerm_rules::trouble;
 use ratatui::{style::Style, text::Span};
@@ -15,8 +15,8 @@ use crate::{
     app::{App, HostId},
     calendar,
     eta::Tone,
-    overview::{OverviewRow, Stuck, Work, standby_engines},
-    queries::{self, Counts, Leader},
+    overview::{OverviewRow, Stuck, standby_engines},
+    queries::{self, Leader},
     short_text, sources, when,
 };
 pub use columns::overview_rows;
@@ -43,10 +43,8 @@ fn text(text: impl Into<String>, style: Style) -> Span<'static> {
 /// Returns the progress of a queue: slots, and the entries by state.
 fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let (theme, store) = (&app.config.theme, &app.seen.snapshot.store);
-    let (switch, counts, work, after): (&Switch, &Counts, &Work, _) = match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &app.totals.reboots, &app.summary.reboots, "rebooting"),
-        QueueKind::Repair => (&store.repairs.switch, &app.totals.repairs, &app.summary.repairs, "watching"),
-    };
+    let (switch, counts, after) = (store.switch(queue), app.totals.counts(queue), queue.status_after_command());
+    let work = app.summary.work_of(queue);
     let (remaining, held) = (work.left.left, work.left.held);
     // work in progress that moves
     let moving = work.used.saturating_sub(work.used_stuck);

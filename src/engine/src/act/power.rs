@@ -36,21 +36,22 @@ pub(super) struct PreviousAttempts<'a> {
     pub folded: &'a [Stored<Attempt>],
 }
 
-/// Returns the name of a command in the audit.
-fn audit_name(attempt: &Attempt) -> &'static str {
-    match attempt.entry.queue {
-        QueueKind::Reboot => "power",
-        QueueKind::Repair if attempt.success => "success command",
-        QueueKind::Repair => "repair command",
-    }
+/// Names of an attempt's command in records.
+struct CommandNames {
+    /// Name in the audit.
+    audit: &'static str,
+    /// Reason and action of the Kubernetes Event for its start.
+    event: (&'static str, &'static str),
 }
 
-/// Returns the reason and the action of the Kubernetes Event for the start of a command.
-fn event(attempt: &Attempt) -> (&'static str, &'static str) {
+/// Returns the names of an attempt's command.
+fn names(attempt: &Attempt) -> CommandNames {
     match attempt.entry.queue {
-        QueueKind::Reboot => ("RebootOrdered", "Reboot"),
-        QueueKind::Repair if attempt.success => ("RepairSuccessCommand", "Repair"),
-        QueueKind::Repair => ("RepairStep", "Repair"),
+        QueueKind::Reboot => CommandNames { audit: "power", event: ("RebootOrdered", "Reboot") },
+        QueueKind::Repair if attempt.success => {
+            CommandNames { audit: "success command", event: ("RepairSuccessCommand", "Repair") }
+        }
+        QueueKind::Repair => CommandNames { audit: "repair command", event: ("RepairStep", "Repair") },
     }
 }
 
@@ -110,9 +111,9 @@ impl Actor {
             change.deletes.push(stored.key.clone());
             let why = order.reason.clone().unwrap_or_default();
             let reason = format!("pods and volumes skipped, ordered by {}: {why}", order.who);
-            change.puts.push(self.audit(audit_name(&attempt), &id.to_string(), Some(reason), &attempt.command()));
+            change.puts.push(self.audit(names(&attempt).audit, &id.to_string(), Some(reason), &attempt.command()));
         } else {
-            change.puts.push(self.audit_again(audit_name(&attempt), id, None, &attempt.command()));
+            change.puts.push(self.audit_again(names(&attempt).audit, id, None, &attempt.command()));
         }
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
@@ -174,9 +175,9 @@ impl Actor {
             change.deletes.push(stored.key.clone());
             change.puts.push(Put::json(keys.entry(id), &entry.since(now.wall)));
             // An operator's order has an audit record of its own.
-            change.puts.push(self.audit(audit_name(&attempt), &id.to_string(), by, &command));
+            change.puts.push(self.audit(names(&attempt).audit, &id.to_string(), by, &command));
         } else {
-            change.puts.push(self.audit_again(audit_name(&attempt), id, by, &command));
+            change.puts.push(self.audit_again(names(&attempt).audit, id, by, &command));
         }
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
@@ -232,7 +233,7 @@ impl Actor {
             (Ended::Withheld(why), String::new(), String::new())
         } else {
             tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.command(), "command started");
-            let (reason, action) = event(&attempt);
+            let (reason, action) = names(&attempt).event;
             let note = format!("{id}: {} started, attempt {}", attempt.what(), attempt.number);
             self.record_event_on(&attempt.address, (reason, action), false, note);
             let argv = attempt.argv.clone();
@@ -260,7 +261,7 @@ impl Actor {
         if outcome.end.failed() {
             let last_line = outcome.stderr.trim_end().lines().last().map(|l| format!(": {l}")).unwrap_or_default();
             let note = format!("{id}: {}, attempt {}: {}{last_line}", attempt.what(), attempt.number, outcome.end);
-            self.record_event_on(&attempt.address, ("CommandFailed", event(&attempt).1), true, note);
+            self.record_event_on(&attempt.address, ("CommandFailed", names(&attempt).event.1), true, note);
         }
         let error = if outcome.end == Ended::Exit(0) { String::new() } else { outcome.end.to_string() };
         let operation = if id.queue == QueueKind::Reboot { "reboot-reboot" } else { "repair-execute" };

@@ -7,6 +7,7 @@ use cketerm_model::{
     attempt::{Attempt, Ended, Outcome},
     cketerm_records::{Ending, Request, Who},
     entry::{EntryId, QueueKind, Stored},
+    entry_ref::EntryRef,
     fault,
     reason::Reason,
     stored::{
@@ -169,20 +170,13 @@ impl Actor {
         }
         let permit = self.permit(guard, decided)?;
         let (keys, view) = (self.store.keys(), self.live.borrow());
-        let (address, last, ended) = match id.queue {
-            QueueKind::Reboot => {
-                let Some(stored) = view.reboots.entries.get(&id.index) else { return Ok(entry_gone()) };
-                let entry = stored.get();
-                (entry.map(|e| e.node.clone()), entry.map(serde_json::to_value), None)
-            }
-            QueueKind::Repair => {
-                let Some(stored) = view.repairs.entries.get(&id.index) else { return Ok(entry_gone()) };
-                let entry = stored.get();
-                (entry.map(|e| e.address.clone()), entry.map(serde_json::to_value), entry.filter(|e| e.finished()))
-            }
-        };
+        let Some(stored) = view.stored_entry(id) else { return Ok(entry_gone()) };
+        let entry = stored.get();
+        let address = entry.map(|e| e.address().to_owned());
+        let last = entry.map(serde_json::to_value);
         // A finished repair has its history already.
-        let settled = ended.is_some() || !matches!(end, End::Cancelled | End::NotMember | End::Deleted);
+        let ended = entry.is_some_and(EntryRef::finished);
+        let settled = ended || !matches!(end, End::Cancelled | End::NotMember | End::Deleted);
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
         let mut compares = self.compares(guard);
         let deletes = vec![keys.entry(id), keys.request(id), keys.order(id), keys.progress(id)];
@@ -227,7 +221,7 @@ impl Actor {
             _ => None,
         };
         puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));
-        if ended.is_none() {
+        if !ended {
             puts.push(Put::json(keys.history_of(id), &ending));
         }
         let mut ranged = Ranged::from(Change { compares, puts, deletes });
@@ -238,7 +232,7 @@ impl Actor {
         }
         self.commit(&permit, ranged).await?;
         tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ended");
-        if ended.is_none() {
+        if !ended {
             let action = operation(id, "Reboot", "Repair");
             self.record_event_on(
                 &ending.address,
@@ -271,11 +265,7 @@ impl Actor {
     /// Moves the attempts that an ended entry left into its history.
     pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<EffectOutcome, Stop> {
         let (keys, view) = (self.store.keys(), self.live.borrow());
-        let exists = match id.queue {
-            QueueKind::Reboot => view.reboots.entries.contains_key(&id.index),
-            QueueKind::Repair => view.repairs.entries.contains_key(&id.index),
-        };
-        if exists {
+        if view.has_entry(id) {
             // The entry exists, so its orders stay and its attempts are its own.
             return Ok(EffectOutcome::Done);
         }

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::{kind::Folder, recent::RecentRecords, registry_settings::RegistrySettings};
+use super::{
+    kind::{Folder, SwitchName},
+    recent::RecentRecords,
+    registry_settings::RegistrySettings,
+};
 use crate::{
     attempt::Attempt,
     cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
     cluster::{Cluster, Members},
     constraints::Constraints,
-    entry::{EntryId, Stored},
+    entry::{EntryId, QueueKind, Stored},
+    entry_ref::{EntryRef, StoredEntry},
     policy::Policy,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -209,6 +214,42 @@ impl StoreView {
                 Arc::new(merged)
             }
             _ => cke_constraints,
+        }
+    }
+
+    /// Returns an entry of either queue as stored in etcd, readable or not. `None` if it does not exist.
+    pub fn stored_entry(&self, id: EntryId) -> Option<StoredEntry<'_>> {
+        match id.queue {
+            QueueKind::Reboot => self.reboots.entries.get(&id.index).map(StoredEntry::from),
+            QueueKind::Repair => self.repairs.entries.get(&id.index).map(StoredEntry::from),
+        }
+    }
+
+    /// Returns an entry of either queue. `None` if it does not exist or cannot be read.
+    pub fn entry(&self, id: EntryId) -> Option<EntryRef<'_>> {
+        self.stored_entry(id)?.get()
+    }
+
+    /// Reports whether the entry's key exists, whatever its value.
+    pub fn has_entry(&self, id: EntryId) -> bool {
+        self.stored_entry(id).is_some()
+    }
+
+    /// Returns a switch, by its name or by the queue that it belongs to.
+    pub fn switch(&self, name: impl Into<SwitchName>) -> &Switch {
+        match name.into() {
+            SwitchName::Reboots => &self.reboots.switch,
+            SwitchName::Repairs => &self.repairs.switch,
+            SwitchName::Sabakan => &self.sabakan,
+            SwitchName::AutoRepair => &self.auto_repair,
+        }
+    }
+
+    /// Returns the queue's next index; a missing key means 0. The error says why it cannot be read.
+    pub fn write_index(&self, queue: QueueKind) -> &Result<u64, String> {
+        match queue {
+            QueueKind::Reboot => &self.reboots.write_index,
+            QueueKind::Repair => &self.repairs.write_index,
         }
     }
 

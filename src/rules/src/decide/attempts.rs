@@ -5,12 +5,12 @@ use cketerm_model::{
     attempt::{Attempt, Ended, Outcome, attempt_id},
     cketerm_records::{Order, Verb},
     clock::Now,
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     fault,
     kube::NodeRow,
     policy::UnreachableRule,
     reason::{CommandRetry, Reason},
-    reboot::RebootStatus,
     time::after,
 };
 
@@ -55,25 +55,12 @@ pub(super) fn may_run_until(snap: &Snapshot, attempt: &Attempt, now: Now) -> Opt
 /// Reports whether the entry exists and is unfinished: a reboot that is not cancelled, a repair that is neither
 /// finished nor deleted. An entry that cannot be read counts as live.
 pub(super) fn has_live_entry(snap: &Snapshot, id: EntryId) -> bool {
-    let store = &snap.store;
-    match id.queue {
-        QueueKind::Reboot => {
-            let stored = store.reboots.entries.get(&id.index);
-            stored.is_some_and(|s| s.get().is_none_or(|e| e.status != RebootStatus::Cancelled))
-        }
-        QueueKind::Repair => {
-            let stored = store.repairs.entries.get(&id.index);
-            stored.is_some_and(|s| s.get().is_none_or(cketerm_model::repair::RepairEntry::unfinished))
-        }
-    }
+    snap.store.stored_entry(id).is_some_and(|stored| stored.get().is_none_or(EntryRef::unfinished))
 }
 
 /// Reports whether the entry's key exists, whatever its value.
 pub(super) fn has_entry(snap: &Snapshot, id: EntryId) -> bool {
-    match id.queue {
-        QueueKind::Reboot => snap.store.reboots.entries.contains_key(&id.index),
-        QueueKind::Repair => snap.store.repairs.entries.contains_key(&id.index),
-    }
+    snap.store.has_entry(id)
 }
 
 /// Reports whether a command of this entry may have changed its machine. A repair's success command does not count.

@@ -6,11 +6,10 @@ use cketerm_model::{
     attempt::CheckAnswer,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
+    entry_ref::EntryRef,
     fault,
     kube::{NodeRow, Owner},
     reason::Reason,
-    reboot::RebootStatus,
-    repair::RepairEntry,
 };
 
 use super::{Effect, Guard, Pass, attempts, drain, entry_context::EntryContext, readiness};
@@ -88,20 +87,14 @@ impl<'a> Pass<'a> {
     /// Reports whether the entry is draining, rebooting or watching, or cannot be read. Unlike `Claims`, this does not
     /// include an entry that is about to start.
     fn in_work(&self, id: EntryId) -> bool {
-        match id.queue {
-            QueueKind::Reboot => self.snap.store.reboots.entries.get(&id.index).is_some_and(|s| {
-                let member = |address: &str| {
-                    self.definition.is_some_and(|d| d.members.by_address(&d.cluster, address).is_some())
-                };
-                s.get().is_none_or(|e| {
-                    matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting) && member(&e.node)
-                })
-            }),
-            QueueKind::Repair => {
-                let stored = self.snap.store.repairs.entries.get(&id.index);
-                stored.is_some_and(|s| s.get().is_none_or(RepairEntry::claims_machine))
-            }
-        }
+        let member =
+            |address: &str| self.definition.is_some_and(|d| d.members.by_address(&d.cluster, address).is_some());
+        self.snap.store.stored_entry(id).is_some_and(|stored| match stored.get() {
+            None => true,
+            // A machine outside the cluster is repaired, but not rebooted.
+            Some(EntryRef::Reboot(entry)) => entry.claims_machine() && member(&entry.node),
+            Some(EntryRef::Repair(entry)) => entry.claims_machine(),
+        })
     }
 
     /// Returns the first entry of the reboot queue that cannot be read. It may be draining or rebooting any machine.

@@ -80,13 +80,9 @@ pub struct StartRevisions {
 impl StartRevisions {
     /// Returns the revisions of the live copy.
     pub fn of(queue: QueueKind, store: &StoreView) -> Self {
-        let switch = match queue {
-            QueueKind::Reboot => &store.reboots.switch,
-            QueueKind::Repair => &store.repairs.switch,
-        };
         Self {
             queue,
-            switch: switch.mod_revision,
+            switch: store.switch(queue).mod_revision,
             cluster: store.cluster.as_ref().map_or(0, |s| s.mod_revision),
             constraints: store.constraints.as_ref().map_or(0, |s| s.mod_revision),
             policy: store.policy.as_ref().map_or(0, |s| s.mod_revision),
@@ -108,14 +104,10 @@ impl Guard {
 
     /// Returns the first compared value that has changed in this copy, or `None` if nothing has.
     pub fn changed(&self, store: &StoreView) -> Option<&'static str> {
-        if let Some((id, revision)) = self.entry {
-            let now = match id.queue {
-                QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| s.mod_revision),
-                QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| s.mod_revision),
-            };
-            if now != Some(revision) {
-                return Some("the entry");
-            }
+        if let Some((id, revision)) = self.entry
+            && store.stored_entry(id).map(|stored| stored.mod_revision) != Some(revision)
+        {
+            return Some("the entry");
         }
         let cluster = || store.cluster.as_ref().map_or(0, |s| s.mod_revision);
         if self.cluster.is_some_and(|was| was != cluster()) {

@@ -167,10 +167,7 @@ impl<'a> Pass<'a> {
     }
 
     pub(super) fn switch(&self, queue: QueueKind) -> &'a Switch {
-        match queue {
-            QueueKind::Reboot => &self.snap.store.reboots.switch,
-            QueueKind::Repair => &self.snap.store.repairs.switch,
-        }
+        self.snap.store.switch(queue)
     }
 
     /// Returns the reason if a command is not available: the definition lacks it, this host can start no program or

@@ -104,16 +104,12 @@ pub(crate) fn readiness(
     now: Now,
 ) -> Readiness {
     let policy = snap.store.policy();
-    let required = match id.queue {
-        QueueKind::Reboot => control_plane || policy.worker_completion == WorkerCompletion::BootId,
-        QueueKind::Repair => control_plane,
-    };
-    if !required {
-        return Readiness { missing: None };
-    }
     let missing = match id.queue {
-        QueueKind::Reboot => missing_reboot_proof(snap, id, node),
-        QueueKind::Repair => not_ready(node),
+        QueueKind::Reboot if control_plane || policy.worker_completion == WorkerCompletion::BootId => {
+            missing_reboot_proof(snap, id, node)
+        }
+        QueueKind::Repair if control_plane => not_ready(node),
+        QueueKind::Reboot | QueueKind::Repair => return Readiness { missing: None },
     };
     let probe = || control_plane.then(|| probe_fault(snap, address, &policy.control_plane_probe, now)).flatten();
     Readiness { missing: missing.or_else(probe) }

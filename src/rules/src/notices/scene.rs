@@ -10,7 +10,8 @@ use std::{
 use cketerm_model::{
     attempt::Attempt,
     cketerm_records::{EndKind, Ending, Request},
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     notice::{Kind, Leadership, Notice},
     reason::{Attention, Reason},
     reboot::{RebootEntry, RebootStatus},
@@ -108,10 +109,7 @@ impl Scene {
             scene.add(notice, "broken", SETTLE);
         }
         // The notice of an entry's end covers its commands.
-        let ended = |id: EntryId| {
-            let repair = store.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair);
-            repair.and_then(Stored::get).is_some_and(RepairEntry::finished)
-        };
+        let ended = |id: EntryId| store.entry(id).is_some_and(EntryRef::finished);
         let attempts = store.attempts.values().filter_map(Stored::get);
         for attempt in attempts.filter(|a| failed(a) && !ended(a.entry)) {
             let request = store.requests.get(&attempt.entry).and_then(Stored::get);
@@ -177,10 +175,7 @@ impl Scene {
 
     /// Reports whether the entry exists.
     pub(super) fn has(&self, id: EntryId) -> bool {
-        match id.queue {
-            QueueKind::Reboot => self.store.reboots.entries.contains_key(&id.index),
-            QueueKind::Repair => self.store.repairs.entries.contains_key(&id.index),
-        }
+        self.store.has_entry(id)
     }
 
     fn add(&mut self, notice: Notice, word: &str, settle: f64) {
@@ -202,10 +197,7 @@ fn freeze(snap: &Snapshot, now: Timestamp) -> Option<Value> {
 }
 
 fn address(snap: &Snapshot, id: EntryId) -> Option<String> {
-    match id.queue {
-        QueueKind::Reboot => snap.store.reboots.entries.get(&id.index)?.get().map(|e| e.node.clone()),
-        QueueKind::Repair => snap.store.repairs.entries.get(&id.index)?.get().map(|e| e.address.clone()),
-    }
+    snap.store.entry(id).map(|entry| entry.address().to_owned())
 }
 
 /// Returns ` on w12`, as far as the machine is known.
