@@ -9,7 +9,7 @@ mod scene;
 
 use std::{sync::Arc, time::Instant};
 
-use cketerm_console::{event::Event, update::update};
+use cketerm_console::{input::update, state::event::Event};
 use crossterm::event::KeyCode;
 
 use self::scene::{Console, key, node};

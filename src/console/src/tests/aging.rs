@@ -8,11 +8,14 @@ use cketerm_model::{
 
 use super::world::{BOOT, World, at, press, stored};
 use crate::{
-    app::{App, View},
-    event::{Effect, Event},
-    past::{ReadRequest, ReadResponse},
-    screen, short_text,
-    update::update,
+    input::update,
+    state::{
+        App, View,
+        event::{Effect, Event},
+        past::{ReadRequest, ReadResponse},
+        short_text,
+    },
+    terminal::screen,
 };
 
 fn tick(app: &mut App, seconds: f64) -> Vec<Effect> {

@@ -2,11 +2,12 @@
 
 use super::world::{World, press};
 use crate::{
-    app::{App, View},
-    columns,
-    event::Effect,
-    screen,
-    settings::{self, Change},
+    state::{
+        App, View, columns,
+        event::Effect,
+        settings::{self, Change},
+    },
+    terminal::screen,
 };
 
 /// Returns the line of the titles.
@@ -105,7 +106,7 @@ fn columns_and_sort_order_are_saved_and_settings_forget_resets_them() {
     assert_eq!(settings::apply(&mut next, &settings::read(&path).unwrap()), Vec::<String>::new());
     press(&mut next, "2 j k");
     assert_eq!(titles(&next), "NODE STATE");
-    crate::update::update(&mut next, crate::event::Event::Seen(World::usual().seen()));
+    crate::input::update(&mut next, crate::state::event::Event::Seen(World::usual().seen()));
     assert_eq!(next.nodes.rows.first().map(String::as_str), Some("worker-5"));
     next.config.saves_settings = true;
     assert_eq!(press(&mut next, ": \"settings forget\" enter"), [Effect::SaveSettings(Change::Forget)]);
@@ -126,7 +127,7 @@ fn unknown_tables_and_columns_in_the_settings_are_skipped_and_named() {
 
 #[test]
 fn an_unwritable_settings_file_is_reported_once() {
-    use crate::{event::Event, update::update};
+    use crate::{input::update, state::event::Event};
     let mut app = World::usual().console(80, 24);
     app.config.saves_settings = true;
     update(&mut app, Event::SettingsSaved(Err("/x/console.yaml cannot be written: read-only".into())));

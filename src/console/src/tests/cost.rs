@@ -10,7 +10,12 @@ use cketerm_model::{entry::EntryId, kube::NodeRow, reason::Reason, reboot::Reboo
 use ratatui::{Terminal, layout::Size};
 
 use super::world::{BOOT, World, at, press};
-use crate::{app::App, backend::BufferedBackend, event::Event, screen, update::update, views};
+use crate::{
+    input::update,
+    state::{App, event::Event},
+    terminal::{backend::BufferedBackend, screen},
+    views,
+};
 
 /// Writer that counts bytes.
 #[derive(Clone, Default)]

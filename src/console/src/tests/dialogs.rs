@@ -8,12 +8,14 @@ use cketerm_model::{
 
 use super::world::{World, press};
 use crate::{
-    app::App,
-    dialog::{Dialog, Focus},
-    event::{Action, Effect, Event},
+    input::update,
     keys::TABLE,
-    screen,
-    update::update,
+    state::{
+        App,
+        dialog::{Dialog, Focus},
+        event::{Action, Effect, Event},
+    },
+    terminal::screen,
 };
 
 fn refresh(app: &mut App, world: &World) {

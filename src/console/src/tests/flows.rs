@@ -10,14 +10,16 @@ use cketerm_model::{
 
 use super::world::{BOOT, World, at, press};
 use crate::{
-    app::{Target, View},
-    event::{Action, Effect, Event},
-    past::{ReadRequest, ReadResponse},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        Target, View,
+        event::{Action, Effect, Event},
+        past::{ReadRequest, ReadResponse},
+    },
+    terminal::screen,
 };
 
-fn message(app: &crate::app::App) -> &str {
+fn message(app: &crate::state::App) -> &str {
     app.message.as_ref().map_or("", |m| &m.text)
 }
 
@@ -320,7 +322,7 @@ proptest::proptest! {
         let mut app = world.console(80, 24);
         for (key, columns, rows) in steps {
             // Enter may confirm after Tab, because the focus is on the confirming button then
-            let confirms = app.dialog.as_ref().is_some_and(|d| d.focus == crate::dialog::Focus::Confirm);
+            let confirms = app.dialog.as_ref().is_some_and(|d| d.focus == crate::state::dialog::Focus::Confirm);
             match KEYS.get(key) {
                 Some(name) => {
                     let acted = press(&mut app, name).iter().any(|e| matches!(e, Effect::Act(_)));

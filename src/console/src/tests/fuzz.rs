@@ -7,12 +7,16 @@ use crossterm::event::KeyEvent;
 
 use super::world::{World, at, stored};
 use crate::{
-    app::{App, View},
-    columns, command_line,
-    event::Event,
-    filter::{Cells, Filter, Value},
-    keys, screen, settings, theme,
-    update::update,
+    input::update,
+    keys,
+    state::{
+        App, View, columns, command_line,
+        event::Event,
+        filter::{Cells, Filter, Value},
+        settings,
+    },
+    terminal::screen,
+    theme,
 };
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (200, 50), (20, 5)];

@@ -14,11 +14,13 @@ use insta::assert_snapshot;
 
 use super::world::{World, message, press, wall};
 use crate::{
-    app::{App, View},
-    event::{Action, Effect, Event},
-    overview::OverviewRow,
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, View,
+        event::{Action, Effect, Event},
+        overview::OverviewRow,
+    },
+    terminal::screen,
 };
 
 fn asked(base: Option<&str>, keys: &[(&str, &str)]) -> RebootAnnotations {

@@ -8,9 +8,11 @@ use cketerm_rules::snapshot::Engine;
 
 use super::world::{World, message, press, stored};
 use crate::{
-    app::View,
-    event::{Action, Effect},
-    screen,
+    state::{
+        View,
+        event::{Action, Effect},
+    },
+    terminal::screen,
 };
 
 /// Lets CKE lead: its key is there without a registration.

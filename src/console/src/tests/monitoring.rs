@@ -15,12 +15,9 @@ use cketerm_model::{
 
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
-    app::{Pane, Target, View},
-    event::Event,
-    overview::OverviewRow,
-    plain::ChangeReporter,
-    screen,
-    update::update,
+    input::update,
+    state::{Pane, Target, View, event::Event, overview::OverviewRow},
+    terminal::{plain::ChangeReporter, screen},
 };
 
 fn later(world: &mut World, seconds: f64) {
@@ -228,7 +225,7 @@ fn an_action_on_many_machines_is_one_short_line() {
         ("policy set", "policy", "did \"policy set\" on policy"),
     ] {
         let audit: Audit = serde_json::from_slice(&action("bob", what, on)).unwrap();
-        assert_eq!(crate::audit_messages::sentence(&audit), format!("bob@ops2 {expected}: wrong rack"));
+        assert_eq!(crate::input::audit_messages::sentence(&audit), format!("bob@ops2 {expected}: wrong rack"));
     }
 }
 

@@ -5,12 +5,13 @@ use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use super::world::{World, press};
 use crate::{
-    app::{App, View},
-    clipboard,
-    dialog::Focus,
-    event::{Effect, Event},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, View,
+        dialog::Focus,
+        event::{Effect, Event},
+    },
+    terminal::{clipboard, screen},
 };
 
 fn mouse(app: &mut App, kind: MouseEventKind, (column, row): (u16, u16)) -> Vec<Effect> {

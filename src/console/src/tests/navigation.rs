@@ -12,10 +12,12 @@ use cketerm_model::{
 
 use super::world::{BOOT, World, at, message, press, stored, wall};
 use crate::{
-    app::{App, Target, View},
-    event::{Action, Effect, Event, RegistryAction},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, Target, View,
+        event::{Action, Effect, Event, RegistryAction},
+    },
+    terminal::screen,
 };
 
 fn refresh(app: &mut App, world: &World) {

@@ -15,12 +15,14 @@ use insta::assert_snapshot;
 
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
-    app::{App, AppConfig, Target, View},
-    event::{Effect, Event},
-    overview::OverviewRow,
-    past::{Ended, EntryTimeline, ReadRequest, ReadResponse},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, AppConfig, Target, View,
+        event::{Effect, Event},
+        overview::OverviewRow,
+        past::{Ended, EntryTimeline, ReadRequest, ReadResponse},
+    },
+    terminal::screen,
 };
 
 fn who(user: &str) -> Who {

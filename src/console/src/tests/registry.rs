@@ -23,11 +23,13 @@ use insta::assert_snapshot;
 
 use super::world::{World, press, stored, wall};
 use crate::{
-    app::App,
-    event::{Effect, Event, RegistryAction},
+    input::update,
     keys::{Keymap, TABLE},
-    screen,
-    update::update,
+    state::{
+        App,
+        event::{Effect, Event, RegistryAction},
+    },
+    terminal::screen,
 };
 
 /// Returns a snapshot with this plan and state of applying.
@@ -169,7 +171,7 @@ fn the_approval_hint_names_the_bound_key() {
 }
 
 fn registering(what: RegistryAction, reason: Option<&str>) -> [Effect; 1] {
-    [Effect::Act(crate::event::Action::Registry { what, reason: reason.map(str::to_owned) })]
+    [Effect::Act(crate::state::event::Action::Registry { what, reason: reason.map(str::to_owned) })]
 }
 
 /// A release of the hold is bound to the hold and to the plan that were shown.

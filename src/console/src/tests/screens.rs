@@ -11,12 +11,10 @@ use insta::assert_snapshot;
 
 use super::world::{BOOT, World, at, press};
 use crate::{
-    app::{App, AppConfig, View},
-    event::Event,
-    past::PastId,
-    screen,
+    input::update,
+    state::{App, AppConfig, View, event::Event, past::PastId},
+    terminal::screen,
     theme::Theme,
-    update::update,
 };
 
 fn shown(world: &World, columns: u16, rows: u16, keys: &str) -> String {
@@ -183,7 +181,7 @@ fn the_light_theme_is_readable_on_a_light_background() {
     use ratatui::style::Color;
     let mut app = World::usual().console(80, 24);
     app.config.theme = Theme::named("light", true).unwrap();
-    assert_snapshot!("reboots_light_80x24", crate::screenshot::picture(&app).as_str().replace('\u{1b}', "^"));
+    assert_snapshot!("reboots_light_80x24", crate::terminal::screenshot::picture(&app).as_str().replace('\u{1b}', "^"));
     let dark = [Color::Reset, Color::Green, Color::Magenta, Color::Red, Color::Blue];
     for keys in ["", "enter", "esc X", "esc 2", "0", "?"] {
         press(&mut app, keys);

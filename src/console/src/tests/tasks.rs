@@ -7,9 +7,11 @@ use super::{
     world::{World, press},
 };
 use crate::{
-    app::{App, View},
-    event::{Action, Effect},
-    screen,
+    state::{
+        App, View,
+        event::{Action, Effect},
+    },
+    terminal::screen,
 };
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tasks.md");

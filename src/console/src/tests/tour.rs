@@ -5,10 +5,9 @@ use insta::assert_snapshot;
 
 use super::world::{World, press};
 use crate::{
-    app::{App, View},
-    event::Event,
-    screen,
-    update::update,
+    input::update,
+    state::{App, View, event::Event},
+    terminal::screen,
 };
 
 fn at(app: &App) -> Option<usize> {

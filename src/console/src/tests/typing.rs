@@ -12,11 +12,13 @@ use tracing::Level;
 
 use super::world::{World, at, press, wall};
 use crate::{
-    app::{App, View},
-    event::{Action, Effect, Event},
-    past::{ReadRequest, ReadResponse},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, View,
+        event::{Action, Effect, Event},
+        past::{ReadRequest, ReadResponse},
+    },
+    terminal::screen,
 };
 
 fn hint_line(app: &App) -> String {

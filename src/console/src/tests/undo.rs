@@ -8,11 +8,13 @@ use cketerm_model::{
 
 use super::world::{World, message, press, stored, wall};
 use crate::{
-    app::App,
-    event::{Action, ActionOutcome, Effect, Event, Replaced},
-    screen,
-    undo::UndoAction,
-    update::update,
+    input::update,
+    state::{
+        App,
+        event::{Action, ActionOutcome, Effect, Event, Replaced},
+        undo::UndoAction,
+    },
+    terminal::screen,
 };
 
 fn refresh(app: &mut App, world: &World) {

@@ -20,10 +20,12 @@ use crossterm::event::KeyEvent;
 use jiff::Timestamp;
 
 use crate::{
-    app::{App, AppConfig, View},
-    event::{Effect, Event},
+    input::update,
     keys,
-    update::update,
+    state::{
+        App, AppConfig, View,
+        event::{Effect, Event},
+    },
 };
 
 pub(super) const BOOT: f64 = 5000.0;

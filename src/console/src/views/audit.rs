@@ -2,14 +2,11 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use crate::{
-    app::App,
-    calendar,
-    past::PastId,
-    short_text,
+use super::{
     table::{self, Cell, Column, Row},
     visible_columns,
 };
+use crate::state::{App, calendar, past::PastId, short_text};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {

@@ -5,19 +5,21 @@ use cketerm_rules::decide::ApplyState;
 use cketerm_sabakan::change::Kind;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use crate::{
-    app::App,
+use super::{
+    table::{Cell, Column, Row, wrap},
+    visible_columns,
+};
+use crate::state::{
+    App,
     registry::{self, Row as RowId},
     short_text,
-    table::{Cell, Column, Row, cut, wrap},
-    visible_columns, when,
 };
 
 /// Draws the table, or the racks in its place.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    let area = super::machines::draw_summary(app, buffer, area);
+    let area = super::registry::draw_summary(app, buffer, area);
     if app.racks {
-        return super::machines::racks(app, buffer, area);
+        return super::registry::racks(app, buffer, area);
     }
     let columns = [
         Column { title: "WHAT", width: 9, from: 0 },
@@ -83,55 +85,6 @@ fn line(what: &str, text: &str) -> Vec<Cell> {
     std::iter::once(Cell::plain(what)).chain(empty).chain([Cell::plain(short_text::safe(text))]).collect()
 }
 
-/// Returns the lines about the plan, the state of applying, and automatic repair.
-pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
-    let (seen, theme) = (&app.seen, &app.config.theme);
-    if !seen.snapshot.store.synced {
-        return Vec::new();
-    }
-    let mut messages = Vec::new();
-    let warnings = warnings(app);
-    if let Some(plan) = registry::proposed(seen).map(|p| &p.plan).filter(|p| p.changed) {
-        messages.push((format!("{}: {}", plan.action, plan.reason), theme.title));
-    }
-    messages.push(match &*seen.applying {
-        ApplyState::Off => ("not read yet".to_owned(), theme.muted),
-        ApplyState::Disabled(why) => (why.clone(), theme.trouble),
-        ApplyState::Settled if !warnings.is_empty() => ("no changes, but there are warnings:".to_owned(), theme.title),
-        ApplyState::Settled => ("the definition matches template, constraints and machines".to_owned(), theme.good),
-        ApplyState::Error(why) => (format!("! {why}; the definition is unchanged"), theme.danger),
-        ApplyState::Waits(why) => (format!("waits: {why}"), theme.trouble),
-        ApplyState::Approval(digest, why) => {
-            let key = app.config.keymap.key("approve").map(|key| format!(" (key {key})")).unwrap_or_default();
-            (format!("! waits for approval of {digest}{key}: {why}"), theme.danger)
-        }
-        ApplyState::Applies => ("the leader applies it".to_owned(), theme.good),
-    });
-    messages.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));
-    let members = &seen.snapshot.registry.members;
-    if let (Some(good), Some(_)) = (&members.good, &members.error) {
-        let age = app.now.boot.as_secs_f64() - good.at;
-        messages.push((format!("the list of machines is {} old", when::seconds(age)), theme.muted));
-    }
-    let repair = &seen.auto_repair;
-    if let Some(why) = repair.off.as_ref().filter(|_| seen.snapshot.store.registry.url.is_some()) {
-        messages.push((format!("automatic repair: {why}"), theme.muted));
-    } else if let Some(why) = &repair.plan.capped {
-        messages.push((format!("! automatic repair: {why}"), theme.danger));
-    } else if !repair.plan.entries.is_empty() {
-        messages.push((format!("automatic repair adds {} entries", repair.plan.entries.len()), theme.trouble));
-    }
-    messages
-        .into_iter()
-        .flat_map(|(text, style)| cut(&short_text::safe(&text), width, 2).into_iter().map(move |line| (line, style)))
-        .collect()
-}
-
-/// Returns the plan's warnings.
-fn warnings(app: &App) -> &[String] {
-    registry::proposed(&app.seen).map_or(&[], |p| &p.plan.warnings)
-}
-
 /// Returns the full reason why there is no row, because the line above the table is cut.
 fn empty(app: &App, width: usize) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
@@ -150,7 +103,8 @@ fn empty(app: &App, width: usize) -> Vec<String> {
         (Some(_), _, ApplyState::Error(_)) => "nothing is applied: the last plan may be outdated",
         _ => "nothing would change",
     };
-    let messages = why.into_iter().map(str::to_owned).chain(warnings(app).iter().map(|w| format!("! {w}")));
+    let messages =
+        why.into_iter().map(str::to_owned).chain(super::registry::warnings(app).iter().map(|w| format!("! {w}")));
     let lines = messages.flat_map(|text| wrap(&short_text::safe(&text), width.saturating_sub(4)));
     std::iter::once(first.to_owned()).chain(lines).collect()
 }

@@ -9,14 +9,15 @@ use ratatui::{
     text::{Line, Span},
 };
 
+use super::table::{cut, put, wrap};
 use crate::{
-    app::{App, Sheet},
-    blockers, calendar,
-    command_line::{self, ARGUMENT_COMMANDS},
-    event::count,
     keys::{Context, TABLE},
-    short_text,
-    table::{cut, put, wrap},
+    state::{
+        App, Sheet, blockers, calendar,
+        command_line::{self, ARGUMENT_COMMANDS},
+        event::count,
+        short_text,
+    },
 };
 
 fn lines(app: &App) -> Vec<Line<'static>> {

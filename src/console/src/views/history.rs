@@ -1,15 +1,17 @@
 //! History: the entries that ended, newest first; or CKE's operation records.
 
-use cketerm_model::{cketerm_records::EndKind, record::Record};
+use cketerm_model::cketerm_records::EndKind;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use crate::{
-    app::App,
-    calendar,
-    past::{Ended, PastId, Read},
-    short_text,
+use super::{
     table::{self, Cell, Column, Row, wrap},
-    visible_columns, when,
+    visible_columns,
+};
+use crate::state::{
+    App, calendar,
+    history::{node, targets},
+    past::{Ended, PastId, Read},
+    short_text, when,
 };
 
 /// Draws the table.
@@ -78,12 +80,6 @@ fn row(app: &App, id: &PastId) -> Row {
     Row { cells, cursor: app.history.cursor.as_ref() == Some(id), marked: app.history.marks.contains(id) }
 }
 
-/// Returns the machine's current name, else the name in its attempt, else its address.
-pub(crate) fn node(app: &App, ended: &Ended) -> String {
-    let now = app.seen.snapshot.machine(&ended.address);
-    if now == ended.address { ended.node.clone().unwrap_or(now) } else { now }
-}
-
 /// Returns an unreadable row: the error is in the column after `before`.
 pub(super) fn unreadable_cells<T>(app: &App, value: Option<&Result<T, String>>, before: usize) -> Vec<Cell> {
     let danger = app.config.theme.danger;
@@ -139,13 +135,6 @@ fn record(app: &App, id: &PastId) -> Row {
         other => cells.extend(unreadable_cells(app, other, 5)),
     }
     Row { cells, cursor: app.records.cursor.as_ref() == Some(id), marked: app.records.marks.contains(id) }
-}
-
-pub(crate) fn targets(record: &Record) -> String {
-    match record.targets.as_deref() {
-        Some([]) | None => record.command.target.clone(),
-        Some(targets) => targets.join(" "),
-    }
 }
 
 /// Returns the reason why there is no row.

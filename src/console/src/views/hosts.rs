@@ -3,12 +3,11 @@
 use cketerm_model::host::HostRow;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use crate::{
-    app::{App, HostId},
-    queries, short_text,
+use super::{
     table::{Cell, Column, Row, put, wrap},
-    visible_columns, when,
+    visible_columns,
 };
+use crate::state::{App, HostId, queries, short_text, when};
 
 /// Draws the line about the controller, and the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {

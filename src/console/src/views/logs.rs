@@ -3,14 +3,15 @@
 use cketerm_model::entry::Stored;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use crate::{
-    app::App,
-    calendar,
+use super::{
+    table::{Cell, Column, Row, put, wrap},
+    visible_columns,
+};
+use crate::state::{
+    App, calendar,
     logs::LineId,
     queries::{self, Leader},
     short_text,
-    table::{Cell, Column, Row, put, wrap},
-    visible_columns,
 };
 
 /// Draws the origin of the lines, and the table.

@@ -1,18 +1,31 @@
 //! Drawing. It reads the state and never changes it. Its cost depends on the screen's size, not on the cluster's.
 
 mod audit;
+mod bar;
+pub mod copy;
+pub mod detail;
+pub mod dialog;
 mod diff;
+pub mod footer;
+pub mod header;
 mod help;
-pub(super) mod history;
+mod history;
 mod hosts;
+pub mod key_document;
 mod logs;
 mod machines;
 mod nodes;
 mod overview;
+mod palette;
 mod pane;
+mod picker;
 mod racks;
 mod reboots;
+mod registry;
 mod repairs;
+pub mod table;
+mod tour;
+pub mod visible_columns;
 
 use cketerm_model::entry::EntryId;
 use cketerm_rules::trouble::{self, Trouble};
@@ -21,14 +34,14 @@ use ratatui::{
     layout::{Rect, Size},
 };
 
-use super::{
-    app::{App, View},
-    charset, dialog, footer, header, picker, queries, short_text,
-    table::{Cell, put},
-};
+pub use self::help::overflow as help_overflow;
 #[cfg(test)]
-pub(super) use diff::summary_lines as registry_lines;
-pub use help::overflow as help_overflow;
+pub(crate) use self::registry::summary_lines as registry_lines;
+use self::table::{Cell, put};
+use crate::{
+    state::{App, View, queries, short_text},
+    theme::charset,
+};
 
 /// Least screen size; below it nothing useful fits.
 pub const MIN_SIZE: (u16, u16) = (60, 15);
@@ -82,7 +95,7 @@ fn summary_height(app: &App, table: Rect) -> usize {
     match app.view {
         // the lines about the plan's state
         View::Machines | View::Diff => {
-            diff::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
+            registry::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
         }
         View::Logs => logs::origin_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         View::Hosts => hosts::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
@@ -101,20 +114,21 @@ pub fn row_at(app: &App, y: u16) -> Option<usize> {
     let table = layout(app).table;
     let racks = app.racks && app.view.registry();
     // the map of the racks hides the rows
-    if racks || super::racks::open(app) || app.view == View::Overview || !(table.y..table.bottom()).contains(&y) {
+    if racks || crate::state::racks::open(app) || app.view == View::Overview || !(table.y..table.bottom()).contains(&y)
+    {
         return None;
     }
     usize::from(y - table.y).checked_sub(summary_height(app, table) + 1).filter(|row| *row < table_height(app))
 }
 
 /// Returns the target at this place of the Overview.
-pub fn overview_row_at(app: &App, x: u16, y: u16) -> Option<super::overview::OverviewRow> {
+pub fn overview_row_at(app: &App, x: u16, y: u16) -> Option<crate::state::overview::OverviewRow> {
     let known = app.view == View::Overview && app.seen.snapshot.store.synced;
     known.then(|| overview::overview_row_at(app, layout(app).table, x, y)).flatten()
 }
 
 /// Returns the Overview's targets.
-pub fn visible_overview_rows(app: &App) -> Vec<super::overview::OverviewRow> {
+pub fn visible_overview_rows(app: &App) -> Vec<crate::state::overview::OverviewRow> {
     if app.seen.snapshot.store.synced { overview::overview_rows(app, layout(app).table) } else { Vec::new() }
 }
 
@@ -192,7 +206,7 @@ fn draw_screen(app: &App, frame: &mut Frame) {
         picker::draw(app, open, frame.buffer_mut());
     }
     if let Some(open) = &app.dialog {
-        dialog::draw::draw(app, open, frame);
+        dialog::draw(app, open, frame);
     }
 }
 
@@ -208,7 +222,8 @@ fn connecting(app: &App) -> Option<Vec<String>> {
         format!("connecting to etcd at {} ...", app.config.endpoints.join(" "))
     }];
     if let Some(error) = &store.error {
-        lines.extend(super::table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
+        lines
+            .extend(crate::views::table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
     }
     Some(lines)
 }

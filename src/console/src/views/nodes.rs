@@ -4,12 +4,11 @@ use cketerm_model::entry::EntryId;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use unicode_width::UnicodeWidthStr;
 
-use crate::{
-    app::App,
-    queries, short_text,
+use super::{
     table::{self, Cell, Column, Row},
     visible_columns,
 };
+use crate::state::{App, queries, short_text};
 
 /// Least width of STATE, so that it does not change with every row.
 const MIN_STATE_WIDTH: u16 = 16;

@@ -11,16 +11,17 @@ use cketerm_model::{
 use cketerm_rules::trouble;
 use ratatui::{style::Style, text::Span};
 
-use crate::{
-    app::{App, HostId},
-    calendar,
+pub use self::columns::overview_rows;
+pub(super) use self::columns::{draw, overview_row_at};
+use crate::state::{
+    App, HostId, calendar,
     eta::Tone,
     overview::{OverviewRow, Stuck, Work, standby_engines},
-    queries::{self, Counts, Leader},
-    short_text, sources, when,
+    queries::{self, Leader},
+    short_text, sources,
+    totals::Counts,
+    when,
 };
-pub use columns::overview_rows;
-pub(super) use columns::{draw, overview_row_at};
 
 /// Width of the labels.
 const LABEL_WIDTH: usize = 9;
@@ -53,7 +54,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let waits = work.used_waits > 0 && moving == work.used_waits;
     let idle = work.used == 0 && work.left.is_empty();
     let boot = app.now.boot.as_secs_f64();
-    let lost = sources::etcd_lost(&app.seen, boot).is_some();
+    let lost = queries::etcd_lost(&app.seen, boot).is_some();
     let window_closed =
         calendar::window_state(app, &store.policy(), queue).is_some_and(|window_state| !window_state.open);
     let (state, style) = match sources::current_leader(&app.seen, boot) {
@@ -66,7 +67,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         _ if moving == 0 && remaining > 0 && window_closed => ("waits for the window", theme.trouble),
         _ if remaining == 0 && held > 0 && work.left.stalled() == 0 => ("ON HOLD", theme.trouble),
         _ if work.used > 0 && (remaining == 0 || moving == 0) => ("STUCK", theme.trouble),
-        _ if work.used > 0 && sources::kube_lost(&app.seen, boot).is_some() => {
+        _ if work.used > 0 && queries::kube_lost(&app.seen, boot).is_some() => {
             ("blocked, Kubernetes is lost", theme.trouble)
         }
         _ if waits => ("blocked", theme.trouble),

@@ -2,7 +2,8 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
-use crate::{app::App, detail, table::put};
+use super::{detail, table::put};
+use crate::state::App;
 
 /// Returns the pane's text at the screen's width.
 pub(super) fn lines(app: &App) -> Vec<Line<'static>> {

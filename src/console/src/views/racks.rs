@@ -6,12 +6,11 @@ use ratatui::{
     style::{Modifier, Style},
 };
 
-use crate::{
-    app::App,
-    queries,
+use super::table::{cut, put};
+use crate::state::{
+    App, queries,
     racks::{Map, State, shown},
     short_text,
-    table::{cut, put},
 };
 
 /// Most lines of the legend, and of the text about the machine under the cursor.

@@ -3,12 +3,11 @@
 use cketerm_model::entry::EntryId;
 use ratatui::{buffer::Buffer, layout::Rect};
 
-use crate::{
-    app::App,
-    queries, short_text,
+use super::{
     table::{Cell, Column, Row},
-    visible_columns, when,
+    visible_columns,
 };
+use crate::state::{App, queries, short_text, when};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {

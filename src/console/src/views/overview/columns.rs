@@ -14,7 +14,10 @@ use super::{
     past::{actions, day, ended},
     queue, remaining_time, stuck, switches, text, waiting, waits_on, work,
 };
-use crate::{app::App, overview::OverviewRow, views};
+use crate::{
+    state::{App, overview::OverviewRow},
+    views,
+};
 
 /// Number of lines from which long lines may take two and the last day is shown.
 const TALL_HEIGHT: usize = 18;

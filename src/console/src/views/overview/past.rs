@@ -4,7 +4,10 @@ use cketerm_model::cketerm_records::Audit;
 use ratatui::text::Span;
 
 use super::{OverviewLine, info_line, text};
-use crate::{app::App, bar::sparkline, calendar, overview::OverviewRow, short_text, views::history, when};
+use crate::{
+    state::{App, calendar, overview::OverviewRow, short_text, when},
+    views::{bar::sparkline, history},
+};
 
 /// Returns the last day in one line: the number of entries that ended in each hour, and how long the machines were
 /// away.

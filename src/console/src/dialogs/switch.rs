@@ -1,0 +1,58 @@
+//! Dialog that enables or disables a queue: the repair queue from Repairs, the reboot queue from other views.
+
+use cketerm_model::entry::QueueKind;
+
+use crate::state::{
+    App,
+    dialog::{Dialog, DialogAction, Precondition},
+    event::Action,
+};
+
+/// Opens the dialog for the view's queue.
+pub fn open(app: &App) -> Dialog {
+    of(app, app.view.queue())
+}
+
+/// Opens the dialog for a queue.
+pub fn of(app: &App, queue: QueueKind) -> Dialog {
+    let store = &app.seen.snapshot.store;
+    let switch = match queue {
+        QueueKind::Reboot => &store.reboots.switch,
+        QueueKind::Repair => &store.repairs.switch,
+    };
+    let enabled = !switch.enabled();
+    let verb = if enabled { "Enable" } else { "Disable" };
+    let action = DialogAction::Act(Action::Switch { queue, enabled, reason: None });
+    let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_label()), verb, action);
+    dialog.lines = lines(app, queue, enabled);
+    dialog.preconditions = vec![Precondition::switch(&app.seen, queue.into())];
+    dialog
+}
+
+/// Updates the counts.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    if let DialogAction::Act(Action::Switch { queue, enabled, .. }) = &dialog.action {
+        dialog.lines = lines(app, *queue, *enabled);
+    }
+}
+
+/// Returns the effects of the switch on the queue's entries.
+fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
+    let counts = match queue {
+        QueueKind::Reboot => &app.totals.reboots,
+        QueueKind::Repair => &app.totals.repairs,
+    };
+    if enabled {
+        vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]
+    } else {
+        let after = match queue {
+            QueueKind::Reboot => format!("{} rebooting: continue to the boot check", counts.after),
+            QueueKind::Repair => format!("{} watching: health checks continue, no next step begins", counts.after),
+        };
+        vec![
+            format!("no drain and no {queue} command starts any more"),
+            format!("{} draining: backed off and uncordoned", counts.draining),
+            after,
+        ]
+    }
+}
