@@ -14,7 +14,7 @@ use crate::state::{
 
 /// Opens the dialog, or returns the reason why there is nothing to add.
 pub fn open(app: &App) -> Result<Dialog, String> {
-    if !matches!(app.view, View::Nodes | View::Hosts | View::History) && app.pane.is_none() {
+    if !matches!(app.navigation.view, View::Nodes | View::Hosts | View::History) && app.navigation.pane.is_none() {
         let [nodes, mark, reboot] = ["nodes", "mark", "reboot"].map(|name| app.key(name));
         return Err(format!("add reboots in the Nodes view: press {nodes}, mark with {mark}, then {reboot}"));
     }
@@ -60,13 +60,13 @@ fn gather(app: &App, chosen: &[String]) -> Selection {
             undefined_nodes.push(name.clone());
             continue;
         };
-        let in_queue = app.totals.reboot_of(name);
+        let in_queue = app.knowledge.totals.reboot_of(name);
         queued += usize::from(in_queue.is_some());
         let uid = queries::node(&app.seen, name).map_or("", |n| n.uid.as_str());
         preconditions.push(Precondition::Node(name.clone(), uid.to_owned()));
         addresses.push(member.address.clone());
         let mut note = in_queue.map(|id| format!("  (in {id} already: rebooted TWICE)")).unwrap_or_default();
-        if let Some(id) = app.totals.repair_of(name) {
+        if let Some(id) = app.knowledge.totals.repair_of(name) {
             let _ = write!(note, "  (in {id} too)");
         }
         let shown = if *name == member.address { name.clone() } else { format!("{name}  {}", member.address) };

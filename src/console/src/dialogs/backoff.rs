@@ -21,7 +21,7 @@ pub fn all(app: &App) -> Result<Dialog, String> {
     let store = &app.seen.snapshot.store;
     let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
     let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
-    let all: Vec<EntryId> = match app.view {
+    let all: Vec<EntryId> = match app.navigation.view {
         View::Reboots => reboots.collect(),
         View::Repairs => repairs.collect(),
         _ => reboots.chain(repairs).collect(),

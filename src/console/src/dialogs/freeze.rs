@@ -38,7 +38,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 
 /// Returns the effects of a freeze on the queues' entries.
 fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
-    let (reboots, repairs) = (&app.totals.reboots, &app.totals.repairs);
+    let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
     let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
     let mut lines = vec![
         format!("{}: {reason}", when::until(until, app.now.wall)),
@@ -55,7 +55,7 @@ pub fn unfreeze(app: &App, reason: &str) -> Result<Dialog, String> {
     let frozen = calendar::frozen(app).ok_or("nothing is frozen")?;
     let action = DialogAction::Act(Action::Unfreeze { reason: None });
     let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_label()), "Unfreeze", action);
-    let waiting = app.totals.reboots.queued + app.totals.repairs.queued;
+    let waiting = app.knowledge.totals.reboots.queued + app.knowledge.totals.repairs.queued;
     dialog.lines = vec![frozen, format!("{waiting} queued: the next pass may start some")];
     if reason.is_empty() {
         dialog.why = ReasonPolicy::Never;

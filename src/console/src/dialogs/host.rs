@@ -16,7 +16,7 @@ use crate::state::{
 /// Returns the selected hosts, or the reason why there is none.
 fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
     let ids = app.chosen_hosts();
-    if ids.is_empty() && app.view != View::Hosts {
+    if ids.is_empty() && app.navigation.view != View::Hosts {
         return Err(format!("only in the Hosts view: press {}, then the key again", app.key("hosts")));
     }
     let found: Vec<(HostId, &HostRow)> =
@@ -40,8 +40,11 @@ fn warnings(app: &App, hosts: &[(HostId, &HostRow)]) -> Vec<String> {
     if api > 0 {
         lines.push(format!("! {} among them: queue checks do not apply here", count(api, "API server")));
     }
-    let busy: Vec<&str> =
-        nodes.iter().filter(|n| app.totals.entries_of(&n.name).next().is_some()).map(|n| n.name.as_str()).collect();
+    let busy: Vec<&str> = nodes
+        .iter()
+        .filter(|n| app.knowledge.totals.entries_of(&n.name).next().is_some())
+        .map(|n| n.name.as_str())
+        .collect();
     if !busy.is_empty() {
         lines.push(format!("! a queue has entries of {}", busy.join(", ")));
     }

@@ -39,8 +39,8 @@ pub fn open(app: &App) -> Option<Dialog> {
     };
     let mut dialog = Dialog::new("Quit? No other engine stands by", "Quit", DialogAction::Quit);
     dialog.lines = vec![
-        line("reboots", "rebooting", &app.totals.reboots),
-        line("repairs", "watching", &app.totals.repairs),
+        line("reboots", "rebooting", &app.knowledge.totals.reboots),
+        line("repairs", "watching", &app.knowledge.totals.repairs),
         "nothing runs until another engine starts (`cketerm --daemon`)".to_owned(),
     ];
     dialog.why = ReasonPolicy::Never;

@@ -19,7 +19,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
     let machines = machines(app);
     if machines.is_empty() {
-        return Err(app.nothing_selected(if app.view == View::Nodes { "node" } else { "entry" }));
+        return Err(app.nothing_selected(if app.navigation.view == View::Nodes { "node" } else { "entry" }));
     }
     let guess = guess(app, &machines);
     let pick = Pick::of(repair, guess.as_deref());
@@ -42,7 +42,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         if queries::node(&app.seen, &name).is_none() {
             notes.push_str("  no Node: nothing is drained");
         }
-        for id in app.totals.entries_of(&name) {
+        for id in app.knowledge.totals.entries_of(&name) {
             let state = queries::repair(&app.seen, id).map_or("queued", |e| short_text::repair_status(e, app.now.wall));
             let state = queries::entry(&app.seen, id).map_or(state, |e| short_text::status(e, app.now.wall));
             let _ = write!(notes, "  ({id}: {state})");
@@ -93,7 +93,7 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
         let addresses = app.chosen_addresses().into_iter();
         addresses.map(|address| (app.seen.snapshot.machine(&address), Some(address))).collect::<Vec<_>>()
     };
-    let mut machines: Vec<(String, Option<String>)> = match (&app.pane, app.view) {
+    let mut machines: Vec<(String, Option<String>)> = match (&app.navigation.pane, app.navigation.view) {
         (Some(pane), _) => match &pane.of {
             Target::Entry(id) => of_entry(id).into_iter().collect(),
             Target::Node(name) => vec![(name.clone(), queries::address(&app.seen, name))],
@@ -103,9 +103,13 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
             Target::Fold(_) | Target::Line(_) => Vec::new(),
         },
         (None, View::Hosts) => of_hosts(),
-        (None, View::Nodes) => {
-            app.nodes.chosen().into_iter().map(|name| (name.clone(), queries::address(&app.seen, &name))).collect()
-        }
+        (None, View::Nodes) => app
+            .lists
+            .nodes
+            .chosen()
+            .into_iter()
+            .map(|name| (name.clone(), queries::address(&app.seen, &name)))
+            .collect(),
         (None, View::Machines | View::Diff | View::History | View::Audit | View::Logs) => of_addresses(),
         (None, View::Overview | View::Reboots | View::Repairs) => {
             app.chosen_entries().iter().filter_map(of_entry).collect()

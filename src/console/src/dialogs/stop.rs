@@ -25,8 +25,8 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 fn lines(app: &App) -> Vec<String> {
     let store = &app.seen.snapshot.store;
     let of = |queue: QueueKind| match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &app.totals.reboots),
-        QueueKind::Repair => (&store.repairs.switch, &app.totals.repairs),
+        QueueKind::Reboot => (&store.reboots.switch, &app.knowledge.totals.reboots),
+        QueueKind::Repair => (&store.repairs.switch, &app.knowledge.totals.repairs),
     };
     let mut lines: Vec<String> = [QueueKind::Reboot, QueueKind::Repair]
         .into_iter()

@@ -10,7 +10,7 @@ use crate::state::{
 
 /// Opens the dialog for the view's queue.
 pub fn open(app: &App) -> Dialog {
-    of(app, app.view.queue())
+    of(app, app.navigation.view.queue())
 }
 
 /// Opens the dialog for a queue.
@@ -39,8 +39,8 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 /// Returns the effects of the switch on the queue's entries.
 fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
     let counts = match queue {
-        QueueKind::Reboot => &app.totals.reboots,
-        QueueKind::Repair => &app.totals.repairs,
+        QueueKind::Reboot => &app.knowledge.totals.reboots,
+        QueueKind::Repair => &app.knowledge.totals.repairs,
     };
     if enabled {
         vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]

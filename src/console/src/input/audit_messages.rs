@@ -18,11 +18,11 @@ pub fn follow(app: &mut App) {
     if !store.synced {
         return;
     }
-    let known = app.followed_revision.replace(store.revision);
+    let known = app.session.followed_revision.replace(store.revision);
     // The Overview shows the actions from before this console started. A lower revision means a different etcd history:
     // start again.
     let Some(known) = known.filter(|known| *known <= store.revision) else { return };
-    let is_own = |audit: &Audit| app.operator_identity.as_ref() == Some(&audit.who);
+    let is_own = |audit: &Audit| app.session.operator_identity.as_ref() == Some(&audit.who);
     let rendered: Vec<String> = store
         .recent
         .actions_after(known)
@@ -38,10 +38,10 @@ pub fn follow(app: &mut App) {
         app.note(text.clone(), false);
     }
     // The operator must be able to read an error to its end, and a dialog must not change.
-    if app.busy > 0
+    if app.session.busy > 0
         || app.dialog.is_some()
-        || app.help.is_some()
-        || app.message.as_ref().is_some_and(|message| message.failed)
+        || app.navigation.help.is_some()
+        || app.session.message.as_ref().is_some_and(|message| message.failed)
     {
         app.note(last, false);
     } else {

@@ -40,13 +40,13 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
 
 /// Carries out `:columns`.
 pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
-    if app.view == View::Overview {
+    if app.navigation.view == View::Overview {
         return Err("the Overview has no columns to choose: choose a view".to_owned());
     }
     match argument {
         "" => open(app),
         "default" => {
-            app.visible_columns.remove(columns::table(app.view, app.cke_records));
+            app.lists.visible_columns.remove(columns::table(app.navigation.view, app.navigation.cke_records));
             app.save_setting(settings::current_columns);
         }
         names => {
@@ -59,14 +59,14 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
 
 /// Applies a choice of columns. The table's default columns are stored as no choice.
 fn put(app: &mut App, names: Vec<&'static str>) {
-    let table = columns::table(app.view, app.cke_records);
-    if names == columns::default_columns(app.view, app.cke_records) {
-        app.visible_columns.remove(table);
+    let table = columns::table(app.navigation.view, app.navigation.cke_records);
+    if names == columns::default_columns(app.navigation.view, app.navigation.cke_records) {
+        app.lists.visible_columns.remove(table);
     } else {
-        app.visible_columns.insert(table, names);
+        app.lists.visible_columns.insert(table, names);
     }
-    if app.message.as_ref().is_some_and(|message| message.here) {
-        app.message = None;
+    if app.session.message.as_ref().is_some_and(|message| message.here) {
+        app.session.message = None;
     }
     app.save_setting(settings::current_columns);
 }

@@ -23,14 +23,14 @@ use crate::{
 
 /// Opens the command line.
 pub(super) fn begin(app: &mut App) {
-    app.help = None;
+    app.navigation.help = None;
     let suggestions = command_line::completions(app, "");
-    app.line = Some(CommandLine { suggestions, ..CommandLine::default() });
+    app.typing.line = Some(CommandLine { suggestions, ..CommandLine::default() });
 }
 
 /// Handles a key while a command is typed.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
-    let Some(mut line) = app.line.take() else { return Vec::new() };
+    let Some(mut line) = app.typing.line.take() else { return Vec::new() };
     match command {
         Some(Command::Drop) => {}
         Some(Command::Accept) if line.input.value().trim().is_empty() => {}
@@ -41,22 +41,22 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
             }
             Err(why) => {
                 line.error = Some(why);
-                app.line = Some(line);
+                app.typing.line = Some(line);
             }
         },
         Some(direction @ (Command::NextField | Command::PreviousField)) => {
             complete(app, &mut line, direction == Command::NextField);
-            app.line = Some(line);
+            app.typing.line = Some(line);
         }
         Some(direction @ (Command::Earlier | Command::Later)) => {
             recall(app, &mut line, direction == Command::Earlier);
-            app.line = Some(line);
+            app.typing.line = Some(line);
         }
         _ => {
             line.input.handle_event(&Terminal::Key(key));
             (line.error, line.completions, line.history_index) = (None, None, None);
             line.suggestions = command_line::completions(app, line.input.value());
-            app.line = Some(line);
+            app.typing.line = Some(line);
         }
     }
     Vec::new()
@@ -68,10 +68,10 @@ const MAX_HISTORY: usize = 100;
 /// Adds a line that was carried out to the history, without duplicates.
 fn remember_line(app: &mut App, text: &str) {
     let text = text.trim().to_owned();
-    app.lines.retain(|line| *line != text);
-    app.lines.push(text);
-    if app.lines.len() > MAX_HISTORY {
-        app.lines.remove(0);
+    app.typing.lines.retain(|line| *line != text);
+    app.typing.lines.push(text);
+    if app.typing.lines.len() > MAX_HISTORY {
+        app.typing.lines.remove(0);
     }
 }
 
@@ -80,10 +80,10 @@ fn recall(app: &App, line: &mut CommandLine, earlier: bool) {
     let at = match (line.history_index, earlier) {
         (None, true) => Some(0),
         (None, false) => return,
-        (Some(at), true) => Some((at + 1).min(app.lines.len().saturating_sub(1))),
+        (Some(at), true) => Some((at + 1).min(app.typing.lines.len().saturating_sub(1))),
         (Some(at), false) => at.checked_sub(1),
     };
-    let text = at.and_then(|at| app.lines.iter().rev().nth(at)).cloned();
+    let text = at.and_then(|at| app.typing.lines.iter().rev().nth(at)).cloned();
     if text.is_none() && earlier {
         return;
     }
@@ -205,16 +205,22 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
     let active_filter = Filter::parse(filter, columns)?;
     macro_rules! marked {
         ($list:ident) => {{
-            let hits: Vec<_> =
-                app.$list.rows.iter().filter(|id| active_filter.passes(&RowCells::new(app, *id))).cloned().collect();
+            let hits: Vec<_> = app
+                .lists
+                .$list
+                .rows
+                .iter()
+                .filter(|id| active_filter.passes(&RowCells::new(app, *id)))
+                .cloned()
+                .collect();
             let n = hits.len();
             if none || n > 0 {
-                app.$list.marks = hits.into_iter().collect();
+                app.lists.$list.marks = hits.into_iter().collect();
             }
             n
         }};
     }
-    let n = match app.view {
+    let n = match app.navigation.view {
         View::Overview => return Err("the Overview has no rows to mark: choose a view".to_owned()),
         View::Reboots => marked!(reboots),
         View::Nodes => marked!(nodes),
@@ -222,7 +228,7 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
         View::Machines => marked!(machines),
         View::Diff => marked!(diff),
         View::Hosts => marked!(hosts),
-        View::History if app.cke_records => marked!(records),
+        View::History if app.navigation.cke_records => marked!(records),
         View::History => marked!(history),
         View::Audit => marked!(audit),
         View::Logs => marked!(log),
@@ -235,15 +241,15 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
 fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
     let view = match command {
         Command::Reboot | Command::Repair => View::Nodes,
-        Command::Unhold if app.view == View::Hosts => View::Hosts,
-        Command::Hold if app.view == View::Hosts => {
+        Command::Unhold if app.navigation.view == View::Hosts => View::Hosts,
+        Command::Hold if app.navigation.view == View::Hosts => {
             let [key, queue] = ["host-power", "reboots"].map(|name| app.key(name));
             return Err(format!("{key} holds a host off; hold an entry in its queue ({queue}), by its index"));
         }
-        _ if app.view == View::Repairs => View::Repairs,
+        _ if app.navigation.view == View::Repairs => View::Repairs,
         _ => View::Reboots,
     };
-    let before = app.view;
+    let before = app.navigation.view;
     if before != view {
         navigation::push_position(app);
     }
@@ -275,19 +281,19 @@ fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
     }
     if view == View::Nodes {
         let named: Result<Vec<String>, String> = words.iter().map(|word| named(app, word)).collect();
-        app.nodes.marks = named?.into_iter().collect();
+        app.lists.nodes.marks = named?.into_iter().collect();
         return Ok(());
     }
     if view == View::Hosts {
         let named: Result<Vec<HostId>, String> = words.iter().map(|word| host(app, word)).collect();
-        app.hosts.marks = named?.into_iter().collect();
+        app.lists.hosts.marks = named?.into_iter().collect();
         return Ok(());
     }
     let mut ids = Vec::new();
     for word in &words {
         ids.extend(entries(app, view, word)?);
     }
-    let list = if view == View::Repairs { &mut app.repairs } else { &mut app.reboots };
+    let list = if view == View::Repairs { &mut app.lists.repairs } else { &mut app.lists.reboots };
     list.marks = ids.into_iter().collect();
     Ok(())
 }
@@ -301,7 +307,7 @@ fn entries(app: &App, view: View, word: &str) -> Result<Vec<EntryId>, String> {
         return if exists { Ok(vec![id]) } else { Err(format!("there is no {id}")) };
     }
     let node = named(app, word)?;
-    let found: Vec<EntryId> = app.totals.entries_of(&node).filter(|id| id.queue == queue).collect();
+    let found: Vec<EntryId> = app.knowledge.totals.entries_of(&node).filter(|id| id.queue == queue).collect();
     if found.is_empty() { Err(format!("{node} has no entry in the {queue} queue")) } else { Ok(found) }
 }
 
@@ -339,7 +345,7 @@ fn allow_writes(app: &mut App, duration_text: &str) -> Result<(), String> {
         return Err("this console may write: it was not started with --read-only".to_owned());
     }
     if duration_text == "off" {
-        app.writes_until = None;
+        app.session.writes_until = None;
         app.print("read-only again");
         return Ok(());
     }
@@ -350,7 +356,7 @@ fn allow_writes(app: &mut App, duration_text: &str) -> Result<(), String> {
     }
     let length = std::time::Duration::from_secs_f64(seconds);
     let end = after(app.now.wall, length.as_secs().cast_signed());
-    app.writes_until = Some((app.now.boot + length, end));
+    app.session.writes_until = Some((app.now.boot + length, end));
     let end = calendar::time(app, end);
     app.print(format!("changes are allowed until {end}; `:write off` ends it before"));
     Ok(())

@@ -15,7 +15,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::PageUp => by(app, -page(app)),
         Command::Top => by(app, isize::MIN / 2),
         Command::Bottom => by(app, isize::MAX / 2),
-        Command::Help if app.help.is_some() => app.help = None,
+        Command::Help if app.navigation.help.is_some() => app.navigation.help = None,
         Command::Help => sheet(app, Sheet::Help),
         Command::Back => back(app),
         Command::Open => open(app),
@@ -23,11 +23,11 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Mark => app.list_mut().mark(),
         Command::MarkAll => app.list_mut().mark_all(),
         Command::Filter => super::typing::begin_filter(app),
-        Command::NextView => show(app, app.view.next()),
+        Command::NextView => show(app, app.navigation.view.next()),
         Command::Overview => show(app, View::Overview),
         Command::History => {
             // the key of the history leaves CKE's records again
-            app.cke_records &= app.view == View::History;
+            app.navigation.cke_records &= app.navigation.view == View::History;
             show(app, View::History);
         }
         Command::Audit => show(app, View::Audit),
@@ -51,17 +51,17 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Machines => show(app, View::Machines),
         Command::Diff => show(app, View::Diff),
         Command::Hosts => show(app, View::Hosts),
-        Command::Racks if app.view.registry() => app.racks = !app.racks,
-        Command::Racks if app.view == View::History => {
-            app.cke_records = !app.cke_records;
-            app.pane = None;
+        Command::Racks if app.navigation.view.registry() => app.navigation.racks = !app.navigation.racks,
+        Command::Racks if app.navigation.view == View::History => {
+            app.navigation.cke_records = !app.navigation.cke_records;
+            app.navigation.pane = None;
             super::seen::rows(app);
         }
         Command::Racks => {
             // from another view the map is always opened, whatever its state was
-            let shown = app.view == View::Nodes && app.map.is_some();
-            app.map = (!shown).then(racks::Map::default);
-            if app.view == View::Nodes { racks::refresh(app) } else { show(app, View::Nodes) }
+            let shown = app.navigation.view == View::Nodes && app.navigation.map.is_some();
+            app.navigation.map = (!shown).then(racks::Map::default);
+            if app.navigation.view == View::Nodes { racks::refresh(app) } else { show(app, View::Nodes) }
         }
         Command::Right if racks::open(app) => racks::go(app, 0, 1),
         Command::Left if racks::open(app) => racks::go(app, 0, -1),

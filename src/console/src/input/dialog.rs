@@ -21,8 +21,8 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
     let effects = handle_key(app, command, key);
     // removes a message whose request is fulfilled, or whose dialog is closed
     let is_resolved = |text: &str| app.dialog.as_ref().is_none_or(|dialog| dialog.is_resolved(text));
-    if app.message.as_ref().is_some_and(|message| message.here && is_resolved(&message.text)) {
-        app.message = None;
+    if app.session.message.as_ref().is_some_and(|message| message.here && is_resolved(&message.text)) {
+        app.session.message = None;
     }
     effects
 }

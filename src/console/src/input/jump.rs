@@ -9,18 +9,18 @@ use crate::state::{
 
 /// Goes to the counterpart; an open pane stays open and shows it.
 pub(super) fn jump(app: &mut App) {
-    let (to, had_pane) = (counterpart(app), app.pane.is_some());
+    let (to, had_pane) = (counterpart(app), app.navigation.pane.is_some());
     match to {
         // Esc leads back to the record
-        Some(of) if app.view == View::Audit => visit(app, of),
+        Some(of) if app.navigation.view == View::Audit => visit(app, of),
         // jumping back and forth adds nothing to the history of places
-        Some(of) if app.before.last().is_some_and(|place| place.at.as_ref() == Some(&of)) => {
+        Some(of) if app.navigation.before.last().is_some_and(|place| place.at.as_ref() == Some(&of)) => {
             pop_position(app);
         }
         Some(of) => {
             visit(app, of);
             if !had_pane {
-                app.pane = None;
+                app.navigation.pane = None;
             }
         }
         None => app.print_error("nowhere to go: the row has no counterpart, or a filter hides it (Esc)"),
@@ -33,7 +33,7 @@ pub(super) fn logs_of(app: &mut App) {
         app.print_error(app.nothing_selected("entry or node"));
         return;
     };
-    if app.view == View::Logs {
+    if app.navigation.view == View::Logs {
         return super::typing::set_filter(app, &filter);
     }
     push_position(app);
@@ -41,7 +41,7 @@ pub(super) fn logs_of(app: &mut App) {
     let under = app.list().filter().to_owned();
     super::typing::set_filter(app, &filter);
     record_arrival(app);
-    if let Some(place) = app.before.last_mut() {
+    if let Some(place) = app.navigation.before.last_mut() {
         place.under = Some(under);
     }
 }

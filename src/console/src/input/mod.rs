@@ -31,7 +31,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
     let mut effects = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Event::Key(key) => {
-            app.past.page_budget = crate::state::past::PAGES_PER_KEY;
+            app.knowledge.past.page_budget = crate::state::past::PAGES_PER_KEY;
             press(app, key)
         }
         Event::Paste(text) => {
@@ -39,7 +39,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             Vec::new()
         }
         Event::Mouse(event) => {
-            app.past.page_budget = crate::state::past::PAGES_PER_KEY;
+            app.knowledge.past.page_budget = crate::state::past::PAGES_PER_KEY;
             mouse::handle(app, event);
             Vec::new()
         }
@@ -69,7 +69,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             Vec::new()
         }
         Event::Done(result) => {
-            app.busy = app.busy.saturating_sub(1);
+            app.session.busy = app.session.busy.saturating_sub(1);
             verbs::ended(app, result);
             Vec::new()
         }
@@ -95,7 +95,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
     }
     tour::advance(app);
     navigation::reveal(app);
-    effects.append(&mut app.effects);
+    effects.append(&mut app.session.effects);
     effects.extend(past::due_read_requests(app));
     effects
 }
@@ -115,7 +115,7 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         KeyMatch::Prefix => return Vec::new(),
         KeyMatch::Unbound => None,
     };
-    let typed = app.dialog.is_some() || app.typing.is_some() || app.line.is_some();
+    let typed = app.dialog.is_some() || app.typing.filter.is_some() || app.typing.line.is_some();
     if screen_too_small
         && (typed && dialog::is_text_key(key)
             || !matches!(command, Some(Command::Quit | Command::Suspend | Command::Repaint)))
@@ -132,8 +132,8 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     }
     if screen_too_small {
         app.dialog = None;
-        app.typing = None;
-        app.line = None;
+        app.typing.filter = None;
+        app.typing.line = None;
         app.picker = None;
     }
     if app.picker.is_some() {
@@ -143,11 +143,11 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     if app.dialog.is_some() {
         return dialog::press(app, command, key);
     }
-    if app.typing.is_some() {
+    if app.typing.filter.is_some() {
         typing::press(app, command, key);
         return Vec::new();
     }
-    if app.line.is_some() {
+    if app.typing.line.is_some() {
         return command_line::press(app, command, key);
     }
     command.map(|command| execute(app, command)).unwrap_or_default()
@@ -155,7 +155,7 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
 
 /// Looks up a key together with the earlier keys of its chord.
 fn key_match(app: &mut App, context: Context, key: KeyEvent) -> KeyMatch {
-    let before = std::mem::take(&mut app.chord);
+    let before = std::mem::take(&mut app.typing.chord);
     if !before.is_empty() && key.code == KeyCode::Esc {
         // Esc only drops the chord
         return KeyMatch::Prefix;
@@ -165,8 +165,8 @@ fn key_match(app: &mut App, context: Context, key: KeyEvent) -> KeyMatch {
     let so_far = before.iter().copied().chain([stroke]);
     match key_match {
         KeyMatch::Prefix => {
-            app.chord = so_far.collect();
-            app.chord_at = app.now.boot;
+            app.typing.chord = so_far.collect();
+            app.typing.chord_at = app.now.boot;
         }
         KeyMatch::Unbound if !before.is_empty() => {
             let pressed = so_far.map(|s| keys::title(&keys::stroke_name(s))).collect::<Vec<_>>().join(" ");

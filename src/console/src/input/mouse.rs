@@ -30,9 +30,9 @@ pub(super) fn handle(app: &mut App, event: MouseEvent) {
 fn wheel(app: &mut App, y: u16, by: isize) {
     if let Some(dialog) = &mut app.dialog {
         dialog.scroll = dialog.scroll.saturating_add_signed(by);
-    } else if app.typing.is_some() || app.line.is_some() {
+    } else if app.typing.filter.is_some() || app.typing.line.is_some() {
         // while the user types, the wheel does nothing
-    } else if app.help.is_none() && app.pane.is_some() && views::row_at(app, y).is_some() {
+    } else if app.navigation.help.is_none() && app.navigation.pane.is_some() && views::row_at(app, y).is_some() {
         app.list_mut().go(by);
     } else {
         navigation::by(app, by);
@@ -40,7 +40,7 @@ fn wheel(app: &mut App, y: u16, by: isize) {
 }
 
 fn click(app: &mut App, x: u16, y: u16) {
-    app.chord.clear();
+    app.typing.chord.clear();
     if let Some(open) = &app.dialog {
         if let Some(focus) = views::dialog::button_at(app, open, (x, y))
             && let Some(open) = &mut app.dialog
@@ -49,18 +49,18 @@ fn click(app: &mut App, x: u16, y: u16) {
         }
         return;
     }
-    if app.typing.is_some() || app.line.is_some() {
+    if app.typing.filter.is_some() || app.typing.line.is_some() {
         return;
     }
     if let Some(view) = header::tab_at(app, x, y) {
         return navigation::show(app, view);
     }
-    if app.help.is_some() {
+    if app.navigation.help.is_some() {
         return;
     }
     if let Some(overview_row) = views::overview_row_at(app, x, y) {
-        app.overview_rows.moved = true;
-        app.overview_rows.select_id(&overview_row);
+        app.lists.overview_rows.moved = true;
+        app.lists.overview_rows.select_id(&overview_row);
     } else if let Some(row) = views::row_at(app, y) {
         app.list_mut().point(row);
     }

@@ -17,14 +17,14 @@ use crate::{
 
 /// Opens the overlay.
 pub(super) fn sheet(app: &mut App, sheet: Sheet) {
-    app.sheet = sheet;
-    app.help = Some(0);
-    app.search_text.clear();
+    app.navigation.sheet = sheet;
+    app.navigation.help = Some(0);
+    app.navigation.search_text.clear();
 }
 
 /// Keeps the cursor visible and the scroll positions of texts within bounds.
 pub(super) fn reveal(app: &mut App) {
-    if app.view == View::Overview {
+    if app.navigation.view == View::Overview {
         super::past::overview_rows(app);
     }
     let height = views::table_height(app);
@@ -34,7 +34,7 @@ pub(super) fn reveal(app: &mut App) {
         racks::reveal(app, height);
     }
     let most = views::pane_overflow(app);
-    if let Some(pane) = &mut app.pane {
+    if let Some(pane) = &mut app.navigation.pane {
         pane.scroll = pane.scroll.min(most);
     }
     let size = app.size;
@@ -42,15 +42,15 @@ pub(super) fn reveal(app: &mut App) {
         dialog.scroll = dialog.scroll.min(views::dialog::overflow(dialog, size));
     }
     let most = views::help_overflow(app);
-    if let Some(scroll) = &mut app.help {
+    if let Some(scroll) = &mut app.navigation.help {
         *scroll = (*scroll).min(most);
     }
 }
 
 pub(super) fn by(app: &mut App, rows: isize) {
-    if let Some(scroll) = &mut app.help {
+    if let Some(scroll) = &mut app.navigation.help {
         *scroll = scroll.saturating_add_signed(rows);
-    } else if let Some(pane) = &mut app.pane {
+    } else if let Some(pane) = &mut app.navigation.pane {
         pane.scroll = pane.scroll.saturating_add_signed(rows);
     } else if racks::open(app) {
         racks::go(app, rows, 0);
@@ -60,7 +60,7 @@ pub(super) fn by(app: &mut App, rows: isize) {
 }
 
 pub(super) fn page(app: &App) -> isize {
-    let rows = match &app.pane {
+    let rows = match &app.navigation.pane {
         Some(_) => views::pane_height(app),
         None if racks::open(app) => views::map_height(app),
         None => views::table_height(app),
@@ -69,8 +69,8 @@ pub(super) fn page(app: &App) -> isize {
 }
 
 pub(super) fn show(app: &mut App, view: View) {
-    app.before.clear();
-    app.lists_mut().into_iter().for_each(Rows::forget);
+    app.navigation.before.clear();
+    app.lists.all_mut().into_iter().for_each(Rows::forget);
     enter(app, view);
 }
 
@@ -79,17 +79,17 @@ const MAX_DEPTH: usize = 64;
 
 /// Stores the current place for the way back.
 pub(super) fn push_position(app: &mut App) {
-    if app.before.len() >= MAX_DEPTH {
-        app.before.clear();
-        app.lists_mut().into_iter().for_each(Rows::forget);
+    if app.navigation.before.len() >= MAX_DEPTH {
+        app.navigation.before.clear();
+        app.lists.all_mut().into_iter().for_each(Rows::forget);
     }
     let at = app.target();
     app.list_mut().leave();
-    app.before.push(ViewPosition {
-        view: app.view,
-        cke_records: app.cke_records,
-        racks: app.racks,
-        pane: app.pane.clone(),
+    app.navigation.before.push(ViewPosition {
+        view: app.navigation.view,
+        cke_records: app.navigation.cke_records,
+        racks: app.navigation.racks,
+        pane: app.navigation.pane.clone(),
         at,
         found: None,
         under: None,
@@ -99,7 +99,7 @@ pub(super) fn push_position(app: &mut App) {
 /// Stores the state in which the target view was found. While it stays unchanged, Esc goes back at once.
 pub(super) fn record_arrival(app: &mut App) {
     let found = (app.list().filter().to_owned(), app.list().marked());
-    if let Some(place) = app.before.last_mut() {
+    if let Some(place) = app.navigation.before.last_mut() {
         place.found = Some(found);
     }
 }
@@ -107,29 +107,29 @@ pub(super) fn record_arrival(app: &mut App) {
 /// Returns true if the filter and the marks have not changed since the arrival.
 fn is_unchanged_since_arrival(app: &App) -> bool {
     let now = (app.list().filter(), app.list().marked());
-    let found = app.before.last().and_then(|place| place.found.as_ref());
+    let found = app.navigation.before.last().and_then(|place| place.found.as_ref());
     found.is_some_and(|(filter, marks)| (filter.as_str(), *marks) == now)
 }
 
 /// Restores the previous place: the view, its cursor, filter and pane. Returns false if there is none.
 pub(super) fn pop_position(app: &mut App) -> bool {
-    let Some(place) = app.before.pop() else { return false };
+    let Some(place) = app.navigation.before.pop() else { return false };
     if let Some(filter) = place.under.filter(|_| place.found.is_some_and(|(found, _)| found == app.list().filter())) {
         super::typing::set_filter(app, &filter);
     }
     enter(app, place.view);
-    (app.cke_records, app.racks) = (place.cke_records, place.racks);
+    (app.navigation.cke_records, app.navigation.racks) = (place.cke_records, place.racks);
     let columns = columns::of(app);
     app.list_mut().restore_position(columns);
     super::seen::rows(app);
-    app.pane = place.pane;
+    app.navigation.pane = place.pane;
     true
 }
 
 /// Resets columns and orders, in memory and in the file.
 pub(super) fn forget(app: &mut App) {
-    app.visible_columns.clear();
-    app.lists_mut().into_iter().for_each(|list| {
+    app.lists.visible_columns.clear();
+    app.lists.all_mut().into_iter().for_each(|list| {
         if list.sort().is_some() {
             list.set_sort(None);
         }
@@ -137,19 +137,19 @@ pub(super) fn forget(app: &mut App) {
     super::seen::rows(app);
     let next = if app.config.saves_settings { ", now and at the next start" } else { "" };
     if app.config.saves_settings {
-        app.effects.push(Effect::SaveSettings(Change::Forget));
+        app.session.effects.push(Effect::SaveSettings(Change::Forget));
     }
     app.print(format!("columns and orders are reset{next}"));
 }
 
 /// Opens a view without storing the previous place.
 pub(super) fn enter(app: &mut App, view: View) {
-    app.view = view;
-    if app.message.as_ref().is_some_and(|message| message.here) {
-        app.message = None;
+    app.navigation.view = view;
+    if app.session.message.as_ref().is_some_and(|message| message.here) {
+        app.session.message = None;
     }
-    app.pane = None;
-    app.help = None;
+    app.navigation.pane = None;
+    app.navigation.help = None;
     match view {
         View::Overview => overview::refresh(app),
         // the rows of a closed list are made now
@@ -170,7 +170,7 @@ pub(super) fn sort(app: &mut App) {
 
 /// Applies another order.
 pub(super) fn set_sort_order(app: &mut App, by: Option<(&'static str, bool)>) {
-    if app.view == View::Overview {
+    if app.navigation.view == View::Overview {
         app.print_error("the Overview has its own order: choose a view");
         return;
     }
@@ -193,31 +193,31 @@ pub(super) fn visit(app: &mut App, of: Target) {
     push_position(app);
     enter(app, view);
     let found = match &of {
-        Target::Entry(id) if id.queue == QueueKind::Reboot => app.reboots.select_id(id),
-        Target::Entry(id) => app.repairs.select_id(id),
-        Target::Node(name) => app.nodes.select_id(name),
-        Target::Host(id) => app.hosts.select_id(id),
+        Target::Entry(id) if id.queue == QueueKind::Reboot => app.lists.reboots.select_id(id),
+        Target::Entry(id) => app.lists.repairs.select_id(id),
+        Target::Node(name) => app.lists.nodes.select_id(name),
+        Target::Host(id) => app.lists.hosts.select_id(id),
         _ => true,
     };
     match &of {
         Target::Past(Folder::Audit, id) => {
-            app.audit.select_id(id);
+            app.lists.audit.select_id(id);
         }
         Target::Past(_, id) => {
-            app.cke_records = false;
+            app.navigation.cke_records = false;
             super::seen::rows(app);
-            app.history.select_id(id);
+            app.lists.history.select_id(id);
         }
         _ if !found => app.print("a filter hides its row"),
         _ => {}
     }
-    app.pane = Some(Pane { of, scroll: 0 });
+    app.navigation.pane = Some(Pane { of, scroll: 0 });
     record_arrival(app);
 }
 
 pub(super) fn open(app: &mut App) {
-    if app.view == View::Overview {
-        match app.overview_rows.cursor.clone() {
+    if app.navigation.view == View::Overview {
+        match app.lists.overview_rows.cursor.clone() {
             Some(OverviewRow::Gate) => {
                 push_position(app);
                 enter(app, View::Diff);
@@ -234,19 +234,19 @@ pub(super) fn open(app: &mut App) {
     }
     if let Some(of) = app.target() {
         app.cursor_displaced();
-        app.pane = Some(Pane { of, scroll: 0 });
+        app.navigation.pane = Some(Pane { of, scroll: 0 });
     }
 }
 
 /// Closes one layer: help, pane, filter, marks, message.
 pub(super) fn back(app: &mut App) {
     let (filter, marks) = (!app.list().filter().is_empty(), app.list().marked() > 0);
-    if app.help.is_some() && !app.search_text.is_empty() {
-        app.search_text.clear();
-    } else if app.help.take().is_some() {
+    if app.navigation.help.is_some() && !app.navigation.search_text.is_empty() {
+        app.navigation.search_text.clear();
+    } else if app.navigation.help.take().is_some() {
         return;
     }
-    if app.pane.take().is_some() {
+    if app.navigation.pane.take().is_some() {
         // the view was opened for this one object: go back at once
         pop_position(app);
         return;
@@ -257,8 +257,8 @@ pub(super) fn back(app: &mut App) {
         super::typing::set_filter(app, "");
     } else if marks {
         app.list_mut().unmark();
-    } else if app.message.is_some() {
-        app.message = None;
+    } else if app.session.message.is_some() {
+        app.session.message = None;
     } else if !pop_position(app) {
         tour::leave(app);
     }

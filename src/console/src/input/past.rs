@@ -33,21 +33,21 @@ fn trim(app: &mut App) {
             read.truncate(if is_arranged { MAX_ROWS } else { MIN_KEPT_ROWS.max(viewed + READ_AHEAD) });
         }};
     }
-    trim!(app.past.history, app.history);
-    trim!(app.past.audit, app.audit);
-    trim!(app.past.records, app.records);
+    trim!(app.knowledge.past.history, app.lists.history);
+    trim!(app.knowledge.past.audit, app.lists.audit);
+    trim!(app.knowledge.past.records, app.lists.records);
 }
 
 /// Adds an answer to the state.
 pub(super) fn handle(app: &mut App, answer: ReadResponse) {
     if let ReadResponse::Logs(lines) = answer {
-        if app.logs.take(lines, app.now.boot) {
+        if app.knowledge.logs.take(lines, app.now.boot) {
             super::seen::rows(app);
         }
         return;
     }
     if let ReadResponse::Rights(rights) = answer {
-        app.rights = rights;
+        app.knowledge.rights = rights;
         return;
     }
     if let ReadResponse::Plan(number, drains) = answer {
@@ -57,13 +57,13 @@ pub(super) fn handle(app: &mut App, answer: ReadResponse) {
         }
         return;
     }
-    app.past.take(answer, app.now.boot);
+    app.knowledge.past.take(answer, app.now.boot);
     trim(app);
     if let Some(mut dialog) = app.dialog.take() {
         crate::dialogs::preview::refresh(app, &mut dialog);
         app.dialog = Some(dialog);
     }
-    match app.view {
+    match app.navigation.view {
         View::Overview => overview::refresh(app),
         View::History | View::Audit => super::seen::rows(app),
         _ => {}
@@ -77,25 +77,26 @@ pub(super) fn overview_rows(app: &mut App) {
     let exists = overview_rows.clone();
     // a temporary message covers the last lines; a selected line among them is selected again afterwards
     let hidden = app
+        .lists
         .overview_rows
         .cursor
         .clone()
-        .filter(|overview_row| app.overview_rows.moved && !exists.contains(overview_row));
+        .filter(|overview_row| app.lists.overview_rows.moved && !exists.contains(overview_row));
     let covered = hidden.filter(|overview_row| {
-        let message = app.message.take();
+        let message = app.session.message.take();
         let there = message.is_some() && views::visible_overview_rows(app).contains(overview_row);
-        app.message = message;
+        app.session.message = message;
         there
     });
-    app.overview_rows.refresh(overview_rows, total, |overview_row| exists.contains(overview_row));
+    app.lists.overview_rows.refresh(overview_rows, total, |overview_row| exists.contains(overview_row));
     if covered.is_some() {
-        app.overview_rows.cursor = covered;
-    } else if !app.overview_rows.moved {
+        app.lists.overview_rows.cursor = covered;
+    } else if !app.lists.overview_rows.moved {
         // the first line is selected until the operator selects another one
-        app.overview_rows.select(0);
+        app.lists.overview_rows.select(0);
     }
     // a line whose neighbour is selected instead cannot be mistaken here
-    app.overview_rows.cursor_displaced = false;
+    app.lists.overview_rows.cursor_displaced = false;
 }
 
 /// Returns the queries that are needed now.
@@ -106,31 +107,33 @@ pub(super) fn due_read_requests(app: &mut App) -> Vec<Effect> {
     // one screen ahead of the cursor
     let near_end = |place: usize, rows: usize| place + 2 * views::table_height(app) >= rows;
     // a filter that few rows pass would read a whole folder, so each key press allows a few pages
-    let page_budget = app.past.page_budget > 0;
-    match app.view {
+    let page_budget = app.knowledge.past.page_budget > 0;
+    match app.navigation.view {
         View::Overview => {
-            requested.extend(app.past.history.next_request(Folder::History, &store, false, boot));
-            let older = app.summary.actions.len() < MIN_ACTIONS && app.past.audit.rows.len() < MAX_AUDIT_ROWS;
-            requested.extend(app.past.audit.next_request(Folder::Audit, &store, older, boot));
+            requested.extend(app.knowledge.past.history.next_request(Folder::History, &store, false, boot));
+            let older = app.knowledge.summary.actions.len() < MIN_ACTIONS
+                && app.knowledge.past.audit.rows.len() < MAX_AUDIT_ROWS;
+            requested.extend(app.knowledge.past.audit.next_request(Folder::Audit, &store, older, boot));
         }
-        View::History if app.cke_records => {
+        View::History if app.navigation.cke_records => {
             let older = page_budget
-                && near_end(app.records.place, app.records.rows.len())
-                && app.past.records.rows.len() < MAX_ROWS;
-            requested.extend(app.past.records.next_request(Folder::Records, &store, older, boot));
+                && near_end(app.lists.records.place, app.lists.records.rows.len())
+                && app.knowledge.past.records.rows.len() < MAX_ROWS;
+            requested.extend(app.knowledge.past.records.next_request(Folder::Records, &store, older, boot));
         }
         View::History => {
             let older = page_budget
-                && near_end(app.history.place, app.history.rows.len())
-                && app.past.history.rows.len() < MAX_ROWS;
-            requested.extend(app.past.history.next_request(Folder::History, &store, older, boot));
+                && near_end(app.lists.history.place, app.lists.history.rows.len())
+                && app.knowledge.past.history.rows.len() < MAX_ROWS;
+            requested.extend(app.knowledge.past.history.next_request(Folder::History, &store, older, boot));
         }
         View::Audit => {
-            let older =
-                page_budget && near_end(app.audit.place, app.audit.rows.len()) && app.past.audit.rows.len() < MAX_ROWS;
-            requested.extend(app.past.audit.next_request(Folder::Audit, &store, older, boot));
+            let older = page_budget
+                && near_end(app.lists.audit.place, app.lists.audit.rows.len())
+                && app.knowledge.past.audit.rows.len() < MAX_ROWS;
+            requested.extend(app.knowledge.past.audit.next_request(Folder::Audit, &store, older, boot));
         }
-        View::Logs => requested.extend(app.logs.next_request(boot).map(ReadRequest::Logs)),
+        View::Logs => requested.extend(app.knowledge.logs.next_request(boot).map(ReadRequest::Logs)),
         _ => {}
     }
     if let Some(plan) = app.dialog.as_mut().and_then(|d| d.plan.as_mut())
@@ -140,19 +143,19 @@ pub(super) fn due_read_requests(app: &mut App) -> Vec<Effect> {
         plan.requested = true;
         requested.push(ReadRequest::Plan(plan.number, plan.queue, plan.nodes.clone()));
     }
-    if app.dialog.as_ref().is_some_and(|d| d.plan.is_some()) && !app.past.history.loaded {
+    if app.dialog.as_ref().is_some_and(|d| d.plan.is_some()) && !app.knowledge.past.history.loaded {
         // to estimate how long similar entries took
-        requested.extend(app.past.history.next_request(Folder::History, &store, false, boot));
+        requested.extend(app.knowledge.past.history.next_request(Folder::History, &store, false, boot));
     }
-    if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.pane {
-        let loaded_ending = app.past.ending.as_ref().is_some_and(|(key, _)| *key == id.key);
-        if !loaded_ending && app.past.requested.as_ref() != Some(&id.key) {
-            app.past.requested = Some(id.key.clone());
+    if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.navigation.pane {
+        let loaded_ending = app.knowledge.past.ending.as_ref().is_some_and(|(key, _)| *key == id.key);
+        if !loaded_ending && app.knowledge.past.requested.as_ref() != Some(&id.key) {
+            app.knowledge.past.requested = Some(id.key.clone());
             requested.push(ReadRequest::Ending(id.key.clone()));
         }
     }
     if requested.iter().any(|q| matches!(q, ReadRequest::Page(_, Part::Before(_)))) {
-        app.past.page_budget = app.past.page_budget.saturating_sub(1);
+        app.knowledge.past.page_budget = app.knowledge.past.page_budget.saturating_sub(1);
     }
     requested.into_iter().map(Effect::Ask).collect()
 }

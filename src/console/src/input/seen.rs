@@ -23,11 +23,11 @@ pub(super) fn handle(app: &mut App, seen: Arc<Seen>) {
     if app.seen.now.boot > app.now.boot {
         app.now = app.seen.now;
     }
-    app.totals.refresh(&app.seen);
-    app.registry.refresh(&app.seen);
+    app.knowledge.totals.refresh(&app.seen);
+    app.knowledge.registry.refresh(&app.seen);
     rows(app);
     undo::check(app);
-    if app.view == View::Overview {
+    if app.navigation.view == View::Overview {
         overview::refresh(app);
     }
     if let Some(mut dialog) = app.dialog.take() {
@@ -47,8 +47,8 @@ pub(super) fn rows(app: &mut App) {
         };
         // `source_generation`: counter of the states that change the rows; 0 = there is no such counter
         ($list:ident of $view:ident, $source_generation:expr, $total:expr, $ids:expr, $exists:expr) => {{
-            let mut list = std::mem::take(&mut app.$list);
-            if app.view == View::$view {
+            let mut list = std::mem::take(&mut app.lists.$list);
+            if app.navigation.view == View::$view {
                 let plain = list.active_filter.is_empty() && list.sort.is_none();
                 let source_generation: u64 = $source_generation;
                 let known = plain && source_generation != 0 && list.source_generation == source_generation;
@@ -64,25 +64,25 @@ pub(super) fn rows(app: &mut App) {
             } else {
                 list.refresh_hidden($total, $exists);
             }
-            app.$list = list;
+            app.lists.$list = list;
         }};
     }
     let (reboots, repairs) = (&store.reboots.entries, &store.repairs.entries);
-    let ids: Vec<EntryId> = match app.view {
+    let ids: Vec<EntryId> = match app.navigation.view {
         View::Reboots => reboots.keys().map(|index| EntryId::reboot(*index)).collect(),
         View::Repairs => repairs.keys().map(|index| EntryId::repair(*index)).collect(),
         _ => Vec::new(),
     };
     list!(reboots of Reboots, reboots.len(), ids.iter(), |id| reboots.contains_key(&id.index));
     list!(repairs of Repairs, repairs.len(), ids.iter(), |id| repairs.contains_key(&id.index));
-    let (machines, changes) = (app.registry.machines.len(), app.registry.rows.len());
-    list!(machines of Machines, machines, app.registry.machines.keys(), |id| app.registry.machines.contains_key(id));
-    list!(diff of Diff, changes, app.registry.rows.iter(), |row| app.registry.rows.binary_search(row).is_ok());
+    let (machines, changes) = (app.knowledge.registry.machines.len(), app.knowledge.registry.rows.len());
+    list!(machines of Machines, machines, app.knowledge.registry.machines.keys(), |id| app.knowledge.registry.machines.contains_key(id));
+    list!(diff of Diff, changes, app.knowledge.registry.rows.iter(), |row| app.knowledge.registry.rows.binary_search(row).is_ok());
     list!(hosts of Hosts, kube.hosts.len(), kube.hosts.keys(), |id| kube.hosts.contains_key(id));
-    list!(nodes of Nodes, app.totals.names_generation, app.totals.names, fleet::names(&seen), |name| queries::known(&seen, name));
+    list!(nodes of Nodes, app.knowledge.totals.names_generation, app.knowledge.totals.names, fleet::names(&seen), |name| queries::known(&seen, name));
     crate::state::racks::refresh(app);
-    match app.view {
-        View::History if app.cke_records => past(app, Folder::Records),
+    match app.navigation.view {
+        View::History if app.navigation.cke_records => past(app, Folder::Records),
         View::History => past(app, Folder::History),
         View::Audit => past(app, Folder::Audit),
         View::Logs => log(app),
@@ -92,28 +92,28 @@ pub(super) fn rows(app: &mut App) {
 
 /// Makes the rows of the log. A cursor on the newest line stays on the newest line.
 fn log(app: &mut App) {
-    let ids: Vec<LineId> = app.logs.lines.keys().copied().collect();
-    let (mut list, total) = (std::mem::take(&mut app.log), ids.len());
+    let ids: Vec<LineId> = app.knowledge.logs.lines.keys().copied().collect();
+    let (mut list, total) = (std::mem::take(&mut app.lists.log), ids.len());
     let newest = list.place == 0;
-    list.refresh(filtered_and_sorted(app, &list, ids.iter()), total, |id| app.logs.lines.contains_key(id));
+    list.refresh(filtered_and_sorted(app, &list, ids.iter()), total, |id| app.knowledge.logs.lines.contains_key(id));
     if newest {
         list.select(0);
     }
-    app.log = list;
+    app.lists.log = list;
 }
 
 /// Makes the rows of what was read of the past.
 fn past(app: &mut App, folder: Folder) {
     let (ids, list): (Vec<PastId>, _) = match folder {
-        Folder::History => (app.past.history.rows.keys().cloned().collect(), &mut app.history),
-        Folder::Records => (app.past.records.rows.keys().cloned().collect(), &mut app.records),
-        Folder::Audit => (app.past.audit.rows.keys().cloned().collect(), &mut app.audit),
+        Folder::History => (app.knowledge.past.history.rows.keys().cloned().collect(), &mut app.lists.history),
+        Folder::Records => (app.knowledge.past.records.rows.keys().cloned().collect(), &mut app.lists.records),
+        Folder::Audit => (app.knowledge.past.audit.rows.keys().cloned().collect(), &mut app.lists.audit),
     };
     let (mut list, total) = (std::mem::take(list), ids.len());
     let exists = |id: &PastId| match folder {
-        Folder::History => app.past.history.rows.contains_key(id),
-        Folder::Records => app.past.records.rows.contains_key(id),
-        Folder::Audit => app.past.audit.rows.contains_key(id),
+        Folder::History => app.knowledge.past.history.rows.contains_key(id),
+        Folder::Records => app.knowledge.past.records.rows.contains_key(id),
+        Folder::Audit => app.knowledge.past.audit.rows.contains_key(id),
     };
     list.refresh(filtered_and_sorted(app, &list, ids.iter()), total, exists);
     if !list.moved {
@@ -121,9 +121,9 @@ fn past(app: &mut App, folder: Folder) {
         list.select(0);
     }
     *match folder {
-        Folder::History => &mut app.history,
-        Folder::Records => &mut app.records,
-        Folder::Audit => &mut app.audit,
+        Folder::History => &mut app.lists.history,
+        Folder::Records => &mut app.lists.records,
+        Folder::Audit => &mut app.lists.audit,
     } = list;
 }
 

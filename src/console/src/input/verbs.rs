@@ -29,23 +29,23 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         return not_granted(app, why);
     }
     // giving a cordon back has the same key as keeping it: it is judged once it is known which one is meant
-    let requested = leaders::requested(command, app.view).filter(|_| command != Command::KeepCordoned);
+    let requested = leaders::requested(command, app.navigation.view).filter(|_| command != Command::KeepCordoned);
     if let Some(why) = requested.and_then(|requested| leaders::refusal(app, requested)) {
         app.print_error(why);
         return Vec::new();
     }
     // marked rows are identified by name, so the cursor's place does not matter
-    if app.pane.is_none() && app.list().marked() == 0 && app.cursor_displaced() && !whole_queue(command) {
+    if app.navigation.pane.is_none() && app.list().marked() == 0 && app.cursor_displaced() && !whole_queue(command) {
         // the key was meant for a row that has just ended under the cursor, and so is any reason that follows
         let why = "the row under the cursor ended, and the cursor moved to the next: check it, and press the key again";
         show(app, Dialog::obsolete("Nothing was done", why));
         return Vec::new();
     }
-    let registry = matches!(app.view, View::Machines | View::Diff);
+    let registry = matches!(app.navigation.view, View::Machines | View::Diff);
     let opened = match command {
         Command::HostPower => dialogs::host::power(app),
         Command::Fence => dialogs::host::fence(app),
-        Command::Unhold if app.view == View::Hosts => dialogs::host::release(app),
+        Command::Unhold if app.navigation.view == View::Hosts => dialogs::host::release(app),
         Command::Repair => dialogs::repair::open(app),
         Command::DeleteFinished => dialogs::cancel::delete_all_repairs(app, true),
         Command::DeleteUnfinished => dialogs::cancel::delete_all_repairs(app, false),
@@ -73,7 +73,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     match opened {
         Ok(mut opened) => {
             let (hidden, filter) = (app.list().hidden_marks(), app.list().filter());
-            if hidden > 0 && app.pane.is_none() && !whole_queue(command) {
+            if hidden > 0 && app.navigation.pane.is_none() && !whole_queue(command) {
                 opened.notes.push(format!("! {hidden} marked rows are hidden by the filter {filter:?}"));
             }
             if let Some(reason) = reason {
@@ -94,7 +94,8 @@ pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<
     }
     let opened = opened?;
     if let DialogAction::Act(action) = &opened.action
-        && let Some(why) = rights::area_of(action).and_then(|area| app.rights.refusal(area)).map(str::to_owned)
+        && let Some(why) =
+            rights::area_of(action).and_then(|area| app.knowledge.rights.refusal(area)).map(str::to_owned)
     {
         return Ok(not_granted(app, why));
     }
@@ -117,22 +118,22 @@ fn not_granted(app: &mut App, why: String) -> Vec<Effect> {
 /// Shows a dialog and numbers its preview, so that the answer can be assigned to it.
 fn show_numbered(app: &mut App, mut opened: Dialog) {
     if let Some(plan) = &mut opened.plan {
-        app.last_plan_number += 1;
-        plan.number = app.last_plan_number;
+        app.session.last_plan_number += 1;
+        plan.number = app.session.last_plan_number;
     }
     show(app, opened);
 }
 
 /// Opens the dialog and removes the previous message.
 pub(super) fn show(app: &mut App, dialog: Dialog) {
-    app.help = None;
-    app.message = None;
+    app.navigation.help = None;
+    app.session.message = None;
     app.dialog = Some(dialog);
 }
 
 /// Returns true if the pane's entry ended while it was shown.
 fn obsolete(app: &App) -> bool {
-    matches!(&app.pane, Some(Pane { of: Target::Entry(id), .. }) if queries::stored_at(&app.seen, *id).is_none())
+    matches!(&app.navigation.pane, Some(Pane { of: Target::Entry(id), .. }) if queries::stored_at(&app.seen, *id).is_none())
 }
 
 /// Reports whether a verb is independent of the row under the cursor.
@@ -169,8 +170,8 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     }
     // with two actions under way it is unknown which one ended, so neither can be undone
     let undo_action = UndoAction::of(app, &action);
-    app.pending_undo = undo_action.filter(|_| app.busy == 0);
-    app.undo = None;
+    app.session.pending_undo = undo_action.filter(|_| app.session.busy == 0);
+    app.session.undo = None;
     tour::on_action(app, &action);
     app.begin(&action);
     vec![Effect::Act(action)]
@@ -178,7 +179,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 
 /// Reports the end of an action, and offers its undo if there is one.
 pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
-    let undo_action = app.pending_undo.take().filter(|_| app.busy == 0);
+    let undo_action = app.session.pending_undo.take().filter(|_| app.session.busy == 0);
     let outcome = match result {
         Ok(outcome) => outcome,
         Err(text) => return app.print_error(text),
@@ -193,14 +194,14 @@ pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
             } else {
                 app.print(response);
             }
-            app.undo = Some(UndoOffer::new(app, undo_action, outcome.written_revision));
+            app.session.undo = Some(UndoOffer::new(app, undo_action, outcome.written_revision));
         }
     }
 }
 
 /// Opens the confirmation of undoing the last action.
 pub(super) fn undo(app: &mut App) -> Vec<Effect> {
-    let Some(offer) = app.undo.clone() else {
+    let Some(offer) = app.session.undo.clone() else {
         app.print_here("nothing to undo: this console's last action cannot be undone, or there was none");
         return Vec::new();
     };

@@ -26,7 +26,7 @@ use super::{
 
 /// Returns the columns of the open view, by the names that filters and `:sort` use. Empty if the view has no table.
 pub fn of(app: &App) -> &'static [&'static str] {
-    filter_columns(app.view, app.cke_records)
+    filter_columns(app.navigation.view, app.navigation.cke_records)
 }
 
 /// Returns the name of a view's table: the view's name, or `records` for CKE's records.
@@ -274,7 +274,7 @@ impl Columns for str {
     fn find<'a>(&'a self, app: &'a App) -> RowData<'a> {
         let (node, member) = (queries::node(&app.seen, self), queries::member(&app.seen, self));
         let address = member.map(|m| m.address.as_str()).or_else(|| queries::ip_of(node?)).unwrap_or_default();
-        let entries = [app.totals.reboot_of(self), app.totals.repair_of(self)];
+        let entries = [app.knowledge.totals.reboot_of(self), app.knowledge.totals.repair_of(self)];
         RowData { address, name: self, node, member, entries, ..RowData::default() }
     }
 
@@ -297,7 +297,7 @@ impl Columns for str {
 impl Columns for Serial {
     fn cell_value<'a>(&'a self, app: &'a App, _found: &RowData<'a>, column: &str) -> Value<'a> {
         let seen = &app.seen;
-        let Some(machine) = app.registry.machine(seen, self) else { return Value::text(self.0.as_str()) };
+        let Some(machine) = app.knowledge.registry.machine(seen, self) else { return Value::text(self.0.as_str()) };
         match column {
             "serial" => Value::text(machine.serial.as_str()),
             "state" => Value::text(machine.state.as_str()),
@@ -308,8 +308,13 @@ impl Columns for Serial {
             "life" => count(machine.lifetime_days(app.now.wall)),
             "place" => Value::text(registry::place(seen, &machine.address)),
             "plan" => {
-                let why = app.registry.choice(seen, &machine.address).map(|c| c.why.to_string()).unwrap_or_default();
-                let change = app.registry.change(seen, &machine.address);
+                let why = app
+                    .knowledge
+                    .registry
+                    .choice(seen, &machine.address)
+                    .map(|c| c.why.to_string())
+                    .unwrap_or_default();
+                let change = app.knowledge.registry.change(seen, &machine.address);
                 change.map_or(Value::None, |c| Value::text(format!("{}: {why}", c.kind.as_str())))
             }
             "bmc" => Value::text(machine.bmc_type.as_str()),
@@ -328,7 +333,7 @@ impl Columns for Row {
             (Self::Node(kind, _), "what") => Value::text(kind.as_str()),
             (Self::Node(_, address), "address") => Value::text(address.as_str()),
             (Self::Node(_, address), _) => {
-                let Some(choice) = app.registry.choice(&app.seen, address) else { return Value::None };
+                let Some(choice) = app.knowledge.registry.choice(&app.seen, address) else { return Value::None };
                 match column {
                     "serial" => Value::text(choice.serial.as_deref().unwrap_or_default()),
                     "score" => choice.score.map_or(Value::None, count),
@@ -357,8 +362,8 @@ impl Columns for HostId {
 
 impl Columns for PastId {
     fn cell_value<'a>(&'a self, app: &'a App, _found: &RowData<'a>, column: &str) -> Value<'a> {
-        let past = &app.past;
-        let found = match app.view {
+        let past = &app.knowledge.past;
+        let found = match app.navigation.view {
             View::Audit => past.audit.get(self).map(|a| match column {
                 "at" => age(app, Some(a.at)),
                 "who" => Value::text(format!("{}@{}", a.who.user, a.who.host)),
@@ -368,7 +373,7 @@ impl Columns for PastId {
                 "result" => Value::text(a.result.as_str()),
                 _ => Value::text(a.reason.as_deref().unwrap_or_default()),
             }),
-            _ if app.cke_records => past.records.get(self).map(|r| match column {
+            _ if app.navigation.cke_records => past.records.get(self).map(|r| match column {
                 "id" => integer(r.id),
                 "start" => age(app, r.start_at),
                 "took" => r.start_at.zip(r.end_at).map_or(Value::None, |(a, b)| span(a, b)),
@@ -395,7 +400,7 @@ impl Columns for PastId {
 
 impl Columns for LineId {
     fn cell_value<'a>(&'a self, app: &'a App, _found: &RowData<'a>, column: &str) -> Value<'a> {
-        let Some(line) = app.logs.get(self) else { return Value::None };
+        let Some(line) = app.knowledge.logs.get(self) else { return Value::None };
         match column {
             "at" => age(app, Some(line.at)),
             "level" => Value::text(line.level.as_str()),

@@ -220,7 +220,7 @@ pub fn completions(app: &App, text: &str) -> Completions {
         (None, _) => matching_candidates(last, names().map(str::to_owned)),
         (Some("view"), _) => matching_candidates(last, View::ALL.iter().map(|v| v.name().to_owned())),
         (Some("columns"), _) => {
-            let all = columns::all(app.view, app.cke_records);
+            let all = columns::all(app.navigation.view, app.navigation.cke_records);
             let named: Vec<&str> = before.split([' ', ',']).collect();
             let left = all.into_iter().filter(|name| !named.contains(name)).map(str::to_owned);
             matching_candidates(last, left.chain((named.len() == 2).then(|| "default".to_owned())))
@@ -234,7 +234,7 @@ pub fn completions(app: &App, text: &str) -> Completions {
         (Some("reboot" | "repair"), _) => matching_candidates(last, nodes()),
         (Some("goto"), _) => matching_candidates(last, nodes().chain(entries(app, true, true).map(Cow::Owned))),
         (Some(verb), None) if ROW_COMMANDS.contains(&verb) => {
-            let repairs = app.view == View::Repairs;
+            let repairs = app.navigation.view == View::Repairs;
             let all = (verb == "reset-backoff" && place == 0).then(|| "all".to_owned());
             matching_candidates(last, all.into_iter().chain(entries(app, !repairs, repairs)))
         }

@@ -39,7 +39,7 @@ impl App {
     /// Shows an error about the open view. It disappears with the view.
     pub fn print_error_here(&mut self, text: impl Into<String>) {
         self.add_message(text.into(), true);
-        if let Some(message) = &mut self.message {
+        if let Some(message) = &mut self.session.message {
             message.here = true;
         }
     }
@@ -47,7 +47,7 @@ impl App {
     /// Shows a message about the open view. It disappears with the view.
     pub fn print_here(&mut self, text: impl Into<String>) {
         self.add_message(text.into(), false);
-        if let Some(message) = &mut self.message {
+        if let Some(message) = &mut self.session.message {
             message.here = true;
         }
     }
@@ -59,24 +59,24 @@ impl App {
 
     fn add_message(&mut self, text: String, failed: bool) {
         self.note(text, failed);
-        self.message = self.messages.back().map(|(_, message)| message.clone());
+        self.session.message = self.session.messages.back().map(|(_, message)| message.clone());
     }
 
     /// Adds a message to the list without showing it.
     pub fn note(&mut self, text: String, failed: bool) {
         let text = if text.len() > MAX_LENGTH { short_text::shorten_middle(&text, MAX_LENGTH / 4) } else { text };
         let message = Message { text, failed, at: self.now.boot, here: false };
-        self.messages.push_back((self.now.wall, message));
-        while self.messages.len() > MAX_MESSAGES {
-            self.messages.pop_front();
+        self.session.messages.push_back((self.now.wall, message));
+        while self.session.messages.len() > MAX_MESSAGES {
+            self.session.messages.pop_front();
         }
     }
 
     /// Removes an old message from the screen, except while an action is in progress.
     pub fn expire_message(&mut self) {
         let old = |m: &Message| self.now.boot.saturating_sub(m.at) > m.display_time();
-        if self.busy == 0 && self.message.as_ref().is_some_and(old) {
-            self.message = None;
+        if self.session.busy == 0 && self.session.message.as_ref().is_some_and(old) {
+            self.session.message = None;
         }
     }
 }

@@ -63,10 +63,18 @@ impl OverviewRow {
             }
             Self::Stuck(_, None, node) => node.clone().map(Target::Node),
             Self::Gate => None,
-            Self::Unready => app.totals.unready.first().or(app.totals.missing.first()).cloned().map(Target::Node),
-            Self::Hosts => {
-                app.totals.hosts.trouble.first().or(app.totals.hosts.held.first()).cloned().map(Target::Host)
+            Self::Unready => {
+                app.knowledge.totals.unready.first().or(app.knowledge.totals.missing.first()).cloned().map(Target::Node)
             }
+            Self::Hosts => app
+                .knowledge
+                .totals
+                .hosts
+                .trouble
+                .first()
+                .or(app.knowledge.totals.hosts.held.first())
+                .cloned()
+                .map(Target::Host),
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
             Self::Action(id) => Some(Target::Past(Folder::Audit, id.clone())),
         }
@@ -137,7 +145,7 @@ const MAX_RECENT: usize = 40;
 
 /// Recomputes the sums that the Overview shows.
 pub fn refresh(app: &mut App) {
-    app.summary = summary(app);
+    app.knowledge.summary = summary(app);
 }
 
 /// Computes the sums.
@@ -220,8 +228,8 @@ pub fn summary(app: &App) -> Summary {
     }
     sums.blocks = blockers::shared_blockers(app);
     sums.day = day::of(app);
-    sums.ended = app.past.history.rows.keys().take(MAX_RECENT).cloned().collect();
-    let actions = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
+    sums.ended = app.knowledge.past.history.rows.keys().take(MAX_RECENT).cloned().collect();
+    let actions = app.knowledge.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
     sums.actions = actions.take(MAX_RECENT).map(|(id, _)| id.clone()).collect();
     sums
 }
@@ -237,7 +245,7 @@ fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
     let min_samples = min_samples(work.slots);
     work.left.slots = work.slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
     work.left.throughput = throughput_of(app, queue, work.slots, start.bar.is_some());
-    work.left.min_samples = app.past.history.loaded.then_some(min_samples);
+    work.left.min_samples = app.knowledge.past.history.loaded.then_some(min_samples);
     work.left.start = Some(start);
 }
 
@@ -252,6 +260,7 @@ pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item 
 /// Returns the leader's reason for a gate that holds all waiting entries of a queue.
 fn gate_of(app: &App, queue: QueueKind) -> Option<String> {
     let held = app
+        .knowledge
         .totals
         .holds
         .iter()
@@ -266,7 +275,7 @@ fn blocks_all(why: &Reason) -> bool {
 
 /// Returns the throughput of a queue with this number of slots, from the entries that ended lately.
 pub fn throughput_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Throughput> {
-    let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
+    let ended = app.knowledge.past.history.rows.values().filter_map(|row| row.as_deref().ok());
     let seen = &app.seen;
     let ids = seen.reasons.keys().filter(|id| id.queue == queue && queries::in_work(seen, **id));
     let busy = ids.filter_map(|id| queries::since(seen, *id)).min().filter(|_| !rests);

@@ -14,9 +14,13 @@ pub struct ColumnPicker {
 impl ColumnPicker {
     /// Opens the picker for the open view. `None` if the view has no table.
     pub fn open(app: &App) -> Option<Self> {
-        let all = columns::all(app.view, app.cke_records);
-        let default_columns = columns::default_columns(app.view, app.cke_records).to_vec();
-        let shown = app.visible_columns.get(columns::table(app.view, app.cke_records)).unwrap_or(&default_columns);
+        let all = columns::all(app.navigation.view, app.navigation.cke_records);
+        let default_columns = columns::default_columns(app.navigation.view, app.navigation.cke_records).to_vec();
+        let shown = app
+            .lists
+            .visible_columns
+            .get(columns::table(app.navigation.view, app.navigation.cke_records))
+            .unwrap_or(&default_columns);
         let hidden = all.iter().filter(|name| !shown.contains(name)).map(|name| (*name, false));
         let columns: Vec<_> = shown.iter().map(|name| (*name, true)).chain(hidden).collect();
         (!columns.is_empty()).then_some(Self { columns, at: 0 })

@@ -108,7 +108,7 @@ impl State {
     /// Returns the state of a machine.
     pub fn of(app: &App, name: &str) -> Self {
         let seen = &app.seen;
-        let entries = || app.totals.entries_of(name);
+        let entries = || app.knowledge.totals.entries_of(name);
         if seen.orphans.contains_key(name) || entries().any(|id| trouble::is_stuck(seen, id)) {
             return Self::Stuck;
         }
@@ -210,7 +210,7 @@ struct MapInputs {
 impl MapInputs {
     fn of(app: &App) -> Self {
         let (seen, store, kube) = (&app.seen, &app.seen.snapshot.store, &app.seen.snapshot.kube);
-        let (reboots, repairs) = (&app.totals.reboots, &app.totals.repairs);
+        let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
         Self {
             named: NodeNames::by(seen),
             synced: kube.sources.get("nodes").is_some_and(|s| s.synced),
@@ -245,7 +245,7 @@ impl Map {
     pub fn of(app: &App, top: usize) -> Self {
         let mut map = Self { top, of: Some(MapInputs::of(app)), ..Self::default() };
         let mut racks: BTreeMap<(String, u64, String), Vec<Machine>> = BTreeMap::new();
-        for name in &app.nodes.rows {
+        for name in &app.lists.nodes.rows {
             let rack = queries::rack(&app.seen, name);
             let machine = Machine {
                 name: name.clone(),
@@ -334,8 +334,8 @@ impl Map {
             next.is_some_and(|next| std::mem::replace(next, place + 1) == place)
         };
         self.of.as_ref().is_some_and(|of| of.is(&MapInputs::of(app)))
-            && app.nodes.rows.len() == self.places.len()
-            && app.nodes.rows.iter().all(&mut in_order)
+            && app.lists.nodes.rows.len() == self.places.len()
+            && app.lists.nodes.rows.iter().all(&mut in_order)
     }
 
     fn name_at(&self, rack: usize, place: usize) -> Option<String> {
@@ -398,42 +398,42 @@ fn order(name: &str) -> (String, u64, String) {
 
 /// Returns true if Nodes shows the map now.
 pub fn open(app: &App) -> bool {
-    app.view == crate::state::View::Nodes && app.map.is_some()
+    app.navigation.view == crate::state::View::Nodes && app.navigation.map.is_some()
 }
 
 /// Recomputes the map if it is shown and out of date.
 pub fn refresh(app: &mut App) {
-    if open(app) && !app.map.as_ref().is_some_and(|map| map.is_current(app)) {
-        let top = app.map.as_ref().map_or(0, |map| map.top);
-        app.map = Some(Map::of(app, top));
+    if open(app) && !app.navigation.map.as_ref().is_some_and(|map| map.is_current(app)) {
+        let top = app.navigation.map.as_ref().map_or(0, |map| map.top);
+        app.navigation.map = Some(Map::of(app, top));
     }
 }
 
 /// Moves the cursor by lines, or along a line.
 pub fn go(app: &mut App, lines: isize, along: isize) {
-    let (Some(map), Some(name)) = (&app.map, &app.nodes.cursor) else { return };
+    let (Some(map), Some(name)) = (&app.navigation.map, &app.lists.nodes.cursor) else { return };
     let to = match lines {
         0 => map.along(name, along),
         lines => map.down(name, lines, usize::from(app.size.width)),
     };
     if let Some(to) = to {
-        app.nodes.select_id(&to);
+        app.lists.nodes.select_id(&to);
     }
 }
 
 /// Marks or unmarks the machine under the cursor, and moves to the next one.
 pub fn mark(app: &mut App) {
-    let Some(name) = app.nodes.cursor.clone() else { return };
-    if !app.nodes.marks.remove(&name) {
-        app.nodes.marks.insert(name);
+    let Some(name) = app.lists.nodes.cursor.clone() else { return };
+    if !app.lists.nodes.marks.remove(&name) {
+        app.lists.nodes.marks.insert(name);
     }
     go(app, 0, 1);
 }
 
 /// Scrolls so that the cursor is within `height` lines.
 pub fn reveal(app: &mut App, height: usize) {
-    let (width, cursor) = (usize::from(app.size.width), app.nodes.cursor.clone());
-    let Some(map) = &mut app.map else { return };
+    let (width, cursor) = (usize::from(app.size.width), app.lists.nodes.cursor.clone());
+    let Some(map) = &mut app.navigation.map else { return };
     let line = cursor.and_then(|name| map.place_of(&name)).map_or(0, |at| map.line_of(at, width));
     let last = map.lines(width).saturating_sub(height);
     map.top = map.top.min(last).min(line).max((line + 1).saturating_sub(height));

@@ -13,7 +13,8 @@ use super::{App, Target, columns::RowCells, past::PastId, queries};
 pub fn counterpart(app: &App) -> Option<Target> {
     // these lists are closed, so their content is derived from the snapshot and their filters
     let node = |name: String| {
-        let shown = queries::known(&app.seen, &name) && app.nodes.active_filter.passes(&RowCells::new(app, &name));
+        let shown =
+            queries::known(&app.seen, &name) && app.lists.nodes.active_filter.passes(&RowCells::new(app, &name));
         shown.then_some(Target::Node(name))
     };
     let stored_at = |id: &EntryId| queries::stored_at(&app.seen, *id).is_some();
@@ -21,19 +22,23 @@ pub fn counterpart(app: &App) -> Option<Target> {
         Target::Entry(id) => queries::machine(&app.seen, id).and_then(node),
         Target::Node(name) => {
             let reboot = app
+                .knowledge
                 .totals
                 .reboot_of(&name)
-                .filter(|id| stored_at(id) && app.reboots.active_filter.passes(&RowCells::new(app, id)));
+                .filter(|id| stored_at(id) && app.lists.reboots.active_filter.passes(&RowCells::new(app, id)));
             let repair = || {
-                app.totals
+                app.knowledge
+                    .totals
                     .repair_of(&name)
-                    .filter(|id| stored_at(id) && app.repairs.active_filter.passes(&RowCells::new(app, id)))
+                    .filter(|id| stored_at(id) && app.lists.repairs.active_filter.passes(&RowCells::new(app, id)))
             };
             reboot.or_else(repair).map(Target::Entry)
         }
         Target::Machine(address) => node(app.seen.snapshot.machine(&address)),
         Target::Host(id) => node(queries::host_node(&app.seen, &id)?.name.clone()),
-        Target::Past(Folder::History, id) => node(app.seen.snapshot.machine(&app.past.history.get(&id)?.address)),
+        Target::Past(Folder::History, id) => {
+            node(app.seen.snapshot.machine(&app.knowledge.past.history.get(&id)?.address))
+        }
         Target::Past(Folder::Audit, id) => match audit_subject(app, &id)? {
             AuditSubject::Entry(entry) if queries::stored_at(&app.seen, entry).is_some() => Some(Target::Entry(entry)),
             AuditSubject::Entry(entry) => ended(app, entry).map(|id| Target::Past(Folder::History, id)),
@@ -51,7 +56,7 @@ pub fn log_filter(app: &App) -> Option<String> {
     };
     Some(match app.target()? {
         Target::Entry(id) => of_entry(id),
-        Target::Past(Folder::History, id) => format!("entry={}", app.past.history.get(&id)?.entry),
+        Target::Past(Folder::History, id) => format!("entry={}", app.knowledge.past.history.get(&id)?.entry),
         Target::Past(Folder::Audit, id) => match audit_subject(app, &id)? {
             AuditSubject::Entry(entry) => of_entry(entry),
             AuditSubject::Node(name) => name,
@@ -71,7 +76,7 @@ enum AuditSubject {
 
 /// Returns the first entry or node that a record names: `reboots/3`, `repairs 5-7,9`, `node w3`, `10.0.0.14 10.0.0.15`.
 fn audit_subject(app: &App, id: &PastId) -> Option<AuditSubject> {
-    let on = app.past.audit.get(id)?.on.clone();
+    let on = app.knowledge.past.audit.get(id)?.on.clone();
     for queue in [QueueKind::Reboot, QueueKind::Repair] {
         let Some(rest) = on.strip_prefix(queue.folder()) else { continue };
         let digits = rest.trim_start_matches([' ', '/']);
@@ -88,6 +93,6 @@ fn audit_subject(app: &App, id: &PastId) -> Option<AuditSubject> {
 
 /// Returns the history record of an entry that ended, if it was read.
 fn ended(app: &App, entry: EntryId) -> Option<PastId> {
-    let mut read = app.past.history.rows.iter();
+    let mut read = app.knowledge.past.history.rows.iter();
     read.find(|(_, row)| row.as_ref().is_ok_and(|e| e.entry == entry)).map(|(id, _)| id.clone())
 }

@@ -160,21 +160,21 @@ impl Settings {
 /// Applies saved settings. Returns the parts that this program does not know.
 pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
     let mut problems = Vec::new();
-    let open = (app.view, app.cke_records);
+    let open = (app.navigation.view, app.navigation.cke_records);
     for (name, of) in &settings.tables {
         let tables = View::ALL.into_iter().flat_map(|view| [(view, false), (view, true)]);
         let Some((view, cke_records)) = tables.into_iter().find(|(v, cke)| columns::table(*v, *cke) == name) else {
             problems.push(format!("there is no table {name}"));
             continue;
         };
-        (app.view, app.cke_records) = (view, cke_records);
+        (app.navigation.view, app.navigation.cke_records) = (view, cke_records);
         let all = columns::all(view, cke_records);
         let (known, unknown): (Vec<_>, Vec<_>) =
             of.columns.iter().map(|c| (all.iter().find(|k| *k == c), c)).partition(|(known, _)| known.is_some());
         problems.extend(unknown.iter().map(|(_, column)| format!("{name} has no column {column}")));
         let known: Vec<&'static str> = known.into_iter().filter_map(|(known, _)| known.copied()).collect();
         if !known.is_empty() {
-            app.visible_columns.insert(columns::table(view, cke_records), known);
+            app.lists.visible_columns.insert(columns::table(view, cke_records), known);
         }
         let (by, direction) = of.sort.as_deref().map(|s| s.split_once(' ').unwrap_or((s, ""))).unwrap_or_default();
         match columns::of(app).iter().find(|c| **c == by) {
@@ -183,14 +183,14 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
             None => problems.push(format!("{name} has no column {by} to sort by")),
         }
     }
-    (app.view, app.cke_records) = open;
+    (app.navigation.view, app.navigation.cke_records) = open;
     problems
 }
 
 /// Returns the columns of the open view's table, to be saved.
 pub fn current_columns(app: &App) -> Change {
-    let table = columns::table(app.view, app.cke_records);
-    let visible_columns = app.visible_columns.get(table);
+    let table = columns::table(app.navigation.view, app.navigation.cke_records);
+    let visible_columns = app.lists.visible_columns.get(table);
     Change::Columns(
         table,
         visible_columns.map(|names| names.iter().map(|name| (*name).to_owned()).collect()).unwrap_or_default(),
@@ -200,7 +200,7 @@ pub fn current_columns(app: &App) -> Change {
 /// Returns the sort order of the open view's table, to be saved.
 pub fn current_sort(app: &App) -> Change {
     let sort = app.list().sort().map(|(by, desc)| format!("{by}{}", if desc { " desc" } else { "" }));
-    Change::Sort(columns::table(app.view, app.cke_records), sort)
+    Change::Sort(columns::table(app.navigation.view, app.navigation.cke_records), sort)
 }
 
 #[cfg(test)]

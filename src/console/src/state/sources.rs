@@ -142,13 +142,14 @@ pub fn follow(app: &mut App) {
     let boot = app.now.boot.as_secs_f64();
     let now = lost(app);
     for one in &now {
-        if !app.lost.contains_key(one.source) {
-            app.lost.insert(one.source, one.last_seen.unwrap_or(boot));
+        if !app.knowledge.lost.contains_key(one.source) {
+            app.knowledge.lost.insert(one.source, one.last_seen.unwrap_or(boot));
             let why = one.error.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
             app.note(format!("{} is lost{why}", one.source), true);
         }
     }
     let back: Vec<(&str, f64)> = app
+        .knowledge
         .lost
         .iter()
         .filter(|(source, _)| !now.iter().any(|one| one.source == **source))
@@ -156,7 +157,7 @@ pub fn follow(app: &mut App) {
         .collect();
     let Some(first) = back.iter().map(|(_, at)| *at).min_by(f64::total_cmp) else { return };
     let names: Vec<&str> = back.iter().map(|(source, _)| *source).collect();
-    app.lost.retain(|source, _| !names.contains(source));
+    app.knowledge.lost.retain(|source, _| !names.contains(source));
     let are = if names.len() == 1 { "is" } else { "are" };
     app.print(format!("{} {are} back after {}", names.join(" and "), when::seconds(boot - first)));
 }

@@ -36,15 +36,19 @@ pub const STEPS: [Step; 10] = [
     Step {
         text: "This data centre is simulated inside this program. All keys are the same as on real servers. Open the \
                nodes: press {nodes}.",
-        done: |app, _| app.view == View::Nodes,
+        done: |app, _| app.navigation.view == View::Nodes,
     },
     Step {
         text: "Show only some of them: press {filter}, type  rack=1 !role:api  and {accept}. Esc clears a filter.",
-        done: |app, _| app.view == View::Nodes && !app.nodes.active_filter.is_empty() && app.typing.is_none(),
+        done: |app, _| {
+            app.navigation.view == View::Nodes
+                && !app.lists.nodes.active_filter.is_empty()
+                && app.typing.filter.is_none()
+        },
     },
     Step {
         text: "Mark two nodes with {mark}: marks stay with the nodes when the rows move.",
-        done: |app, _| app.nodes.marks.len() > 1,
+        done: |app, _| app.lists.nodes.marks.len() > 1,
     },
     Step {
         text: "Queue their reboot: {reboot}. The dialog shows what would block it. Type a reason, {accept}, and \
@@ -54,11 +58,11 @@ pub const STEPS: [Step; 10] = [
     Step {
         text: "The queue: press {reboots}. The draining one shows how many pods have left; REASON shows why each \
                of the others waits.",
-        done: |app, _| app.view == View::Reboots && working(app),
+        done: |app, _| app.navigation.view == View::Reboots && working(app),
     },
     Step {
         text: "Open an entry with {open}: its timeline and the pods left, each with its blocker. {back} closes it.",
-        done: |app, _| matches!(app.pane.as_ref().map(|pane| &pane.of), Some(Target::Entry(_))),
+        done: |app, _| matches!(app.navigation.pane.as_ref().map(|pane| &pane.of), Some(Target::Entry(_))),
     },
     Step {
         text: "Close it ({back}) and look for what needs an operator: {trouble} goes to the next stuck row, from \
@@ -73,7 +77,7 @@ pub const STEPS: [Step; 10] = [
     },
     Step {
         text: "Who did what, when, why, from where: press {audit}. It shows your reasons.",
-        done: |app, _| app.view == View::Audit,
+        done: |app, _| app.navigation.view == View::Audit,
     },
     Step {
         text: "That was the tour. {help} lists all keys, {command} all commands; docs/tasks.md lists everyday tasks. \
@@ -99,37 +103,37 @@ fn working(app: &App) -> bool {
 
 /// Starts the tour, or ends it.
 pub fn toggle(app: &mut App) {
-    if app.tour.take().is_some() {
+    if app.session.tour.take().is_some() {
         return;
     }
     if !app.config.sandbox {
         app.print_error_here("the tour works only in the sandbox: `cketerm --sandbox`, then :tour");
         return;
     }
-    app.message = None;
-    app.tour = Some(Tour::default());
+    app.session.message = None;
+    app.session.tour = Some(Tour::default());
 }
 
 /// Ends the tour if it is at its last step.
 pub fn leave(app: &mut App) {
-    if app.tour.as_ref().is_some_and(|tour| tour.at + 1 == STEPS.len()) {
-        app.tour = None;
+    if app.session.tour.as_ref().is_some_and(|tour| tour.at + 1 == STEPS.len()) {
+        app.session.tour = None;
     }
 }
 
 /// Skips the steps that are done.
 pub fn advance(app: &mut App) {
-    let Some(mut tour) = app.tour.take() else { return };
+    let Some(mut tour) = app.session.tour.take() else { return };
     while STEPS.get(tour.at).is_some_and(|step| (step.done)(app, &tour)) {
         tour.at += 1;
         (tour.saw_trouble, tour.cancelled) = (false, false);
     }
-    app.tour = Some(tour);
+    app.session.tour = Some(tour);
 }
 
 /// Notes that a command was executed.
 pub fn on_command(app: &mut App, command: Command) {
-    if let Some(tour) = &mut app.tour {
+    if let Some(tour) = &mut app.session.tour {
         tour.saw_trouble |= command == Command::Trouble;
     }
 }
@@ -137,7 +141,7 @@ pub fn on_command(app: &mut App, command: Command) {
 /// Notes that an action was confirmed.
 pub fn on_action(app: &mut App, action: &Action) {
     let newest = app.seen.snapshot.store.reboots.entries.keys().next_back().copied();
-    let Some(mut tour) = app.tour.take() else { return };
+    let Some(mut tour) = app.session.tour.take() else { return };
     match action {
         Action::AddReboots { addresses, .. } => {
             tour.newest = tour.newest.or(newest);
@@ -150,7 +154,7 @@ pub fn on_action(app: &mut App, action: &Action) {
         }
         _ => {}
     }
-    app.tour = Some(tour);
+    app.session.tour = Some(tour);
 }
 
 /// Returns the text of a step, with the active keys.

@@ -171,8 +171,8 @@ impl UndoAction {
             Self::Unhold(ids) => {
                 let held = |id: &EntryId| {
                     let order = store.orders.get(id).filter(|_| queries::order(seen, *id) == Some(Verb::Hold));
-                    let order =
-                        order.filter(|o| o.get().is_some_and(|o| app.operator_identity.as_ref() == Some(&o.who)));
+                    let order = order
+                        .filter(|o| o.get().is_some_and(|o| app.session.operator_identity.as_ref() == Some(&o.who)));
                     order.map(|order| format!("{id} {}", order.mod_revision))
                 };
                 let held: Vec<String> = ids.iter().filter_map(held).collect();
@@ -180,8 +180,9 @@ impl UndoAction {
             }
             Self::ResumeApplying => {
                 let hold = store.registry.hold.as_ref();
-                let own = hold
-                    .filter(|hold| hold.get().is_some_and(|hold| app.operator_identity.as_ref() == Some(&hold.who)));
+                let own = hold.filter(|hold| {
+                    hold.get().is_some_and(|hold| app.session.operator_identity.as_ref() == Some(&hold.who))
+                });
                 own.map(|hold| hold.mod_revision.to_string())
             }
             Self::Unfreeze(until, reason) => {
@@ -279,15 +280,15 @@ impl UndoOffer {
 
 /// Compares the results of the last action with a new state; an undo is bound to them.
 pub fn check(app: &mut App) {
-    if let Some(UndoAction::Requeue { cancelled, others, .. }) = &mut app.pending_undo {
+    if let Some(UndoAction::Requeue { cancelled, others, .. }) = &mut app.session.pending_undo {
         // An entry that started before it was cancelled is not restored by queueing it again.
         let before = cancelled.len();
         cancelled.retain(|w| queries::entry(&app.seen, w.entry).is_none_or(|e| waits(e.status)));
         *others += before - cancelled.len();
     }
-    let Some(mut offer) = app.undo.take() else { return };
+    let Some(mut offer) = app.session.undo.take() else { return };
     offer.check(app);
-    app.undo = Some(offer);
+    app.session.undo = Some(offer);
 }
 
 fn waits(status: RebootStatus) -> bool {

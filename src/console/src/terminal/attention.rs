@@ -104,12 +104,12 @@ fn stuck_subjects(app: &App) -> BTreeSet<Stuck> {
 }
 
 fn stuck(app: &App) -> usize {
-    app.totals.reboots.trouble + app.totals.repairs.trouble
+    app.knowledge.totals.reboots.trouble + app.knowledge.totals.repairs.trouble
 }
 
 fn entries_in_work(app: &App) -> usize {
     let of = |counts: &Counts| counts.draining + counts.after;
-    of(&app.totals.reboots) + of(&app.totals.repairs)
+    of(&app.knowledge.totals.reboots) + of(&app.knowledge.totals.repairs)
 }
 
 /// Returns the title, for example `cketerm tokyo0: 2 stuck`.
@@ -117,7 +117,7 @@ fn title(app: &App) -> String {
     let name = app.config.badge.as_deref().or(app.cluster());
     let name = name.map(|name| format!(" {name}")).unwrap_or_default();
     let (boot, store) = (app.now.boot.as_secs_f64(), &app.seen.snapshot.store);
-    let (reboots, repairs) = (&app.totals.reboots, &app.totals.repairs);
+    let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
     let what = if !store.synced {
         "connecting".to_owned()
     } else if queries::etcd_lost(&app.seen, boot).is_some() {
@@ -131,7 +131,7 @@ fn title(app: &App) -> String {
             (repairs.after, "repairing"),
         ];
         let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-        let held = app.totals.holds.iter().map(|(_, n)| n).sum::<usize>();
+        let held = app.knowledge.totals.holds.iter().map(|(_, n)| n).sum::<usize>();
         let queued = reboots.queued + reboots.backoff + repairs.queued + repairs.backoff;
         match (parts.is_empty(), queued) {
             (false, _) => parts.join(", "),

@@ -310,7 +310,7 @@ impl Console {
             return;
         };
         // The operator's identity tells own changes from others when they return through the watch.
-        self.app.operator_identity.get_or_insert_with(|| operator.who.clone());
+        self.app.session.operator_identity.get_or_insert_with(|| operator.who.clone());
         tokio::spawn(async move {
             let result = perform(&operator, action).await;
             // The send fails if the console has quit.
@@ -320,8 +320,8 @@ impl Console {
 
     /// Requests the operator's permissions once, as soon as the console can change something.
     fn ask_rights(&mut self) {
-        if self.app.operator_identity.is_none() {
-            self.app.operator_identity =
+        if self.app.session.operator_identity.is_none() {
+            self.app.session.operator_identity =
                 self.clients.borrow().as_ref().and_then(|clients| clients.operator.as_ref()).map(|o| o.who.clone());
         }
         if !self.rights_requested && !self.app.read_only() && self.clients.borrow().is_some() {
@@ -376,7 +376,7 @@ impl Console {
             if resign.send(ask).await.is_ok() {
                 let _ = tokio::time::timeout(RESIGN_TIMEOUT, answer).await;
             }
-            self.app.message = None;
+            self.app.session.message = None;
         }
         // The reader owns stdin. It must end before the shell gets stdin back, and before a new reader starts.
         self.input_reader.drain_answer().await;

@@ -113,7 +113,7 @@ fn without_a_plan_the_empty_table_shows_the_reason() {
 }
 
 fn title_or_message(app: &App) -> String {
-    let message = app.message.as_ref().map(|m| m.text.clone());
+    let message = app.session.message.as_ref().map(|m| m.text.clone());
     app.dialog.as_ref().map(|d| d.title.clone()).or(message).unwrap_or_default()
 }
 
@@ -225,7 +225,7 @@ fn a_constraint_is_selected_and_its_value_validated() {
     {
         let mut app = open();
         assert_eq!(press(&mut app, &format!("right right tab \"{value}\" enter enter")), []);
-        let message = app.message.as_ref().map(|m| m.text.clone()).unwrap_or_default();
+        let message = app.session.message.as_ref().map(|m| m.text.clone()).unwrap_or_default();
         assert!(message.contains(expected_text) && app.dialog.is_some(), "{value}: {message}");
     }
     let effects = press(&mut app, "tab \"70\" tab \"fewer\" enter enter");

@@ -326,5 +326,5 @@ pub(super) fn press(app: &mut App, keys: &str) -> Vec<Effect> {
 
 /// Returns the text of the message line.
 pub(super) fn message(app: &App) -> &str {
-    app.message.as_ref().map_or("", |m| &m.text)
+    app.session.message.as_ref().map_or("", |m| &m.text)
 }

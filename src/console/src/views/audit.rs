@@ -11,7 +11,7 @@ use crate::state::{App, calendar, past::PastId, short_text};
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let wide = area.width >= 120;
-    let visible = app.audit.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.audit.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
     // columns are as wide as their content, because on a narrow screen the objects need the space
     let needs = |cell: usize, least: u16, most: u16| table::needs(&rows, cell, least, most);
@@ -26,7 +26,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        let lines = super::history::empty(app, &app.past.audit, app.audit.total, "no actions recorded yet");
+        let lines =
+            super::history::empty(app, &app.knowledge.past.audit, app.lists.audit.total, "no actions recorded yet");
         super::draw_empty(buffer, area, &lines, app);
     }
 }
@@ -34,7 +35,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 fn row(app: &App, id: &PastId) -> Row {
     let theme = &app.config.theme;
     let mut cells = Vec::new();
-    match app.past.audit.rows.get(id) {
+    match app.knowledge.past.audit.rows.get(id) {
         Some(Ok(audit)) => {
             // the engine's records are muted compared with those of operators
             let style = if audit.by_engine() { theme.muted } else { Style::new() };
@@ -56,5 +57,5 @@ fn row(app: &App, id: &PastId) -> Row {
         }
         other => cells.extend(super::history::unreadable_cells(app, other, 4)),
     }
-    Row { cells, cursor: app.audit.cursor.as_ref() == Some(id), marked: app.audit.marks.contains(id) }
+    Row { cells, cursor: app.lists.audit.cursor.as_ref() == Some(id), marked: app.lists.audit.marks.contains(id) }
 }

@@ -25,7 +25,7 @@ pub struct Copied {
 /// cursor.
 pub fn copy_of_selection(app: &App) -> Option<Copied> {
     let target = app.target()?;
-    if app.pane.is_some() {
+    if app.navigation.pane.is_some() {
         let lines = detail::lines(app, &target, UNWRAPPED_WIDTH);
         let mut text: String = lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect();
         text.insert_str(0, &format!("{}\n", detail::title(app, &target)));
@@ -45,11 +45,11 @@ fn name(app: &App, target: &Target) -> Option<String> {
         Target::Machine(address) => address.clone(),
         Target::Host((namespace, name)) => format!("{namespace}/{name}"),
         Target::Fold(what) => what.clone(),
-        Target::Past(folder, id) => match app.past.history.get(id) {
+        Target::Past(folder, id) => match app.knowledge.past.history.get(id) {
             Some(ended) if *folder == Folder::History => ended.entry.to_string(),
             _ => detail::title(app, &Target::Past(*folder, id.clone())),
         },
-        Target::Line(id) => app.logs.get(id)?.text.clone(),
+        Target::Line(id) => app.knowledge.logs.get(id)?.text.clone(),
     })
     .filter(|text| !text.is_empty())
 }

@@ -77,7 +77,7 @@ pub fn title(app: &App, of: &Target) -> String {
         },
         Target::Node(name) => short_text::safe(&format!("node {name}")),
         Target::Machine(address) => {
-            let serial = app.registry.at(&app.seen, address).map(|m| m.serial.as_str()).unwrap_or_default();
+            let serial = app.knowledge.registry.at(&app.seen, address).map(|m| m.serial.as_str()).unwrap_or_default();
             short_text::safe(&format!("machine {serial} {address}"))
         }
         Target::Fold(what) => short_text::safe(what),
@@ -112,7 +112,7 @@ impl Text<'_> {
 
     /// Adds a log line in full.
     fn log_line_fields(&mut self, id: LineId) {
-        let Some(line) = self.app.logs.get(&id).cloned() else {
+        let Some(line) = self.app.knowledge.logs.get(&id).cloned() else {
             self.plain("", "the line is gone: only the latest are kept");
             return;
         };
@@ -273,7 +273,7 @@ impl Text<'_> {
         };
         // If an entry reboots already, its drain is known only from the audit records, if they were read.
         let on = id.to_string();
-        let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
+        let read = self.app.knowledge.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
         let read: Vec<_> = read.filter(|audit| audit.on == on).collect();
         let of = |what: &'static str| read.iter().filter(move |audit| audit.what == what).map(|audit| audit.at);
         all.extend(draining_since.into_iter().chain(of("drain")).map(|at| phase(at, 'd', "draining")));

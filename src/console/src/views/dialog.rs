@@ -93,7 +93,7 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
         }
     }
     // other messages stay at their usual place
-    if let Some(message) = app.message.as_ref().filter(|message| message.here) {
+    if let Some(message) = app.session.message.as_ref().filter(|message| message.here) {
         let (sign, style) = if message.failed { ("! ", theme.danger) } else { ("", Style::new()) };
         put(buffer, x, y, line, &short_text::safe(&format!("{sign}{}", message.text)), style);
     }

@@ -18,7 +18,7 @@ use crate::state::{
 /// Draws the table, or the racks in its place.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let area = super::registry::draw_summary(app, buffer, area);
-    if app.racks {
+    if app.navigation.racks {
         return super::registry::racks(app, buffer, area);
     }
     let columns = [
@@ -29,7 +29,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "SCORE", width: 5, from: 0 },
         Column { title: "FIELDS / WHY", width: 0, from: 0 },
     ];
-    let visible = app.diff.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.diff.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
@@ -41,16 +41,17 @@ fn row(app: &App, id: &RowId) -> Row {
     let (seen, theme) = (&app.seen, &app.config.theme);
     let cells = match id {
         RowId::Field(name) => line("field", &format!("{name} changes")),
-        RowId::Fold(what) => line("nodes", &format!("{what} on {} nodes", app.registry.folded(what))),
+        RowId::Fold(what) => line("nodes", &format!("{what} on {} nodes", app.knowledge.registry.folded(what))),
         RowId::Node(kind, address) => {
-            let (choice, change) = (app.registry.choice(seen, address), app.registry.change(seen, address));
+            let (choice, change) =
+                (app.knowledge.registry.choice(seen, address), app.knowledge.registry.change(seen, address));
             let style = match kind {
                 Kind::Removed | Kind::Demoted => theme.danger,
                 Kind::Promoted | Kind::Added => theme.good,
                 Kind::Changed => Style::new(),
             };
             let own = change.zip(registry::proposed(seen)).map(|(node, proposed)| {
-                let fields = proposed.change.own(node, &app.registry.folds).map(|f| {
+                let fields = proposed.change.own(node, &app.knowledge.registry.folds).map(|f| {
                     let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "-".to_owned());
                     format!("{} {} > {}", f.field, side(&f.before), side(&f.after))
                 });
@@ -77,7 +78,7 @@ fn row(app: &App, id: &RowId) -> Row {
             ]
         }
     };
-    Row { cells, cursor: app.diff.cursor.as_ref() == Some(id), marked: app.diff.marks.contains(id) }
+    Row { cells, cursor: app.lists.diff.cursor.as_ref() == Some(id), marked: app.lists.diff.marks.contains(id) }
 }
 
 fn line(what: &str, text: &str) -> Vec<Cell> {
@@ -90,7 +91,7 @@ fn empty(app: &App, width: usize) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
-    if app.diff.total > 0 {
+    if app.lists.diff.total > 0 {
         return super::no_matches(app, "change");
     }
     let why = match &*app.seen.applying {

@@ -25,11 +25,12 @@ const MAX_MESSAGE_LINES: usize = 3;
 /// Returns the lines of the message and whether it is an error: the error of the text being typed, in full, else the
 /// last message.
 fn message(app: &App) -> (Vec<String>, bool) {
-    let typed = app.line.as_ref().and_then(|line| line.error.as_deref());
-    let typed =
-        typed.or_else(|| app.typing.as_ref().filter(|_| app.help.is_none()).and_then(|_| app.list().filter_error()));
+    let typed = app.typing.line.as_ref().and_then(|line| line.error.as_deref());
+    let typed = typed.or_else(|| {
+        app.typing.filter.as_ref().filter(|_| app.navigation.help.is_none()).and_then(|_| app.list().filter_error())
+    });
     // A message about an open dialog is shown in the dialog.
-    let shown = app.message.as_ref().filter(|message| app.dialog.is_none() || !message.here);
+    let shown = app.session.message.as_ref().filter(|message| app.dialog.is_none() || !message.here);
     let (text, failed) = match (typed, shown) {
         (Some(why), _) => (why, true),
         (None, Some(message)) => (message.text.as_str(), message.failed),
@@ -41,14 +42,14 @@ fn message(app: &App) -> (Vec<String>, bool) {
 
 /// Returns the number of lines: at least one for the message, and one for the hints.
 pub fn height(app: &App) -> u16 {
-    let tour = app.tour.as_ref().map_or(0, |_| tour::LINES);
+    let tour = app.session.tour.as_ref().map_or(0, |_| tour::LINES);
     u16::try_from(message(app).0.len().max(1)).unwrap_or(1) + 1 + tour
 }
 
 /// Draws the footer.
 pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     let theme = &app.config.theme;
-    let area = match &app.tour {
+    let area = match &app.session.tour {
         Some(tour) => {
             tour::draw(app, tour, frame.buffer_mut(), Rect { height: tour::LINES.min(area.height), ..area });
             Rect { y: area.y + tour::LINES, height: area.height.saturating_sub(tour::LINES), ..area }
@@ -61,7 +62,7 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     for (y, line) in (area.y..hints).zip(lines) {
         put(frame.buffer_mut(), area.x, y, area.width, &line, style);
     }
-    if let Some(line) = &app.line {
+    if let Some(line) = &app.typing.line {
         palette::draw(app, line, frame.buffer_mut(), area);
         let annotation = match &line.error {
             Some(_) => (String::new(), theme.muted),
@@ -73,21 +74,33 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         };
         return prompt(app, frame, (area, hints), ":", &line.input, annotation);
     }
-    if let Some((input, _)) = &app.typing {
+    if let Some((input, _)) = &app.typing.filter {
         let [keep, drop] = ["accept", "drop"].map(|name| app.key(name));
-        let label = if app.help.is_some() { "find: " } else { "filter: " };
+        let label = if app.navigation.help.is_some() { "find: " } else { "filter: " };
         let annotation = match app.list().filter_error() {
-            Some(_) if app.help.is_none() => (format!("{drop} drop"), theme.muted),
-            _ if app.replace_on_typing => (format!("letters replace it, End edits it  {keep} keep"), theme.muted),
+            Some(_) if app.navigation.help.is_none() => (format!("{drop} drop"), theme.muted),
+            _ if app.typing.replace_on_typing => {
+                (format!("letters replace it, End edits it  {keep} keep"), theme.muted)
+            }
             _ => (format!("{keep} keep  {drop} drop"), theme.muted),
         };
         return prompt(app, frame, (area, hints), label, input, annotation);
     }
-    if !app.chord.is_empty() {
-        let prefix =
-            app.chord.iter().map(|stroke| keys::title(&keys::stroke_name(*stroke))).collect::<Vec<_>>().join(" ");
-        let mut on: Vec<String> =
-            app.config.keymap.chords(&app.chord).into_iter().map(|(keys, name)| format!("{keys} {name}")).collect();
+    if !app.typing.chord.is_empty() {
+        let prefix = app
+            .typing
+            .chord
+            .iter()
+            .map(|stroke| keys::title(&keys::stroke_name(*stroke)))
+            .collect::<Vec<_>>()
+            .join(" ");
+        let mut on: Vec<String> = app
+            .config
+            .keymap
+            .chords(&app.typing.chord)
+            .into_iter()
+            .map(|(keys, name)| format!("{keys} {name}"))
+            .collect();
         on.push("Esc cancels".to_owned());
         put(frame.buffer_mut(), area.x, hints, area.width, &format!("{prefix} ...  {}", on.join("  ")), theme.key);
         return;
@@ -128,7 +141,7 @@ fn prompt(
 
 /// Returns the commands that the footer names in the open view, most important first.
 fn view_hints(app: &App) -> &'static [&'static str] {
-    match app.view {
+    match app.navigation.view {
         View::Overview => &["open", "cancel", "switch", "reboots", "nodes", "repairs", "history", "logs-of"],
         View::Reboots => &[
             "open",
@@ -199,7 +212,7 @@ fn view_hints(app: &App) -> &'static [&'static str] {
             &["open", "approve", "constraint", "hold", "unhold", "switch", "auto-repair", "racks", "filter", "sort"]
         }
         View::Hosts => &["open", "host-power", "fence", "unhold", "mark", "jump", "filter", "trouble", "sort"],
-        View::History if app.cke_records => &["open", "racks", "filter", "sort"],
+        View::History if app.navigation.cke_records => &["open", "racks", "filter", "sort"],
         View::History => &["open", "racks", "reboot", "filter", "trouble", "sort", "jump", "logs-of"],
         View::Audit => &["open", "jump", "logs-of", "filter", "sort"],
         View::Logs => &["open", "filter", "trouble", "sort"],
@@ -212,7 +225,7 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let names: Vec<&str> = match here {
         Context::Table => view_hints(app).to_vec(),
         // A pane names the commands of its object itself.
-        Context::Detail if app.help.is_some() => vec!["close", "find"],
+        Context::Detail if app.navigation.help.is_some() => vec!["close", "find"],
         Context::Detail => {
             ["close", "jump", "logs-of"].into_iter().chain(view_hints(app).iter().copied().skip(1)).collect()
         }
@@ -221,10 +234,12 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let always: Vec<Hint> = ["command", "help", "quit"].iter().filter_map(|name| hint(app, name)).collect();
     let mut left = width.saturating_sub(always.iter().map(|h| h.width).sum());
     let mut shown: Vec<Hint> = Vec::new();
-    let undo_available = matches!(here, Context::Table | Context::Detail) && app.help.is_none() && app.can_undo();
+    let undo_available =
+        matches!(here, Context::Table | Context::Detail) && app.navigation.help.is_none() && app.can_undo();
     for name in undo_available.then_some("undo").into_iter().chain(names) {
         let ignored = |b: &Binding| {
-            leaders::requested(b.command, app.view).is_some_and(|requested| leaders::refusal(app, requested).is_some())
+            leaders::requested(b.command, app.navigation.view)
+                .is_some_and(|requested| leaders::refusal(app, requested).is_some())
         };
         let forbidden =
             |b: &Binding| b.changes && (app.read_only() || app.forbidden(b.command).is_some() || ignored(b));
@@ -256,15 +271,19 @@ struct Hint {
 fn hint(app: &App, name: &str) -> Option<Hint> {
     match name {
         // The footer does not offer a command that would only report why it cannot run.
-        "jump" if app.pane.is_some() || app.view == View::Audit => drop(related::counterpart(app)?),
-        "logs-of" if app.pane.is_some() || app.view == View::Audit => drop(related::log_filter(app)?),
+        "jump" if app.navigation.pane.is_some() || app.navigation.view == View::Audit => {
+            drop(related::counterpart(app)?)
+        }
+        "logs-of" if app.navigation.pane.is_some() || app.navigation.view == View::Audit => {
+            drop(related::log_filter(app)?)
+        }
         _ => {}
     }
-    let word = match (app.view, name) {
+    let word = match (app.navigation.view, name) {
         (View::Audit, "jump") => "go to it",
-        (View::History, "racks") if app.cke_records => "ended",
+        (View::History, "racks") if app.navigation.cke_records => "ended",
         (View::History, "racks") => "CKE's records",
-        (View::Nodes, "racks") if app.map.is_some() => "rows",
+        (View::Nodes, "racks") if app.navigation.map.is_some() => "rows",
         (View::Hosts, "unhold") => "release",
         (View::Repairs, "cancel") => "delete",
         (View::Reboots | View::Repairs, "jump") => "node",

@@ -34,7 +34,7 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     }
     // A reason that holds both queues is shown once.
     let mut held: Vec<(String, usize)> = Vec::new();
-    for (id, n) in &app.totals.holds {
+    for (id, n) in &app.knowledge.totals.holds {
         let Some(why) = app.seen.reasons.get(id).map(|why| short_text::safe(&why.to_string())) else { continue };
         match held.iter_mut().find(|(known, _)| *known == why) {
             Some((_, all)) => *all += n,
@@ -47,7 +47,7 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         let wait = if n == 1 { "1 entry waits".to_owned() } else { format!("{n}{more} entries wait") };
         texts.push((format!("! {wait}: {why}"), theme.trouble));
     }
-    if let [first, rest @ ..] = app.totals.faults.as_slice() {
+    if let [first, rest @ ..] = app.knowledge.totals.faults.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
         let text =
             format!("! cluster definition: {}{more}; fix it with `cketerm cluster set`", short_text::safe(first));
@@ -95,7 +95,7 @@ fn counts(app: &App) -> Line<'static> {
         spans.push(Span::raw(if app.config.sandbox { "starting ..." } else { "connecting ..." }));
         return Line::from(spans);
     }
-    if app.view == View::Overview {
+    if app.navigation.view == View::Overview {
         for (switch, what) in [(&store.reboots.switch, "reboots"), (&store.repairs.switch, "repairs")] {
             let (state, style) = if switch.enabled() { ("enabled", theme.good) } else { ("DISABLED", theme.danger) };
             spans.push(Span::styled(format!("{what} {state}  "), style));
@@ -103,7 +103,7 @@ fn counts(app: &App) -> Line<'static> {
         spans.push(Span::styled(calendar::moment(app, app.now.wall), theme.muted));
         return Line::from(spans);
     }
-    if matches!(app.view, View::Machines | View::Diff) {
+    if matches!(app.navigation.view, View::Machines | View::Diff) {
         spans.push(if store.sabakan.enabled() {
             Span::styled("sabakan integration enabled", theme.good)
         } else {
@@ -122,10 +122,10 @@ fn counts(app: &App) -> Line<'static> {
         }
         return Line::from(spans);
     }
-    let queue = app.view.queue();
+    let queue = app.navigation.view.queue();
     let (switch, other, counts) = match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &store.repairs.switch, &app.totals.reboots),
-        QueueKind::Repair => (&store.repairs.switch, &store.reboots.switch, &app.totals.repairs),
+        QueueKind::Reboot => (&store.reboots.switch, &store.repairs.switch, &app.knowledge.totals.reboots),
+        QueueKind::Repair => (&store.repairs.switch, &store.reboots.switch, &app.knowledge.totals.repairs),
     };
     if switch.enabled() {
         spans.push(Span::styled(format!("{queue}s enabled"), theme.good));
@@ -141,7 +141,7 @@ fn counts(app: &App) -> Line<'static> {
         [(counts.queued, "queued"), (counts.draining, "draining"), (counts.after, after), (counts.backoff, "backoff")]
     {
         // The repair queue has more states than fit in 80 columns.
-        if n > 0 || queue == QueueKind::Reboot || app.repairs.total == 0 {
+        if n > 0 || queue == QueueKind::Reboot || app.lists.repairs.total == 0 {
             states.push((n, what, if n == 0 { theme.muted } else { Style::new() }));
         }
     }
@@ -181,13 +181,13 @@ fn leader(app: &App) -> Line<'static> {
         Leader::Nobody => spans.push(Span::styled("leader: NONE, nothing moves", theme.danger)),
         Leader::Unknown => spans.push(Span::styled("leader: unknown, etcd is lost", theme.danger)),
     }
-    match app.writes_until {
+    match app.session.writes_until {
         _ if app.read_only() => spans.push(Span::styled("  read-only", theme.trouble)),
         Some((_, end)) => {
             let text = format!("  WRITES until {}", calendar::time(app, end));
             spans.push(Span::styled(text, theme.danger));
         }
-        None if app.rights.is_read_only() => {
+        None if app.knowledge.rights.is_read_only() => {
             spans.push(Span::styled("  this etcd user is read-only", theme.trouble));
         }
         None => {}
@@ -202,7 +202,7 @@ fn leader(app: &App) -> Line<'static> {
     } else if engine.leading.is_none() && engine.lease != 0 {
         spans.push(Span::raw("  standing by"));
     }
-    if let Some((text, open)) = calendar::window(app, app.view.queue()) {
+    if let Some((text, open)) = calendar::window(app, app.navigation.view.queue()) {
         let style = if open { theme.muted } else { theme.trouble };
         spans.push(Span::styled(format!("  {text}"), style));
     }
@@ -239,28 +239,30 @@ pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
 /// Returns the tabs: with names and numbers (2), with numbers only for stuck entries (1), or with short names (0).
 fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
     let theme = &app.config.theme;
-    let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);
+    let (reboots, repairs) = (app.knowledge.totals.reboots.trouble, app.knowledge.totals.repairs.trouble);
     let waits = usize::from(matches!(*app.seen.applying, ApplyState::Approval(..) | ApplyState::Error(_)));
     let store = &app.seen.snapshot.store;
     let mut spans = Vec::new();
     for view in View::ALL {
-        let open = app.view == view;
+        let open = app.navigation.view == view;
         let shown = match view {
             // Without a machine registry these views are useless; without Metal3, so is Hosts.
-            View::Machines | View::Diff => store.registry.url.is_some() || app.view.registry(),
-            View::Hosts => app.hosts.total > 0 || open,
+            View::Machines | View::Diff => store.registry.url.is_some() || app.navigation.view.registry(),
+            View::Hosts => app.lists.hosts.total > 0 || open,
             _ => true,
         };
         if !shown {
             continue;
         }
         let (total, trouble) = match view {
-            View::Reboots => (Some(app.reboots.total), reboots),
-            View::Nodes => (Some(app.nodes.total), app.totals.unready.len() + app.totals.missing.len()),
-            View::Repairs => (Some(app.repairs.total), repairs),
-            View::Machines => (Some(app.machines.total), 0),
-            View::Diff => (Some(app.diff.total), waits),
-            View::Hosts => (Some(app.hosts.total), app.totals.hosts.trouble.len()),
+            View::Reboots => (Some(app.lists.reboots.total), reboots),
+            View::Nodes => {
+                (Some(app.lists.nodes.total), app.knowledge.totals.unready.len() + app.knowledge.totals.missing.len())
+            }
+            View::Repairs => (Some(app.lists.repairs.total), repairs),
+            View::Machines => (Some(app.lists.machines.total), 0),
+            View::Diff => (Some(app.lists.diff.total), waits),
+            View::Hosts => (Some(app.lists.hosts.total), app.knowledge.totals.hosts.trouble.len()),
             View::Overview | View::History | View::Audit | View::Logs => (None, 0),
         };
         let name = view.title();
@@ -283,11 +285,11 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
 /// Returns what is stuck, filtered, sorted and marked in the open view.
 fn status(app: &App) -> Line<'static> {
     let theme = &app.config.theme;
-    let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);
+    let (reboots, repairs) = (app.knowledge.totals.reboots.trouble, app.knowledge.totals.repairs.trouble);
     let mut spans = Vec::new();
     let list = app.list();
     let (filter, (shown, total), marks) = (list.filter(), list.counts(), list.marked());
-    let trouble = match app.view {
+    let trouble = match app.navigation.view {
         View::Reboots => reboots,
         View::Repairs => repairs,
         View::Nodes => reboots + repairs,
@@ -296,7 +298,7 @@ fn status(app: &App) -> Line<'static> {
     if trouble > 0 {
         spans.push(Span::styled(format!("  ! {trouble} stuck ({})", app.key("trouble")), theme.trouble));
     }
-    if matches!(app.view, View::History | View::Audit) && list.above() > 0 {
+    if matches!(app.navigation.view, View::History | View::Audit) && list.above() > 0 {
         spans.push(Span::styled(format!("  {} newer above ({})", list.above(), app.key("top")), theme.key));
     }
     if !filter.is_empty() {

@@ -16,10 +16,10 @@ use crate::state::{
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if app.cke_records {
+    if app.navigation.cke_records {
         return records(app, buffer, area, stale);
     }
-    let visible = app.history.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.history.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
     // columns are as wide as their content: the outcome needs the space
     let narrow = area.width < 100;
@@ -38,7 +38,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let none = "no entry has ended yet: entries that end under a cketerm leader appear here";
-        super::draw_empty(buffer, area, &empty(app, &app.past.history, app.history.total, none), app);
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, app.lists.history.total, none), app);
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn style(app: &App, ended: &Ended) -> Style {
 
 fn row(app: &App, id: &PastId) -> Row {
     let mut cells = Vec::new();
-    match app.past.history.rows.get(id) {
+    match app.knowledge.past.history.rows.get(id) {
         Some(Ok(e)) => {
             let asked = e.request.as_ref();
             let narrow = app.size.width < 100;
@@ -77,7 +77,7 @@ fn row(app: &App, id: &PastId) -> Row {
         }
         other => cells.extend(unreadable_cells(app, other, 7)),
     }
-    Row { cells, cursor: app.history.cursor.as_ref() == Some(id), marked: app.history.marks.contains(id) }
+    Row { cells, cursor: app.lists.history.cursor.as_ref() == Some(id), marked: app.lists.history.marks.contains(id) }
 }
 
 /// Returns an unreadable row: the error is in the column after `before`.
@@ -100,19 +100,19 @@ fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "TARGETS", width: if area.width < 120 { 0 } else { 36 }, from: 0 },
         Column { title: "ERROR / INFO", width: 0, from: 120 },
     ];
-    let visible = app.records.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.records.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| record(app, id)).collect();
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let none = "there are no operation records: neither CKE nor cketerm has written one";
-        super::draw_empty(buffer, area, &empty(app, &app.past.records, app.records.total, none), app);
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.records, app.lists.records.total, none), app);
     }
 }
 
 fn record(app: &App, id: &PastId) -> Row {
     let theme = &app.config.theme;
     let mut cells = Vec::new();
-    match app.past.records.rows.get(id) {
+    match app.knowledge.past.records.rows.get(id) {
         Some(Ok(r)) => {
             let status = match r.status.as_str() {
                 _ if !r.error.is_empty() => theme.danger,
@@ -134,7 +134,7 @@ fn record(app: &App, id: &PastId) -> Row {
         }
         other => cells.extend(unreadable_cells(app, other, 5)),
     }
-    Row { cells, cursor: app.records.cursor.as_ref() == Some(id), marked: app.records.marks.contains(id) }
+    Row { cells, cursor: app.lists.records.cursor.as_ref() == Some(id), marked: app.lists.records.marks.contains(id) }
 }
 
 /// Returns the reason why there is no row.

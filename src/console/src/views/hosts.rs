@@ -31,7 +31,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "LAST ON", width: 7, from: 100 },
         Column { title: "REMARKS", width: 0, from: 0 },
     ];
-    let visible = app.hosts.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.hosts.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
@@ -64,7 +64,7 @@ fn row(app: &App, id: &HostId) -> Row {
             remark,
         ]);
     }
-    Row { cells, cursor: app.hosts.cursor.as_ref() == Some(id), marked: app.hosts.marks.contains(id) }
+    Row { cells, cursor: app.lists.hosts.cursor.as_ref() == Some(id), marked: app.lists.hosts.marks.contains(id) }
 }
 
 /// Returns the provisioning state; in a narrow table the longest one is shortened.
@@ -91,7 +91,7 @@ fn held_since(host: &HostRow) -> Option<jiff::Timestamp> {
 /// Returns lines about the controller that carries requests out, each with its style.
 pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     let (snap, theme) = (&app.seen.snapshot, &app.config.theme);
-    if app.hosts.total == 0 {
+    if app.lists.hosts.total == 0 {
         return Vec::new();
     }
     let controller = &snap.metal3;
@@ -109,7 +109,7 @@ pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
 }
 
 fn empty(app: &App) -> Vec<String> {
-    if app.hosts.total > 0 {
+    if app.lists.hosts.total > 0 {
         return super::no_matches(app, "host");
     }
     let width = usize::from(app.size.width).saturating_sub(4);

@@ -29,12 +29,15 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
         Column { title: "ENTRY", width: 11, from: 0 },
         Column { title: "TEXT", width: 0, from: 0 },
     ];
-    let visible = app.log.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.log.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id)).collect();
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, false);
     if visible.is_empty() {
-        let text =
-            if app.log.total > 0 { super::no_matches(app, "line") } else { vec!["nothing was logged yet".to_owned()] };
+        let text = if app.lists.log.total > 0 {
+            super::no_matches(app, "line")
+        } else {
+            vec!["nothing was logged yet".to_owned()]
+        };
         super::draw_empty(buffer, area, &text, app);
     }
 }
@@ -42,7 +45,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
 fn row(app: &App, id: LineId) -> Row {
     let theme = &app.config.theme;
     let mut cells = Vec::new();
-    if let Some(line) = app.logs.get(&id) {
+    if let Some(line) = app.knowledge.logs.get(&id) {
         let style = match line.level {
             tracing::Level::ERROR => theme.danger,
             tracing::Level::WARN => theme.trouble,
@@ -56,7 +59,7 @@ fn row(app: &App, id: LineId) -> Row {
             Cell::styled(short_text::safe(&line.text), style),
         ]);
     }
-    Row { cells, cursor: app.log.cursor == Some(id), marked: app.log.marks.contains(&id) }
+    Row { cells, cursor: app.lists.log.cursor == Some(id), marked: app.lists.log.marks.contains(&id) }
 }
 
 /// Returns lines about the origin of the log, and about the leader's log if this process does not lead.

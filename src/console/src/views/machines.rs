@@ -17,7 +17,7 @@ use crate::state::{
 /// Draws the table, or the racks in its place.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let area = super::registry::draw_summary(app, buffer, area);
-    if app.racks {
+    if app.navigation.racks {
         return super::registry::racks(app, buffer, area);
     }
     let wide = area.width >= 110;
@@ -32,7 +32,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "PLACE", width: 13, from: 0 },
         Column { title: "PLAN", width: 0, from: 0 },
     ];
-    let visible = app.machines.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.machines.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|serial| row(app, serial)).collect();
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 fn row(app: &App, serial: &Serial) -> Row {
     let (seen, theme) = (&app.seen, &app.config.theme);
     let mut cells = vec![Cell::plain(short_text::safe(&serial.0))];
-    if let Some(machine) = app.registry.machine(seen, serial) {
+    if let Some(machine) = app.knowledge.registry.machine(seen, serial) {
         let state = match machine.state {
             State::Healthy => theme.good,
             State::Unhealthy | State::Unreachable => theme.danger,
@@ -61,18 +61,26 @@ fn row(app: &App, serial: &Serial) -> Row {
             Cell::plain(registry::place(seen, &machine.address)),
             Cell::styled(
                 plan,
-                if app.registry.change(seen, &machine.address).is_some() { theme.trouble } else { Style::new() },
+                if app.knowledge.registry.change(seen, &machine.address).is_some() {
+                    theme.trouble
+                } else {
+                    Style::new()
+                },
             ),
         ]);
     }
-    Row { cells, cursor: app.machines.cursor.as_ref() == Some(serial), marked: app.machines.marks.contains(serial) }
+    Row {
+        cells,
+        cursor: app.lists.machines.cursor.as_ref() == Some(serial),
+        marked: app.lists.machines.marks.contains(serial),
+    }
 }
 
 /// Returns what the plan does with a machine, and why; empty if it stays as it is.
 fn plan(app: &App, address: &str) -> String {
     let seen = &app.seen;
-    let why = || app.registry.choice(seen, address).map(|c| c.why.to_string()).unwrap_or_default();
-    match app.registry.change(seen, address) {
+    let why = || app.knowledge.registry.choice(seen, address).map(|c| c.why.to_string()).unwrap_or_default();
+    match app.knowledge.registry.change(seen, address) {
         None => String::new(),
         Some(change) => match change.kind {
             Kind::Changed => short_text::safe(&format!("changed: {}", why())),
@@ -85,7 +93,7 @@ fn empty(app: &App) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
-    if app.machines.total > 0 {
+    if app.lists.machines.total > 0 {
         return super::no_matches(app, "machine");
     }
     let registry = &app.seen.snapshot.registry;

@@ -76,7 +76,7 @@ pub fn layout(app: &App) -> ScreenLayout {
     let top = 3.min(height);
     let rest = height.saturating_sub(top + banner + footer);
     let body = top + banner;
-    let (table, pane) = match &app.pane {
+    let (table, pane) = match &app.navigation.pane {
         None => (rest, 0),
         Some(_) if height >= MIN_SPLIT_HEIGHT => (rest / 3, rest - rest / 3),
         Some(_) => (0, rest),
@@ -92,7 +92,7 @@ pub fn layout(app: &App) -> ScreenLayout {
 
 /// Returns the number of lines between the top of the table's area and its titles.
 fn summary_height(app: &App, table: Rect) -> usize {
-    match app.view {
+    match app.navigation.view {
         // the lines about the plan's state
         View::Machines | View::Diff => {
             registry::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
@@ -112,9 +112,12 @@ pub fn table_height(app: &App) -> usize {
 /// Returns the visible row on this line of the screen.
 pub fn row_at(app: &App, y: u16) -> Option<usize> {
     let table = layout(app).table;
-    let racks = app.racks && app.view.registry();
+    let racks = app.navigation.racks && app.navigation.view.registry();
     // the map of the racks hides the rows
-    if racks || crate::state::racks::open(app) || app.view == View::Overview || !(table.y..table.bottom()).contains(&y)
+    if racks
+        || crate::state::racks::open(app)
+        || app.navigation.view == View::Overview
+        || !(table.y..table.bottom()).contains(&y)
     {
         return None;
     }
@@ -123,7 +126,7 @@ pub fn row_at(app: &App, y: u16) -> Option<usize> {
 
 /// Returns the target at this place of the Overview.
 pub fn overview_row_at(app: &App, x: u16, y: u16) -> Option<crate::state::overview::OverviewRow> {
-    let known = app.view == View::Overview && app.seen.snapshot.store.synced;
+    let known = app.navigation.view == View::Overview && app.seen.snapshot.store.synced;
     known.then(|| overview::overview_row_at(app, layout(app).table, x, y)).flatten()
 }
 
@@ -165,7 +168,7 @@ fn draw_screen(app: &App, frame: &mut Frame) {
     let boot = app.now.boot.as_secs_f64();
     if layout.table.height > 0 {
         let etcd_lost = queries::etcd_lost(&app.seen, boot).is_some();
-        match app.view {
+        match app.navigation.view {
             View::Overview => overview::draw(app, frame.buffer_mut(), layout.table, etcd_lost),
             View::History => history::draw(app, frame.buffer_mut(), layout.table, etcd_lost),
             View::Logs => logs::draw(app, frame.buffer_mut(), layout.table),
@@ -190,7 +193,7 @@ fn draw_screen(app: &App, frame: &mut Frame) {
             }
             View::Nodes => {
                 let lost = queries::kube_lost(&app.seen, boot).is_some();
-                match &app.map {
+                match &app.navigation.map {
                     Some(map) => racks::draw(app, map, frame.buffer_mut(), layout.table, lost),
                     None => nodes::draw(app, frame.buffer_mut(), layout.table, lost),
                 }
@@ -199,7 +202,7 @@ fn draw_screen(app: &App, frame: &mut Frame) {
     }
     pane::draw(app, frame.buffer_mut(), layout.pane);
     footer::draw(app, frame, layout.footer);
-    if app.help.is_some() {
+    if app.navigation.help.is_some() {
         help::draw(app, frame.buffer_mut(), layout.table.union(layout.pane).union(layout.banner));
     }
     if let Some(open) = &app.picker {

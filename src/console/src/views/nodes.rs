@@ -15,8 +15,9 @@ const MIN_STATE_WIDTH: u16 = 16;
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    let name = u16::try_from(app.totals.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
-    let visible = app.nodes.window(usize::from(area.height.saturating_sub(1)));
+    let name =
+        u16::try_from(app.knowledge.totals.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
+    let visible = app.lists.nodes.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|node| row(app, node, usize::from(name))).collect();
     // columns are as wide as their content; STATE has the longest text and is cut first
     let needs = |cell: usize, least: u16, most: u16| {
@@ -56,14 +57,14 @@ fn row(app: &App, name: &str, width: usize) -> Row {
         Cell::plain(short_text::safe(queries::role(seen, name))),
         Cell::plain(short_text::safe(queries::rack(seen, name))),
         Cell::plain(kubelet),
-        Cell::plain(entry(app.totals.reboot_of(name))),
-        Cell::plain(entry(app.totals.repair_of(name))),
+        Cell::plain(entry(app.knowledge.totals.reboot_of(name))),
+        Cell::plain(entry(app.knowledge.totals.repair_of(name))),
     ];
-    Row { cells, cursor: app.nodes.cursor.as_deref() == Some(name), marked: app.nodes.marks.contains(name) }
+    Row { cells, cursor: app.lists.nodes.cursor.as_deref() == Some(name), marked: app.lists.nodes.marks.contains(name) }
 }
 
 fn empty(app: &App) -> Vec<String> {
-    if app.nodes.total > 0 {
+    if app.lists.nodes.total > 0 {
         return super::no_matches(app, "node");
     }
     match app.seen.snapshot.kube.sources.get("nodes") {

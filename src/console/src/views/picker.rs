@@ -14,7 +14,7 @@ pub fn draw(app: &App, picker: &ColumnPicker, buffer: &mut Buffer) {
     let area = Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height);
     outline(buffer, area, theme.title);
     let (x, line) = (area.x + 2, area.width.saturating_sub(4));
-    put(buffer, x, area.y + 1, line, &format!("Columns of {}", app.view.title()), theme.title);
+    put(buffer, x, area.y + 1, line, &format!("Columns of {}", app.navigation.view.title()), theme.title);
     let from = (picker.at + 1).saturating_sub(usize::from(rows));
     for (y, (at, (name, shown))) in (area.y + 2..area.y + 2 + rows).zip(picker.columns.iter().enumerate().skip(from)) {
         let here = at == picker.at;

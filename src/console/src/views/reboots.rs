@@ -11,7 +11,8 @@ use crate::state::{App, queries, short_text, when};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    let name = u16::try_from(app.totals.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
+    let name =
+        u16::try_from(app.knowledge.totals.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
     let columns = [
         Column { title: "INDEX", width: 6, from: 0 },
         Column { title: "NODE", width: name, from: 0 },
@@ -22,7 +23,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "PODS", width: 7, from: 0 },
         Column { title: "REASON", width: 0, from: 0 },
     ];
-    let visible = app.reboots.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.reboots.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id, usize::from(name))).collect();
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
@@ -55,7 +56,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
         _ => String::new(),
     };
     cells.push(super::why(app, id, &format!("{order}{text}")));
-    Row { cells, cursor: app.reboots.cursor == Some(id), marked: app.reboots.marks.contains(&id) }
+    Row { cells, cursor: app.lists.reboots.cursor == Some(id), marked: app.lists.reboots.marks.contains(&id) }
 }
 
 fn empty(app: &App) -> Vec<String> {
@@ -63,7 +64,7 @@ fn empty(app: &App) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
-    if app.reboots.total > 0 {
+    if app.lists.reboots.total > 0 {
         return super::no_matches(app, "entry");
     }
     let mut lines = vec!["the reboot queue is empty".to_owned()];

@@ -31,11 +31,11 @@ pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
         "  racks: role in-the-definition/all (control planes), machines not healthy",
         app.config.theme.title,
     );
-    for (y, line) in (area.y + 1..area.bottom()).zip(&app.registry.racks) {
+    for (y, line) in (area.y + 1..area.bottom()).zip(&app.knowledge.registry.racks) {
         put(buffer, area.x + 2, y, area.width.saturating_sub(2), &short_text::safe(line), Style::new());
     }
-    if usize::from(area.height.saturating_sub(1)) < app.registry.racks.len() {
-        let more = app.registry.racks.len() + 1 - usize::from(area.height.saturating_sub(1));
+    if usize::from(area.height.saturating_sub(1)) < app.knowledge.registry.racks.len() {
+        let more = app.knowledge.registry.racks.len() + 1 - usize::from(area.height.saturating_sub(1));
         let text = format!("... and {more} more racks");
         put(
             buffer,

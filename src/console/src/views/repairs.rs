@@ -12,7 +12,7 @@ use crate::state::{App, queries, short_text, when};
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let wide = area.width >= 100;
-    let name = u16::try_from(app.totals.name_width).unwrap_or(15).clamp(11, if wide { 40 } else { 14 });
+    let name = u16::try_from(app.knowledge.totals.name_width).unwrap_or(15).clamp(11, if wide { 40 } else { 14 });
     let columns = [
         Column { title: "INDEX", width: 5, from: 0 },
         Column { title: "MACHINE", width: name, from: 0 },
@@ -27,7 +27,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "HEALTH", width: 10, from: 110 },
         Column { title: "REASON", width: 0, from: 0 },
     ];
-    let visible = app.repairs.window(usize::from(area.height.saturating_sub(1)));
+    let visible = app.lists.repairs.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id, usize::from(name))).collect();
     visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
@@ -71,14 +71,14 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
     }
     let order = short_text::order(seen, id);
     cells.push(super::why(app, id, &format!("{order}{text}")));
-    Row { cells, cursor: app.repairs.cursor == Some(id), marked: app.repairs.marks.contains(&id) }
+    Row { cells, cursor: app.lists.repairs.cursor == Some(id), marked: app.lists.repairs.marks.contains(&id) }
 }
 
 fn empty(app: &App) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
-    if app.repairs.total > 0 {
+    if app.lists.repairs.total > 0 {
         return super::no_matches(app, "entry");
     }
     let mut lines = vec!["the repair queue is empty".to_owned()];

@@ -27,8 +27,8 @@ pub fn draw<Id: Columns>(
     stale: bool,
 ) {
     let theme = &app.config.theme;
-    let table = columns::table(app.view, app.cke_records);
-    let Some(names) = app.visible_columns.get(table) else {
+    let table = columns::table(app.navigation.view, app.navigation.cke_records);
+    let Some(names) = app.lists.visible_columns.get(table) else {
         return table::draw(buffer, area, theme, columns, rows, stale);
     };
     let mut shown: Vec<Row> = rows.iter().map(|row| Row { cells: Vec::new(), ..*row }).collect();
@@ -95,7 +95,7 @@ fn text(value: &Value) -> String {
 
 /// Parses names separated by commas or spaces. They must be columns of the open table, each at most once.
 pub fn read(app: &App, text: &str) -> Result<Vec<&'static str>, String> {
-    let all = columns::all(app.view, app.cke_records);
+    let all = columns::all(app.navigation.view, app.navigation.cke_records);
     let mut names: Vec<&'static str> = Vec::new();
     for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
         let name = all.iter().find(|name| **name == word);

@@ -25,7 +25,7 @@ const MAX_BOOTS: usize = 24;
 
 /// Sums up the last day from what was read of history.
 pub(super) fn of(app: &App) -> Day {
-    let (read, now) = (&app.past.history, app.now.wall);
+    let (read, now) = (&app.knowledge.past.history, app.now.wall);
     let hours_ago = |at: Timestamp| usize::try_from(now.duration_since(at).as_hours()).unwrap_or(0);
     let mut day = Day { ended: vec![0; HOURS], ..Day::default() };
     let rows = || read.rows.values().filter_map(|row| row.as_deref().ok());

@@ -169,7 +169,7 @@ pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
 /// Returns the state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web 2/2 12/40`, and its trouble. The
 /// blocker comes early, because narrow screens cut the end.
 pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
-    let entries = [app.totals.reboot_of(name), app.totals.repair_of(name)];
+    let entries = [app.knowledge.totals.reboot_of(name), app.knowledge.totals.repair_of(name)];
     node_state_of(app, name, queries::node(&app.seen, name), entries)
 }
 

@@ -8,7 +8,7 @@ use crate::state::{registry, when};
 impl Text<'_> {
     pub(super) fn machine_fields(&mut self, address: &str) {
         let (app, seen) = (self.app, &self.app.seen);
-        match app.registry.at(seen, address) {
+        match app.knowledge.registry.at(seen, address) {
             None => self.field("sabakan", "has no such machine any more", app.config.theme.trouble),
             Some(m) => {
                 self.plain("serial", &m.serial);
@@ -29,9 +29,9 @@ impl Text<'_> {
         }
         self.plain("place", registry::place(seen, address));
         self.heading("Planned change".to_owned());
-        match app.registry.choice(seen, address) {
+        match app.knowledge.registry.choice(seen, address) {
             Some(choice) => {
-                let word = app.registry.change(seen, address).map_or("stays", |c| c.kind.as_str());
+                let word = app.knowledge.registry.change(seen, address).map_or("stays", |c| c.kind.as_str());
                 self.plain("plan", word);
                 self.plain("why", &choice.why.to_string());
                 if let Some(score) = choice.score {
@@ -40,7 +40,7 @@ impl Text<'_> {
             }
             None => self.plain("plan", "nothing: not in the definition, and not needed there"),
         }
-        if let Some(change) = app.registry.change(seen, address).filter(|c| !c.fields.is_empty()) {
+        if let Some(change) = app.knowledge.registry.change(seen, address).filter(|c| !c.fields.is_empty()) {
             self.heading("Fields".to_owned());
             for field in &change.fields {
                 let value_or_dash = |s: &Option<String>| s.clone().unwrap_or_else(|| "-".to_owned());
@@ -57,7 +57,7 @@ impl Text<'_> {
     }
 
     pub(super) fn fold(&mut self, what: &str) {
-        let folds = &self.app.registry.folds;
+        let folds = &self.app.knowledge.registry.folds;
         if let Some((_, nodes)) = folds.iter().find(|(w, _)| w == what) {
             self.plain("change", what);
             self.plain("nodes", &nodes.join(" "));

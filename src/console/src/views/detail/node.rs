@@ -62,7 +62,7 @@ impl Text<'_> {
         });
         can.extend(seen.orphans.contains_key(name).then_some(("release", "release the cordon")));
         self.available_actions_field(&can);
-        for id in self.app.totals.entries_of(name) {
+        for id in self.app.knowledge.totals.entries_of(name) {
             self.heading(format!("Entry {id}"));
             self.entry_or_broken(id, false);
         }
@@ -91,7 +91,7 @@ impl Text<'_> {
         if row.keep_cordoned {
             // who set the cordon with cketerm, as far as the audit was read
             let on = format!("node {}", row.name);
-            let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
+            let read = self.app.knowledge.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
             let is_manual = |what: &str| matches!(what, "node cordon" | "node drain" | "node keep-cordoned");
             let mut actions = read.filter(|a| a.on == on && is_manual(&a.what));
             parts.push(match actions.next() {

@@ -23,7 +23,7 @@ use crate::{
 
 /// Returns the pane's title.
 pub(super) fn title(app: &App, folder: Folder, id: &PastId) -> String {
-    let past = &app.past;
+    let past = &app.knowledge.past;
     let text = match folder {
         Folder::History => past.history.get(id).map(|e| {
             let node = node(app, e);
@@ -42,11 +42,11 @@ impl Text<'_> {
         let app = self.app;
         match folder {
             Folder::History => self.ended(id),
-            Folder::Audit => match app.past.audit.rows.get(id) {
+            Folder::Audit => match app.knowledge.past.audit.rows.get(id) {
                 Some(Ok(audit)) => self.audited(audit),
                 other => self.unread(id, other.and_then(|v| v.as_ref().err())),
             },
-            Folder::Records => match app.past.records.rows.get(id) {
+            Folder::Records => match app.knowledge.past.records.rows.get(id) {
                 Some(Ok(record)) => self.record(record),
                 other => self.unread(id, other.and_then(|v| v.as_ref().err())),
             },
@@ -62,8 +62,8 @@ impl Text<'_> {
 
     fn ended(&mut self, id: &PastId) {
         let app = self.app;
-        let Some(e) = app.past.history.get(id) else {
-            let broken = app.past.history.rows.get(id).and_then(|v| v.as_ref().err());
+        let Some(e) = app.knowledge.past.history.get(id) else {
+            let broken = app.knowledge.past.history.rows.get(id).and_then(|v| v.as_ref().err());
             return self.unread(id, broken);
         };
         let style = history::style(app, e);
@@ -82,7 +82,7 @@ impl Text<'_> {
             ("jump", "go to its node"),
             ("logs-of", "its log lines"),
         ]);
-        match app.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
+        match app.knowledge.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
             None => self.plain("", "reading its timeline ..."),
             Some(Err(why)) => self.field("timeline", why, app.config.theme.trouble),
             Some(Ok(past_timeline)) => {
