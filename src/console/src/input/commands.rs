@@ -19,7 +19,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Help => sheet(app, Sheet::Help),
         Command::Back => back(app),
         Command::Open => open(app),
-        Command::Mark if racks::open(app) => racks::mark(app),
+        Command::Mark if racks::open(app) => super::racks::mark(app),
         Command::Mark => app.list_mut().mark(),
         Command::MarkAll => app.list_mut().mark_all(),
         Command::Filter => super::typing::begin_filter(app),
@@ -63,8 +63,8 @@ pub(super) fn go(app: &mut App, command: Command) {
             app.navigation.map = (!shown).then(racks::Map::default);
             if app.navigation.view == View::Nodes { racks::refresh(app) } else { show(app, View::Nodes) }
         }
-        Command::Right if racks::open(app) => racks::go(app, 0, 1),
-        Command::Left if racks::open(app) => racks::go(app, 0, -1),
+        Command::Right if racks::open(app) => super::racks::go(app, 0, 1),
+        Command::Left if racks::open(app) => super::racks::go(app, 0, -1),
         Command::Jump => super::jump::jump(app),
         Command::Trouble => super::trouble::next_row(app),
         _ => {}

@@ -9,6 +9,7 @@ mod jump;
 mod mouse;
 mod navigation;
 mod past;
+mod racks;
 mod seen;
 mod trouble;
 mod typing;

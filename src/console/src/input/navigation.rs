@@ -31,7 +31,7 @@ pub(super) fn reveal(app: &mut App) {
     app.list_mut().show_cursor(height);
     if racks::open(app) {
         let height = views::map_height(app);
-        racks::reveal(app, height);
+        super::racks::reveal(app, height);
     }
     let most = views::pane_overflow(app);
     if let Some(pane) = &mut app.navigation.pane {
@@ -53,7 +53,7 @@ pub(super) fn by(app: &mut App, rows: isize) {
     } else if let Some(pane) = &mut app.navigation.pane {
         pane.scroll = pane.scroll.saturating_add_signed(rows);
     } else if racks::open(app) {
-        racks::go(app, rows, 0);
+        super::racks::go(app, rows, 0);
     } else {
         app.list_mut().go(rows);
     }

@@ -272,10 +272,10 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
     match name {
         // The footer does not offer a command that would only report why it cannot run.
         "jump" if app.navigation.pane.is_some() || app.navigation.view == View::Audit => {
-            drop(related::counterpart(app)?)
+            drop(related::counterpart(app)?);
         }
         "logs-of" if app.navigation.pane.is_some() || app.navigation.view == View::Audit => {
-            drop(related::log_filter(app)?)
+            drop(related::log_filter(app)?);
         }
         _ => {}
     }

@@ -44,8 +44,7 @@ pub fn markdown() -> String {
     let _ = write!(
         out,
         "\n## Command line\n\nEvery name above that works in tables or everywhere can be typed after `:`; tab completes. \
-         There are also the commands below, and verbs\ntake rows and a reason.\n{}\n\n| command | what it does |\n| --- | --- |\n",
-        ROWS_HELP
+         There are also the commands below, and verbs\ntake rows and a reason.\n{ROWS_HELP}\n\n| command | what it does |\n| --- | --- |\n"
     );
     let words = ARGUMENT_COMMANDS.iter().map(|w| (format!("{} {}", w.name, w.argument), w.help));
     for (form, help) in words.chain(verb_usages()) {
