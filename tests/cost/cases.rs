@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, sync::Arc};
 
-use cketerm_console::event::Event;
+use cketerm_console::state::event::Event;
 use cketerm_model::{
     kube::{KubeView, NodeRow},
     reboot::{RebootEntry, RebootStatus},

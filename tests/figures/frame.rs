@@ -9,7 +9,7 @@ mod scene;
 
 use std::{sync::Arc, time::Instant};
 
-use cketerm_console::{event::Event, update::update};
+use cketerm_console::{input::update, state::event::Event};
 use crossterm::event::KeyCode;
 
 use self::scene::{Console, key, node};
@@ -57,7 +57,7 @@ fn main() {
     let mut console = Console::new(state.clone());
     let mut table =
         "| what | p99 at most | median | p99 | longest | bytes |\n| --- | --- | --- | --- | --- | --- |\n".to_owned();
-    assert_eq!(console.app.nodes.rows.len() as u64, ROWS);
+    assert_eq!(console.app.lists.nodes.rows.len() as u64, ROWS);
     for (view, name) in [('1', "reboots"), ('2', "nodes")] {
         console.time([key(KeyCode::Char(view))]);
         let writes = console.writer.writes.get();

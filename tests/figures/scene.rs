@@ -12,10 +12,9 @@ use std::{
 };
 
 use cketerm_console::{
-    app::{App, AppConfig, View},
-    backend::BufferedBackend,
-    event::Event,
-    update::update,
+    input::update,
+    state::{App, AppConfig, View, event::Event},
+    terminal::backend::BufferedBackend,
     views,
 };
 use cketerm_model::{

@@ -177,9 +177,9 @@ fn only_modules_that_sanitize_output_print() {
     // `cli::Out`; the console's own screen and lines; the helper's answer to its engine; the init of a container
     const PRINTING_MODULES: [&str; 7] = [
         "cketerm/src/cli/output.rs",
-        "console/src/plain.rs",
-        "console/src/run.rs",
-        "console/src/terminal.rs",
+        "console/src/terminal/plain.rs",
+        "console/src/terminal/run.rs",
+        "console/src/terminal/guard.rs",
         "engine/src/command/helper.rs",
         "engine/src/command/init.rs",
         "cketerm/src/main.rs",

@@ -28,7 +28,7 @@ const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 /// Directory in which a daemon keeps the results of commands, for any user.
 const STATE_DIRECTORY: &str = "/var/lib/cketerm";
 
-pub use cketerm_console::display::{Bell, Mouse, Switch};
+pub use cketerm_console::theme::display::{Bell, Mouse, Switch};
 
 pub use cketerm_clients::kubernetes::KubeSettings;
 

@@ -2,9 +2,9 @@
 //!
 //! A verb that changes the cluster has one capital letter, the same in every view, and no harmless command shares it.
 
-use std::fmt::Write as _;
+mod keymap;
 
-pub use super::keymap::{KeyMatch, Keymap, Stroke, normalized, parse, stroke_name};
+pub use self::keymap::{KeyMatch, Keymap, Stroke, normalized, parse, stroke_name};
 
 /// Place where a key works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -250,49 +250,6 @@ pub fn is_typable(context: Context) -> bool {
     matches!(context, Everywhere | Table)
 }
 
-/// Returns the whole of `docs/keys.md`.
-pub fn markdown() -> String {
-    let mut out = String::from(
-        "# Keys\n\nGenerated from the key table in `src/console/src/keys.rs`; a test compares them \
-         (`make docs` writes this file).\nA key that changes the cluster acts on the view's rows and \
-         never navigates. Every command can be bound to other keys, or to none, by its name.\n",
-    );
-    for (title, context, changes) in [
-        ("Changing the cluster", Everywhere, true),
-        ("Tables", Table, false),
-        ("Everywhere", Everywhere, false),
-        ("Detail panes and help", Detail, false),
-        ("Dialogs", Dialog, false),
-        ("Text fields", Field, false),
-    ] {
-        let _ = write!(out, "\n## {title}\n\n| key | name | what it does |\n| --- | --- | --- |\n");
-        for b in TABLE.iter().filter(|b| b.context == context && b.changes == changes) {
-            let mut keys: Vec<_> = b.keys.iter().map(|k| format!("`{k}`")).collect();
-            keys.extend((keys.is_empty() && is_typable(context)).then(|| format!("`:{}`", b.name)));
-            let _ = writeln!(out, "| {} | `{}` | {} |", keys.join(" "), b.name, b.help);
-        }
-    }
-    out.push_str(
-        "\n## Confirmations\n\nA confirmation expires when the state that it showed changes; one that stops something shows the new state \
-         instead. The focus\nnever begins on the button that confirms. For an entry that cannot be read, `cancel` asks you to type the \
-         cluster's name and the index.\n\n| name | confirmation |\n| --- | --- |\n",
-    );
-    for (name, tier) in super::dialog::tier::TIERS {
-        let _ = writeln!(out, "| `{name}` | {} |", tier.description());
-    }
-    let _ = write!(
-        out,
-        "\n## Command line\n\nEvery name above that works in tables or everywhere can be typed after `:`; tab completes. \
-         There are also the commands below, and verbs\ntake rows and a reason.\n{}\n\n| command | what it does |\n| --- | --- |\n",
-        super::command_line::ROWS_HELP
-    );
-    let words = super::command_line::ARGUMENT_COMMANDS.iter().map(|w| (format!("{} {}", w.name, w.argument), w.help));
-    for (form, help) in words.chain(super::command_line::verb_usages()) {
-        let _ = writeln!(out, "| `:{}` | {help} |", form.trim_end().replace('|', "\\|"));
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,14 +267,5 @@ mod tests {
             let sharing = TABLE.iter().filter(|o| o.keys.iter().any(|k| b.keys.contains(k))).count();
             assert!(sharing == b.keys.len().min(1), "{}", b.name);
         }
-    }
-
-    #[test]
-    fn docs_keys_md_matches_the_key_table() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/keys.md");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, markdown()).unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(path).unwrap(), markdown(), "docs/keys.md is outdated: run `make docs`");
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cketerm_actions::ActionError;
-use cketerm_console::screenshot::AnsiFrame;
+use cketerm_console::terminal::screenshot::AnsiFrame;
 use cketerm_model::text::{steers, visible};
 use serde::Serialize;
 use serde_json::{Value, ser::Formatter};

@@ -5,7 +5,10 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm_actions::ActionError;
-use cketerm_console::{ConsoleOptions, View, screen, screenshot};
+use cketerm_console::{
+    ConsoleOptions, View,
+    terminal::{screen, screenshot},
+};
 use cketerm_engine::backends::{Backends, host_name};
 use cketerm_model::clock::Clock;
 use cketerm_rules::seen::Seen;

@@ -11,10 +11,14 @@ use cketerm_actions::{BmcLookup, Operator};
 use cketerm_console as console;
 use cketerm_console::{
     Clients, ClientsReceiver, ConsoleOptions, View,
-    attention::has_title,
-    charset::{Charset, has_blocks},
-    terminal::{Modes, leave},
-    theme,
+    terminal::{
+        attention::has_title,
+        guard::{Modes, leave},
+    },
+    theme::{
+        self,
+        charset::{Charset, has_blocks},
+    },
 };
 use cketerm_engine::{
     backends::{Backends, host_name},

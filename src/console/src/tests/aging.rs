@@ -8,11 +8,14 @@ use cketerm_model::{
 
 use super::world::{BOOT, World, at, press, stored};
 use crate::{
-    app::{App, View},
-    event::{Effect, Event},
-    past::{ReadRequest, ReadResponse},
-    screen, short_text,
-    update::update,
+    input::update,
+    state::{
+        App, View,
+        event::{Effect, Event},
+        past::{ReadRequest, ReadResponse},
+        short_text,
+    },
+    terminal::screen,
 };
 
 fn tick(app: &mut App, seconds: f64) -> Vec<Effect> {
@@ -158,7 +161,7 @@ fn unrelated_messages_are_shown_outside_of_a_dialog() {
 #[test]
 fn entries_behind_a_held_entry_are_not_counted_as_remaining() {
     let mut world = World::usual();
-    let left = |world: &World| world.console_in(View::Overview, 80, 24).summary.reboots.left;
+    let left = |world: &World| world.console_in(View::Overview, 80, 24).knowledge.summary.reboots.left;
     let before = left(&world);
     assert_eq!((before.left, before.held, before.behind, before.stuck), (3, 0, 0, 2));
     assert_eq!(before.backoff.map(|(n, _)| n), Some(1));
@@ -190,7 +193,7 @@ fn booting_machines_and_plain_backoffs_need_no_operator() {
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 2, until, cause });
     assert!(!trouble(&world.seen(), EntryId::reboot(6)));
     let app = world.console_in(View::Nodes, 80, 24);
-    assert_eq!(app.totals.reboots.trouble, 2);
+    assert_eq!(app.knowledge.totals.reboots.trouble, 2);
     assert_eq!(short_text::node_state(&app, "worker-2").1, None, "it is rebooting");
     assert!(short_text::node_state(&app, "worker-5").1.is_some(), "NotReady without a reboot");
 }

@@ -9,15 +9,13 @@ use cketerm_rules::trouble::Trouble;
 
 use super::world::{BOOT, World, at, press};
 use crate::{
-    app::App,
-    attention::{Attention, has_title},
-    charset::Charset,
-    display::Bell,
-    event::Event,
-    screen,
-    theme::{Theme, loader::BUILT_IN},
-    update::update,
-    view::View,
+    input::update,
+    state::{App, View, event::Event},
+    terminal::{
+        attention::{Attention, has_title},
+        screen,
+    },
+    theme::{Theme, charset::Charset, display::Bell, loader::BUILT_IN},
 };
 
 fn quiet() -> World {

@@ -5,9 +5,9 @@ use insta::assert_snapshot;
 
 use super::world::{World, press};
 use crate::{
-    event::{Action, Effect, Event},
-    screen,
-    update::update,
+    input::update,
+    state::event::{Action, Effect, Event},
+    terminal::screen,
 };
 
 #[test]

@@ -2,11 +2,12 @@
 
 use super::world::{World, press};
 use crate::{
-    app::{App, View},
-    columns,
-    event::Effect,
-    screen,
-    settings::{self, Change},
+    state::{
+        App, View, columns,
+        event::Effect,
+        settings::{self, Change},
+    },
+    terminal::screen,
 };
 
 /// Returns the line of the titles.
@@ -52,7 +53,7 @@ fn every_column_of_every_view_can_be_shown_alone() {
         for column in columns::summaries(view, false) {
             let mut app = world.console_in(view, 200, 50);
             press(&mut app, &format!(": \"columns {}\" enter", column.id));
-            assert_eq!(app.visible_columns[view.name()], [column.id], "{:?}", app.message);
+            assert_eq!(app.lists.visible_columns[view.name()], [column.id], "{:?}", app.session.message);
             let text = screen::text(&app);
             assert!(text.lines().any(|line| line.trim() == column.title), "{view:?} {}:\n{text}", column.id);
             assert!(columns::all(view, false).contains(&column.id), "{view:?} {}", column.id);
@@ -64,12 +65,12 @@ fn every_column_of_every_view_can_be_shown_alone() {
 fn the_column_picker_hides_shows_and_moves_columns_and_esc_cancels() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 | esc");
-    assert!(app.visible_columns.is_empty() && app.picker.is_none());
+    assert!(app.lists.visible_columns.is_empty() && app.picker.is_none());
     // the state moves behind the address, the role is hidden
     press(&mut app, "| down right down space");
     insta::assert_snapshot!("columns_list_80x24", screen::text(&app));
     press(&mut app, "enter");
-    assert_eq!(app.visible_columns["nodes"], ["node", "address", "state", "rack", "kubelet", "reboot", "repair"]);
+    assert_eq!(app.lists.visible_columns["nodes"], ["node", "address", "state", "rack", "kubelet", "reboot", "repair"]);
     press(&mut app, "| down right down space");
     assert_eq!(press(&mut app, "X R q"), [], "verbs do nothing there");
     assert!(app.dialog.is_none());
@@ -94,11 +95,11 @@ fn columns_and_sort_order_are_saved_and_settings_forget_resets_them() {
     assert_eq!(settings::apply(&mut next, &settings::read(&path).unwrap()), Vec::<String>::new());
     press(&mut next, "2 j k");
     assert_eq!(titles(&next), "NODE STATE");
-    crate::update::update(&mut next, crate::event::Event::Seen(World::usual().seen()));
-    assert_eq!(next.nodes.rows.first().map(String::as_str), Some("worker-5"));
+    crate::input::update(&mut next, crate::state::event::Event::Seen(World::usual().seen()));
+    assert_eq!(next.lists.nodes.rows.first().map(String::as_str), Some("worker-5"));
     next.config.saves_settings = true;
     assert_eq!(press(&mut next, ": \"settings forget\" enter"), [Effect::SaveSettings(Change::Forget)]);
-    assert!(next.visible_columns.is_empty() && next.nodes.sort.is_none());
+    assert!(next.lists.visible_columns.is_empty() && next.lists.nodes.sort.is_none());
 }
 
 #[test]
@@ -110,15 +111,15 @@ fn unknown_tables_and_columns_in_the_settings_are_skipped_and_named() {
     let mut app = World::usual().console(80, 24);
     let odd = settings::apply(&mut app, &settings::read(&path).unwrap());
     assert_eq!(odd, ["there is no table moons", "nodes has no column moon", "nodes has no column moon to sort by"]);
-    assert_eq!(app.visible_columns["nodes"], ["node"]);
+    assert_eq!(app.lists.visible_columns["nodes"], ["node"]);
 }
 
 #[test]
 fn an_unwritable_settings_file_is_reported_once() {
-    use crate::{event::Event, update::update};
+    use crate::{input::update, state::event::Event};
     let mut app = World::usual().console(80, 24);
     app.config.saves_settings = true;
     update(&mut app, Event::SettingsSaved(Err("/x/console.yaml cannot be written: read-only".into())));
-    assert!(app.message.as_ref().is_some_and(|m| m.text.contains("columns and orders are not saved")));
+    assert!(app.session.message.as_ref().is_some_and(|m| m.text.contains("columns and orders are not saved")));
     assert_eq!(press(&mut app, "2 s"), [], "saving is not retried");
 }

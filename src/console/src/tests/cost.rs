@@ -10,7 +10,12 @@ use cketerm_model::{entry::EntryId, kube::NodeRow, reason::Reason, reboot::Reboo
 use ratatui::{Terminal, layout::Size};
 
 use super::world::{BOOT, World, at, press};
-use crate::{app::App, backend::BufferedBackend, event::Event, screen, update::update, views};
+use crate::{
+    input::update,
+    state::{App, event::Event},
+    terminal::{backend::BufferedBackend, screen},
+    views,
+};
 
 /// Writer that counts bytes.
 #[derive(Clone, Default)]
@@ -114,24 +119,24 @@ fn hidden_lists_build_no_rows_but_update_counts_and_marks() {
     let mut world = large_world();
     let mut app = world.console(200, 50);
     press(&mut app, "2 space space 1");
-    let (nodes, marks) = (app.nodes.rows.len(), app.nodes.marks.clone());
+    let (nodes, marks) = (app.lists.nodes.rows.len(), app.lists.nodes.marks.clone());
     assert_eq!((nodes, marks.len()), (5008, 2));
-    let before = app.nodes.rows.clone();
+    let before = app.lists.nodes.rows.clone();
     let gone = marks.first().unwrap().clone();
     world.kube.remove_node(&gone);
     world.store.cluster = None;
     world.entry(20_000, "10.9.0.1", RebootStatus::Queued, 900, 60);
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(app.nodes.rows, before, "rows of a hidden view are not rebuilt");
-    assert_eq!((app.nodes.total, app.nodes.marks.len()), (nodes - 1, 1));
-    let entries = app.reboots.rows.len();
+    assert_eq!(app.lists.nodes.rows, before, "rows of a hidden view are not rebuilt");
+    assert_eq!((app.lists.nodes.total, app.lists.nodes.marks.len()), (nodes - 1, 1));
+    let entries = app.lists.reboots.rows.len();
     assert_eq!(entries, world.store.reboots.entries.len());
     press(&mut app, "2");
-    assert_eq!((app.nodes.rows.len(), app.nodes.rows.contains(&gone)), (nodes - 1, false));
+    assert_eq!((app.lists.nodes.rows.len(), app.lists.nodes.rows.contains(&gone)), (nodes - 1, false));
     // the same for the other view
     world.store.reboots.entries.remove(&20_000);
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!((app.reboots.rows.len(), app.reboots.total), (entries, entries - 1));
+    assert_eq!((app.lists.reboots.rows.len(), app.lists.reboots.total), (entries, entries - 1));
 }
 
 #[test]
@@ -139,7 +144,7 @@ fn a_snapshot_without_changed_names_rebuilds_no_rows_and_no_map() {
     let mut world = large_world();
     let mut app = world.console(200, 50);
     press(&mut app, "2 v");
-    let allocations = |app: &App| (app.nodes.rows.as_ptr(), app.map.as_ref().unwrap().racks.as_ptr());
+    let allocations = |app: &App| (app.lists.nodes.rows.as_ptr(), app.navigation.map.as_ref().unwrap().racks.as_ptr());
     let first = allocations(&app);
     (world.boot, world.store.last_seen, world.store.revision) = (BOOT + 1.0, BOOT + 1.0, world.store.revision + 1);
     update(&mut app, Event::Seen(world.seen()));
@@ -152,12 +157,12 @@ fn a_snapshot_without_changed_names_rebuilds_no_rows_and_no_map() {
     let (rows, map) = allocations(&app);
     assert_eq!(rows, first.0);
     assert_ne!(map, first.1);
-    let legend = app.map.as_ref().unwrap().legend();
+    let legend = app.navigation.map.as_ref().unwrap().legend();
     assert!(legend.contains("x 2 not ready"), "{legend}");
     // another sort order changes the map
     let map = allocations(&app).1;
     press(&mut app, "s s");
-    assert_ne!(allocations(&app).1, map, "{:?}", app.nodes.sort);
+    assert_ne!(allocations(&app).1, map, "{:?}", app.lists.nodes.sort);
 }
 
 /// Generous bounds for an unoptimized build on a busy machine. They only exclude work that grows with the cluster.

@@ -8,12 +8,14 @@ use cketerm_model::{
 
 use super::world::{World, press};
 use crate::{
-    app::App,
-    dialog::{Dialog, Focus},
-    event::{Action, Effect, Event},
+    input::update,
     keys::TABLE,
-    screen,
-    update::update,
+    state::{
+        App,
+        dialog::{Dialog, Focus},
+        event::{Action, Effect, Event},
+    },
+    terminal::screen,
 };
 
 fn refresh(app: &mut App, world: &World) {
@@ -78,7 +80,7 @@ fn an_expired_dialog_accepts_only_the_key_that_closes_it() {
         assert!(app.dialog.is_some(), "{before}");
         world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
         refresh(&mut app, &world);
-        let before_keys = (app.view, app.reboots.cursor, app.reboots.marks.clone());
+        let before_keys = (app.navigation.view, app.lists.reboots.cursor, app.lists.reboots.marks.clone());
         for b in TABLE {
             for key in b.keys.iter().filter(|k| !["esc", "ctrl-c"].contains(*k)) {
                 assert_eq!(press(&mut app, key), [], "{before} {key}");
@@ -86,7 +88,11 @@ fn an_expired_dialog_accepts_only_the_key_that_closes_it() {
             }
         }
         assert_eq!(press(&mut app, "\"no Xylem\" enter y"), [], "{before}");
-        assert_eq!((app.view, app.reboots.cursor, app.reboots.marks.clone()), before_keys, "{before}");
+        assert_eq!(
+            (app.navigation.view, app.lists.reboots.cursor, app.lists.reboots.marks.clone()),
+            before_keys,
+            "{before}"
+        );
         assert!(screen::text(&app).contains("Esc closes; no other key does anything"), "{}", screen::text(&app));
         press(&mut app, "esc");
         assert!(app.dialog.is_none(), "{before}");
@@ -225,7 +231,7 @@ fn messages_about_a_view_disappear_with_it_and_results_of_actions_stay() {
     press(&mut app, "3 n");
     assert!(screen::text(&app).contains("no row here needs an operator"), "{}", screen::text(&app));
     press(&mut app, "1");
-    assert_eq!(app.message, None);
+    assert_eq!(app.session.message, None);
     app.print_error("cancel of reboots/5: etcd does not answer");
     press(&mut app, "2");
     assert!(screen::text(&app).contains("etcd does not answer"), "{}", screen::text(&app));

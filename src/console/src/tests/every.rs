@@ -18,11 +18,9 @@ use super::{
     world::{BOOT, World, at, press, stored},
 };
 use crate::{
-    app::{App, View},
-    event::Event,
-    past::ReadResponse,
-    screen,
-    update::update,
+    input::update,
+    state::{App, View, event::Event, past::ReadResponse},
+    terminal::screen,
 };
 
 const SIZES: [(u16, u16); 3] = [(60, 15), (80, 24), (200, 50)];

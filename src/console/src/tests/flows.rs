@@ -10,15 +10,17 @@ use cketerm_model::{
 
 use super::world::{BOOT, World, at, press};
 use crate::{
-    app::{Target, View},
-    event::{Action, Effect, Event},
-    past::{ReadRequest, ReadResponse},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        Target, View,
+        event::{Action, Effect, Event},
+        past::{ReadRequest, ReadResponse},
+    },
+    terminal::screen,
 };
 
-fn message(app: &crate::app::App) -> &str {
-    app.message.as_ref().map_or("", |m| &m.text)
+fn message(app: &crate::state::App) -> &str {
+    app.session.message.as_ref().map_or("", |m| &m.text)
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn reboots_are_added_from_marked_nodes_and_an_api_server_needs_typed_input() {
     let effects = press(&mut app, "enter y");
     let addresses = vec!["10.0.0.18".to_owned()];
     assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason: None })]);
-    assert!(app.nodes.marks.is_empty());
+    assert!(app.lists.nodes.marks.is_empty());
 
     press(&mut app, "g space space R");
     assert!(screen::text(&app).contains("2 API servers among them"), "{}", screen::text(&app));
@@ -166,7 +168,7 @@ fn a_read_only_console_refuses_every_verb_and_says_why() {
     let mut app = World::usual().console(80, 24);
     app.config.read_only = true;
     for key in ["R", "X", "B", "E", "A", "D", "F", "C", "U"] {
-        app.message = None;
+        app.session.message = None;
         assert_eq!(press(&mut app, key), [], "{key}");
         assert!(app.dialog.is_none() && message(&app).contains("read-only"), "{key}");
     }
@@ -184,7 +186,7 @@ fn missing_rights_are_reported_before_a_dialog_opens_and_checked_again() {
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Rights(rights.clone()))));
     let expected = [Effect::Ask(ReadRequest::Rights)];
     for key in ["X", "B", "E"] {
-        app.message = None;
+        app.session.message = None;
         assert_eq!(press(&mut app, key), expected, "{key}");
         assert!(app.dialog.is_none() && message(&app).contains("docs/etcd-roles.md"), "{key}");
     }
@@ -197,7 +199,7 @@ fn missing_rights_are_reported_before_a_dialog_opens_and_checked_again() {
         rights.set_missing(area, "no".to_owned());
     }
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Rights(rights))));
-    app.message = None;
+    app.session.message = None;
     assert!(screen::text(&app).contains("this etcd user is read-only"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, ": f r e e z e space 2 h space x enter"), expected);
     assert!(app.dialog.is_none() && message(&app) == "no");
@@ -231,7 +233,7 @@ fn a_key_never_acts_on_the_neighbour_of_a_row_that_vanished() {
     press(&mut app, "j");
     world.store.reboots.entries.remove(&4);
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)), "the next row");
+    assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(5)), "the next row");
     assert_eq!(
         press(&mut app, "X \"Disk: no y\" enter y"),
         [],
@@ -253,29 +255,29 @@ fn a_key_never_acts_on_the_neighbour_of_a_row_that_vanished() {
     world.store.reboots.entries.remove(&5);
     update(&mut app, Event::Seen(world.seen()));
     press(&mut app, "/ \"worker-4\" enter");
-    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(6)));
+    assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(6)));
 }
 
 #[test]
 fn o_jumps_from_an_entry_to_its_node_and_back() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "j enter o");
-    assert_eq!((app.view, app.target()), (View::Nodes, Some(Target::Node("worker-2".into()))));
+    assert_eq!((app.navigation.view, app.target()), (View::Nodes, Some(Target::Node("worker-2".into()))));
     press(&mut app, "o");
-    assert_eq!((app.view, app.target()), (View::Reboots, Some(Target::Entry(EntryId::reboot(4)))));
+    assert_eq!((app.navigation.view, app.target()), (View::Reboots, Some(Target::Entry(EntryId::reboot(4)))));
 }
 
 #[test]
 fn the_filter_applies_while_it_is_typed_and_esc_restores_the_previous_one() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "/ \"pdb\"");
-    assert_eq!(app.reboots.rows, [EntryId::reboot(3), EntryId::reboot(6)]);
+    assert_eq!(app.lists.reboots.rows, [EntryId::reboot(3), EntryId::reboot(6)]);
     press(&mut app, "enter / \"x\" esc");
-    assert_eq!(app.reboots.filter, "pdb");
+    assert_eq!(app.lists.reboots.filter, "pdb");
     press(&mut app, "esc");
-    assert_eq!(app.reboots.rows.len(), 6);
+    assert_eq!(app.lists.reboots.rows.len(), 6);
     press(&mut app, "/ \"!queued\" enter");
-    assert_eq!(app.reboots.rows.len(), 4);
+    assert_eq!(app.lists.reboots.rows.len(), 4);
 }
 
 #[test]
@@ -320,7 +322,7 @@ proptest::proptest! {
         let mut app = world.console(80, 24);
         for (key, columns, rows) in steps {
             // Enter may confirm after Tab, because the focus is on the confirming button then
-            let confirms = app.dialog.as_ref().is_some_and(|d| d.focus == crate::dialog::Focus::Confirm);
+            let confirms = app.dialog.as_ref().is_some_and(|d| d.focus == crate::state::dialog::Focus::Confirm);
             match KEYS.get(key) {
                 Some(name) => {
                     let acted = press(&mut app, name).iter().any(|e| matches!(e, Effect::Act(_)));
@@ -342,7 +344,7 @@ fn pasted_text_triggers_no_keys() {
     assert!(app.dialog.is_none());
     press(&mut app, "/");
     update(&mut app, Event::Paste("shop\u{1b}[2J".into()));
-    assert!(!app.reboots.filter.contains('\u{1b}'));
+    assert!(!app.lists.reboots.filter.contains('\u{1b}'));
 }
 
 #[test]
@@ -355,7 +357,7 @@ fn a_message_expires_but_not_while_its_action_is_running() {
     update(&mut app, Event::Tick(at(BOOT + 205.0)));
     assert!(message(&app).contains("is disabled"));
     update(&mut app, Event::Tick(at(BOOT + 215.0)));
-    assert_eq!(app.message, None);
+    assert_eq!(app.session.message, None);
 }
 
 #[test]

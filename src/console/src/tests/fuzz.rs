@@ -7,13 +7,18 @@ use crossterm::event::KeyEvent;
 
 use super::world::{World, at, stored};
 use crate::{
-    app::{App, View},
-    column_id::ColumnId,
-    columns, command_line,
-    event::Event,
-    filter::{Cells, Filter, Value},
-    keys, screen, settings, theme,
-    update::update,
+    input::update,
+    keys,
+    state::{
+        App, View,
+        column_id::ColumnId,
+        columns, command_line,
+        event::Event,
+        filter::{Cells, Filter, Value},
+        settings,
+    },
+    terminal::screen,
+    theme,
 };
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (200, 50), (20, 5)];

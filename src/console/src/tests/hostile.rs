@@ -30,12 +30,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::world::{World, press, wall};
 use crate::{
-    app::{App, View},
-    backend::BufferedBackend,
-    event::Event,
-    past::ReadResponse,
-    screen,
-    update::update,
+    input::update,
+    state::{App, View, event::Event, past::ReadResponse},
+    terminal::{backend::BufferedBackend, screen},
     views,
 };
 

@@ -14,11 +14,13 @@ use insta::assert_snapshot;
 
 use super::world::{World, message, press, wall};
 use crate::{
-    app::{App, View},
-    event::{Action, Effect, Event},
-    overview::OverviewRow,
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, View,
+        event::{Action, Effect, Event},
+        overview::OverviewRow,
+    },
+    terminal::screen,
 };
 
 fn asked(base: Option<&str>, keys: &[(&str, &str)]) -> RebootAnnotations {
@@ -101,11 +103,14 @@ fn the_overview_shows_nodes_and_hosts_in_trouble_without_an_entry() {
     assert!(text.contains("1 NotReady: worker-5; 1 without a Node: worker-3"), "{text}");
     world.kube.put_node(Arc::unwrap_or_clone(node));
     update(&mut app, Event::Seen(world.seen()));
-    while !matches!(app.overview_rows.cursor, Some(OverviewRow::Hosts)) {
+    while !matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Hosts)) {
         press(&mut app, "j");
     }
     press(&mut app, "enter");
-    assert_eq!((app.view, app.hosts.cursor.as_ref().map(|id| id.1.as_str())), (View::Hosts, Some("m4")));
+    assert_eq!(
+        (app.navigation.view, app.lists.hosts.cursor.as_ref().map(|id| id.1.as_str())),
+        (View::Hosts, Some("m4"))
+    );
     // a node whose command was run is down on request
     press(&mut app, "esc");
     world.entry(9, "10.0.0.18", RebootStatus::Rebooting, 5, 96);
@@ -220,7 +225,7 @@ fn the_hosts_view_shows_why_the_controller_does_not_run() {
 #[test]
 fn a_host_jumps_to_its_node_and_its_reboot_is_queued() {
     let app = console(80, 24, "6 o");
-    assert_eq!(app.nodes.cursor.as_deref(), Some("cp-1"));
+    assert_eq!(app.lists.nodes.cursor.as_deref(), Some("cp-1"));
     let effects = press(&mut console(80, 24, "6 j j j j R"), "enter y");
     let action = Action::AddReboots { addresses: vec!["10.0.0.18".into()], reason: None };
     assert_eq!(effects, [Effect::Act(action)], "R means the same in every view");

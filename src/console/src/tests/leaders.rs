@@ -8,9 +8,11 @@ use cketerm_rules::snapshot::Engine;
 
 use super::world::{World, message, press, stored};
 use crate::{
-    app::View,
-    event::{Action, Effect},
-    screen,
+    state::{
+        View,
+        event::{Action, Effect},
+    },
+    terminal::screen,
 };
 
 /// Lets CKE lead: its key is there without a registration.
@@ -30,7 +32,8 @@ fn i52_keys_that_cke_does_not_honour_are_refused_and_absent_from_the_footer() {
         let footer = screen::text(&app);
         assert!(!footer.contains("H hold") && footer.contains("X cancel"), "{footer}");
         assert_eq!(press(&mut app, keys), []);
-        let refusal = app.line.as_ref().and_then(|line| line.error.clone()).unwrap_or_else(|| message(&app).to_owned());
+        let refusal =
+            app.typing.line.as_ref().and_then(|line| line.error.clone()).unwrap_or_else(|| message(&app).to_owned());
         assert!(
             refusal.contains("CKE on admin1 leads") && refusal.contains(word) && app.dialog.is_none(),
             "{keys}: {refusal}"

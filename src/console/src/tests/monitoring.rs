@@ -15,12 +15,9 @@ use cketerm_model::{
 
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
-    app::{Pane, Target, View},
-    event::Event,
-    overview::OverviewRow,
-    plain::ChangeReporter,
-    screen,
-    update::update,
+    input::update,
+    state::{Pane, Target, View, event::Event, overview::OverviewRow},
+    terminal::{plain::ChangeReporter, screen},
 };
 
 fn later(world: &mut World, seconds: f64) {
@@ -38,20 +35,23 @@ fn a_recovered_source_is_announced_and_cursor_pane_and_filter_are_kept() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "/ \"worker\" enter j enter");
-    let (cursor, pane) = (app.reboots.cursor, app.pane.clone());
+    let (cursor, pane) = (app.lists.reboots.cursor, app.navigation.pane.clone());
     assert!(matches!(pane, Some(Pane { of: Target::Entry(_), .. })));
     update(&mut app, Event::Tick(at(BOOT + 60.0)));
     let text = screen::text(&app);
     assert!(text.contains("! etcd lost, last heard 10:00:00Z, 1m ago; nothing is written; trying now"), "{text}");
     assert!(text.contains("! Kubernetes lost, last heard 10:00:00Z"), "{text}");
-    assert!(app.messages.iter().any(|(_, m)| m.text == "etcd is lost" && m.failed));
+    assert!(app.session.messages.iter().any(|(_, m)| m.text == "etcd is lost" && m.failed));
     later(&mut world, 125.0);
     mark_sources_seen(&mut world);
     update(&mut app, Event::Seen(world.seen()));
     let text = screen::text(&app);
     assert!(!text.contains("last heard"), "{text}");
     assert!(text.contains("Kubernetes and etcd are back after 2m"), "{text}");
-    assert_eq!((app.reboots.cursor, &app.pane, app.reboots.filter.as_str()), (cursor, &pane, "worker"));
+    assert_eq!(
+        (app.lists.reboots.cursor, &app.navigation.pane, app.lists.reboots.filter.as_str()),
+        (cursor, &pane, "worker")
+    );
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn the_banner_and_the_refusal_show_the_time_to_the_next_retry() {
         let text = screen::text(&app);
         assert!(text.contains(&format!("nothing is written; {expected}:")), "{expected}: {text}");
         press(&mut app, "X");
-        let message = app.message.clone().unwrap();
+        let message = app.session.message.clone().unwrap();
         assert!(message.failed && message.text.contains(expected) && message.text.contains("etcdctl"), "{message:?}");
     }
 }
@@ -109,19 +109,22 @@ fn twelve_racks_fit_80_columns_and_arrow_keys_move_between_machines() {
     press(&mut app, "/ \"rack-3\" esc");
     press(&mut app, ":");
     press(&mut app, "\"goto node-00060\" enter esc");
-    assert_eq!(app.nodes.cursor.as_deref(), Some("node-00060"));
+    assert_eq!(app.lists.nodes.cursor.as_deref(), Some("node-00060"));
     press(&mut app, "right right");
-    assert_eq!(app.nodes.cursor.as_deref(), Some("node-00062"));
+    assert_eq!(app.lists.nodes.cursor.as_deref(), Some("node-00062"));
     press(&mut app, "space");
-    assert!(app.nodes.marks.contains("node-00062"));
-    assert_eq!(app.nodes.cursor.as_deref(), Some("node-00063"));
+    assert!(app.lists.nodes.marks.contains("node-00062"));
+    assert_eq!(app.lists.nodes.cursor.as_deref(), Some("node-00063"));
     press(&mut app, "left left left left");
-    assert_eq!(app.nodes.cursor.as_deref(), Some("node-00059"), "the last node of the previous rack");
+    assert_eq!(app.lists.nodes.cursor.as_deref(), Some("node-00059"), "the last node of the previous rack");
     press(&mut app, "enter");
-    assert!(matches!(&app.pane, Some(Pane { of: Target::Node(name), .. }) if name == "node-00059"));
+    assert!(matches!(&app.navigation.pane, Some(Pane { of: Target::Node(name), .. }) if name == "node-00059"));
     press(&mut app, "esc v");
-    assert!(app.map.is_none() && screen::text(&app).contains("NODE"), "the rows return with the same cursor");
-    assert_eq!(app.nodes.cursor.as_deref(), Some("node-00059"));
+    assert!(
+        app.navigation.map.is_none() && screen::text(&app).contains("NODE"),
+        "the rows return with the same cursor"
+    );
+    assert_eq!(app.lists.nodes.cursor.as_deref(), Some("node-00059"));
 }
 
 #[test]
@@ -129,13 +132,13 @@ fn in_the_rack_map_down_then_up_returns_to_the_machine_and_keeps_it_visible() {
     for (columns, rows) in [(60, 15), (80, 24), (200, 50)] {
         let mut app = racks(250, 20).console_in(View::Nodes, columns, rows);
         press(&mut app, "v g right");
-        let first = app.nodes.cursor.clone();
+        let first = app.lists.nodes.cursor.clone();
         press(&mut app, "j j j j pgdn");
-        assert_ne!(app.nodes.cursor, first);
+        assert_ne!(app.lists.nodes.cursor, first);
         press(&mut app, "pgup k k k k");
-        assert_eq!(app.nodes.cursor, first, "{columns}x{rows}");
+        assert_eq!(app.lists.nodes.cursor, first, "{columns}x{rows}");
         press(&mut app, "G");
-        let name = app.nodes.cursor.clone().unwrap();
+        let name = app.lists.nodes.cursor.clone().unwrap();
         let text = screen::text(&app);
         assert!(text.contains(&format!("{name} (")), "{text}");
         assert!(text.lines().any(|line| line.contains("> rack-") || line.contains("> no rack")), "{text}");
@@ -148,9 +151,9 @@ fn a_rack_wider_than_the_screen_wraps() {
     press(&mut app, "v g");
     let text = screen::text(&app);
     assert!(text.lines().filter(|line| line.contains(".....")).count() >= 7, "{text}");
-    let before = app.nodes.cursor.clone();
+    let before = app.lists.nodes.cursor.clone();
     press(&mut app, "j k");
-    assert_eq!(app.nodes.cursor, before);
+    assert_eq!(app.lists.nodes.cursor, before);
 }
 
 fn action(user: &str, what: &str, on: &str) -> Vec<u8> {
@@ -174,7 +177,7 @@ fn action(user: &str, what: &str, on: &str) -> Vec<u8> {
 fn another_operators_action_is_shown_once_and_kept_in_messages() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
-    app.operator_identity = Some(Who { user: "alice".into(), host: "ops2".into(), ssh_client: None });
+    app.session.operator_identity = Some(Who { user: "alice".into(), host: "ops2".into(), ssh_client: None });
     let mut recent = RecentRecords::after_revision(42);
     recent.record_value(Folder::Audit, 43, &action("bob", "reboot cancel", "reboots/7"));
     recent.record_value(Folder::Audit, 44, &action("alice", "reboot add", "10.0.0.1"));
@@ -182,17 +185,17 @@ fn another_operators_action_is_shown_once_and_kept_in_messages() {
     (world.store.recent, world.store.revision) = (recent, 45);
     update(&mut app, Event::Seen(world.seen()));
     let expected = "bob@ops2 cancelled reboots/7: wrong rack";
-    assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some(expected));
-    let count = app.messages.len();
+    assert_eq!(app.session.message.as_ref().map(|m| m.text.as_str()), Some(expected));
+    let count = app.session.messages.len();
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(app.messages.len(), count, "the action is shown once");
+    assert_eq!(app.session.messages.len(), count, "the action is shown once");
     // an audit record does not replace this console's error
     app.print_error("that cannot be done");
     world.store.recent.record_value(Folder::Audit, 46, &action("bob", "disable", "reboot queue"));
     world.store.revision = 46;
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some("that cannot be done"));
-    assert!(app.messages.iter().any(|(_, m)| m.text == "bob@ops2 DISABLED the reboot queue: wrong rack"));
+    assert_eq!(app.session.message.as_ref().map(|m| m.text.as_str()), Some("that cannot be done"));
+    assert!(app.session.messages.iter().any(|(_, m)| m.text == "bob@ops2 DISABLED the reboot queue: wrong rack"));
 }
 
 /// If there were more actions between two snapshots than are kept, they are counted.
@@ -208,14 +211,17 @@ fn actions_beyond_the_limit_are_counted() {
     (world.store.recent, world.store.revision) = (recent, 112);
     update(&mut app, Event::Seen(world.seen()));
     let expected = "bob@ops2 cancelled reboots/112: wrong rack; 6 earlier actions not listed here: see 8";
-    assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some(expected));
+    assert_eq!(app.session.message.as_ref().map(|m| m.text.as_str()), Some(expected));
     let lines = reporter.report(&world.seen(), at(BOOT + 1.0));
     assert!(lines[0].ends_with(" 6 earlier actions not listed here: see `cketerm audit`"), "{lines:?}");
     assert!(lines[1].ends_with("cancelled reboots/49: wrong rack"), "{lines:?}");
     world.store.recent.record_value(Folder::Audit, 113, &action("bob", "reboot cancel", "reboots/113"));
     world.store.revision = 113;
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some("bob@ops2 cancelled reboots/113: wrong rack"));
+    assert_eq!(
+        app.session.message.as_ref().map(|m| m.text.as_str()),
+        Some("bob@ops2 cancelled reboots/113: wrong rack")
+    );
 }
 
 #[test]
@@ -228,7 +234,7 @@ fn an_action_on_many_machines_is_one_short_line() {
         ("policy set", "policy", "did \"policy set\" on policy"),
     ] {
         let audit: Audit = serde_json::from_slice(&action("bob", what, on)).unwrap();
-        assert_eq!(crate::audit_messages::sentence(&audit), format!("bob@ops2 {expected}: wrong rack"));
+        assert_eq!(crate::input::audit_messages::sentence(&audit), format!("bob@ops2 {expected}: wrong rack"));
     }
 }
 
@@ -248,11 +254,11 @@ fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);
     assert!(text.contains("pdb shop/web blocks 3 drains (2 pods, worker-3 worker-4 worker-1)"), "{text}");
-    while !matches!(app.overview_rows.cursor, Some(OverviewRow::Blocks(..))) {
+    while !matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Blocks(..))) {
         press(&mut app, "n");
     }
     press(&mut app, "enter");
-    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)));
+    assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(5)));
 }
 
 #[test]
@@ -264,8 +270,8 @@ fn api_servers_do_not_lengthen_the_repair_estimate() {
         world.store.repairs.entries.insert(index, stored("/cke/repairs/data/x", 70, entry));
     }
     let app = world.console_in(View::Overview, 80, 24);
-    assert_eq!(app.summary.repairs.left.alone, 0);
-    assert_eq!(app.summary.reboots.left.alone, 1, "cp-1");
+    assert_eq!(app.knowledge.summary.repairs.left.alone, 0);
+    assert_eq!(app.knowledge.summary.reboots.left.alone, 1, "cp-1");
 }
 
 #[test]

@@ -5,12 +5,13 @@ use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use super::world::{World, press};
 use crate::{
-    app::{App, View},
-    clipboard,
-    dialog::Focus,
-    event::{Effect, Event},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, View,
+        dialog::Focus,
+        event::{Effect, Event},
+    },
+    terminal::{clipboard, screen},
 };
 
 fn mouse(app: &mut App, kind: MouseEventKind, (column, row): (u16, u16)) -> Vec<Effect> {
@@ -37,16 +38,16 @@ fn a_click_on_a_row_only_moves_the_cursor() {
         let mut app = World::usual().console(columns, rows);
         let at = find(&app, "worker-3");
         assert_eq!(click(&mut app, at), []);
-        assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)), "{columns}x{rows}");
+        assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(5)), "{columns}x{rows}");
         let below = (5, at.1 + 20.min(rows - at.1 - 3));
         click(&mut app, below);
-        assert!(app.pane.is_none() && app.dialog.is_none() && app.reboots.marks.is_empty());
+        assert!(app.navigation.pane.is_none() && app.dialog.is_none() && app.lists.reboots.marks.is_empty());
     }
     // titles, header and footer are not rows
     let mut app = World::usual().console(80, 24);
     for y in [0, 1, 3, 22, 23] {
         click(&mut app, (4, y));
-        assert_eq!(app.reboots.cursor, Some(EntryId::reboot(3)), "{y}");
+        assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(3)), "{y}");
     }
 }
 
@@ -60,7 +61,7 @@ fn a_click_on_a_tab_opens_its_view() {
             let (x, y) = find(&app, &format!("{key} {name}"));
             assert_eq!(y, 2);
             click(&mut app, (x + 1, y));
-            assert_eq!(app.view, view, "{columns}");
+            assert_eq!(app.navigation.view, view, "{columns}");
         }
     }
 }
@@ -69,22 +70,22 @@ fn a_click_on_a_tab_opens_its_view() {
 fn the_mouse_wheel_scrolls_the_topmost_pane() {
     let mut app = World::usual().console(80, 24);
     mouse(&mut app, MouseEventKind::ScrollDown, (5, 8));
-    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(6)));
+    assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(6)));
     mouse(&mut app, MouseEventKind::ScrollUp, (5, 8));
-    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(3)));
+    assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(3)));
     let mut app = World::usual().console(60, 15);
     press(&mut app, "j enter");
     mouse(&mut app, MouseEventKind::ScrollDown, (5, 8));
-    assert_eq!((app.pane.as_ref().unwrap().scroll, app.reboots.cursor), (3, Some(EntryId::reboot(4))));
+    assert_eq!((app.navigation.pane.as_ref().unwrap().scroll, app.lists.reboots.cursor), (3, Some(EntryId::reboot(4))));
     press(&mut app, "?");
     mouse(&mut app, MouseEventKind::ScrollDown, (5, 8));
-    assert_eq!((app.help, app.pane.as_ref().unwrap().scroll), (Some(3), 3));
+    assert_eq!((app.navigation.help, app.navigation.pane.as_ref().unwrap().scroll), (Some(3), 3));
     // on a tall screen the table beside its pane keeps its rows
     let mut app = World::usual().console(200, 50);
     press(&mut app, "enter");
     let table = find(&app, "worker-2");
     mouse(&mut app, MouseEventKind::ScrollDown, table);
-    assert_eq!((app.pane.as_ref().unwrap().scroll, app.reboots.cursor), (0, Some(EntryId::reboot(6))));
+    assert_eq!((app.navigation.pane.as_ref().unwrap().scroll, app.lists.reboots.cursor), (0, Some(EntryId::reboot(6))));
 }
 
 #[test]
@@ -106,12 +107,12 @@ fn a_click_in_a_dialog_moves_the_focus_and_never_confirms() {
             let at = find(&app, no);
             assert_eq!(click(&mut app, at), [], "{keys}");
             assert_eq!(app.dialog.as_ref().map(|d| d.focus), Some(Focus::Cancel), "{keys} {columns}x{rows}");
-            let cursor = app.reboots.cursor;
+            let cursor = app.lists.reboots.cursor;
             for y in 0..rows {
                 assert_eq!(click(&mut app, (3, y)), []);
                 assert_eq!(mouse(&mut app, MouseEventKind::Down(MouseButton::Right), (3, y)), []);
             }
-            assert!(app.dialog.is_some() && app.reboots.cursor == cursor, "a dialog hides the rows from clicks");
+            assert!(app.dialog.is_some() && app.lists.reboots.cursor == cursor, "a dialog hides the rows from clicks");
         }
     }
 }
@@ -120,10 +121,10 @@ fn a_click_in_a_dialog_moves_the_focus_and_never_confirms() {
 fn a_click_on_an_overview_line_moves_its_cursor() {
     for (columns, rows) in [(80, 24), (200, 50)] {
         let mut app = World::usual().console_in(View::Overview, columns, rows);
-        let first = app.overview_rows.cursor.clone();
+        let first = app.lists.overview_rows.cursor.clone();
         let at = find(&app, "db/pg");
         click(&mut app, at);
-        assert_ne!(app.overview_rows.cursor, first, "{columns}");
+        assert_ne!(app.lists.overview_rows.cursor, first, "{columns}");
         assert!(screen::text(&app).lines().nth(usize::from(at.1)).unwrap().contains("> "), "{columns}");
     }
 }
@@ -135,7 +136,7 @@ fn the_mouse_is_ignored_while_text_is_typed() {
     let tab = find(&app, "2 Nod");
     click(&mut app, tab);
     mouse(&mut app, MouseEventKind::ScrollDown, (5, 8));
-    assert!(app.view == View::Reboots && app.typing.is_some() && app.reboots.place == 0);
+    assert!(app.navigation.view == View::Reboots && app.typing.filter.is_some() && app.lists.reboots.place == 0);
 }
 
 fn copied(app: &mut App) -> String {
@@ -149,7 +150,7 @@ fn copied(app: &mut App) -> String {
 fn copy_copies_the_name_of_the_object_under_the_cursor() {
     let mut app = World::with_hosts().console(80, 24);
     assert_eq!(copied(&mut app), "reboots/3");
-    let text = app.message.as_ref().unwrap().text.clone();
+    let text = app.session.message.as_ref().unwrap().text.clone();
     assert_eq!(text, "copied reboots/3 (if the terminal allows it: OSC 52)");
     press(&mut app, "2 j j j");
     assert_eq!(copied(&mut app), "worker-1");
@@ -162,7 +163,7 @@ fn copy_copies_the_name_of_the_object_under_the_cursor() {
     assert!(!copied(&mut app).is_empty());
     let mut empty = World::without_data().console(80, 24);
     assert_eq!(press(&mut empty, "c"), []);
-    assert!(empty.message.as_ref().unwrap().text.contains("nothing here can be copied"));
+    assert!(empty.session.message.as_ref().unwrap().text.contains("nothing here can be copied"));
 }
 
 #[test]
@@ -185,14 +186,14 @@ fn copy_in_an_open_pane_copies_its_full_text_without_control_characters() {
 fn the_rack_map_and_the_column_picker_ignore_the_mouse() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 v");
-    let cursor = app.nodes.cursor.clone();
+    let cursor = app.lists.nodes.cursor.clone();
     for y in 4..20 {
         assert_eq!(click(&mut app, (8, y)), []);
     }
-    assert_eq!(app.nodes.cursor, cursor, "no list row is there");
+    assert_eq!(app.lists.nodes.cursor, cursor, "no list row is there");
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 |");
     let audit = find(&app, "8 Aud");
     click(&mut app, audit);
-    assert!(app.view == View::Nodes && app.picker.is_some());
+    assert!(app.navigation.view == View::Nodes && app.picker.is_some());
 }

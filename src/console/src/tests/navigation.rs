@@ -12,10 +12,12 @@ use cketerm_model::{
 
 use super::world::{BOOT, World, at, message, press, stored, wall};
 use crate::{
-    app::{App, Target, View},
-    event::{Action, Effect, Event, RegistryAction},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, Target, View,
+        event::{Action, Effect, Event, RegistryAction},
+    },
+    terminal::screen,
 };
 
 fn refresh(app: &mut App, world: &World) {
@@ -28,10 +30,10 @@ fn complete_action(app: &mut App, text: &str) {
 
 /// Returns the current place: view, cursor, filter, pane.
 fn place(app: &App) -> (View, Option<Target>, String, Option<Target>) {
-    let pane = app.pane.as_ref().map(|pane| pane.of.clone());
+    let pane = app.navigation.pane.as_ref().map(|pane| pane.of.clone());
     let mut bare = app.clone();
-    bare.pane = None;
-    (app.view, bare.target(), app.list().filter().to_owned(), pane)
+    bare.navigation.pane = None;
+    (app.navigation.view, bare.target(), app.list().filter().to_owned(), pane)
 }
 
 #[test]
@@ -62,8 +64,8 @@ fn back_returns_to_the_place_before_a_jump() {
         assert!(back.is_empty() || place(&app) != start, "{before} {jump}");
         press(&mut app, back);
         assert_eq!(place(&app), start, "{before} {jump} {back}");
-        assert!(app.before.is_empty(), "{before} {jump} {back}");
-        assert_eq!(app.log.filter, "", "{before} {jump} {back}: the jump's filter is removed");
+        assert!(app.navigation.before.is_empty(), "{before} {jump} {back}");
+        assert_eq!(app.lists.log.filter, "", "{before} {jump} {back}: the jump's filter is removed");
     }
 }
 
@@ -72,11 +74,11 @@ fn esc_clears_filter_and_marks_before_it_returns_from_a_jump() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "1 j o / \"worker\" enter space");
     press(&mut app, "esc");
-    assert_eq!((app.view, app.nodes.filter.as_str()), (View::Nodes, ""));
+    assert_eq!((app.navigation.view, app.lists.nodes.filter.as_str()), (View::Nodes, ""));
     press(&mut app, "esc");
-    assert_eq!(app.nodes.marks.len(), 0);
+    assert_eq!(app.lists.nodes.marks.len(), 0);
     press(&mut app, "esc");
-    assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
+    assert_eq!((app.navigation.view, app.lists.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
 }
 
 #[test]
@@ -234,7 +236,7 @@ fn undo_releases_held_entries() {
     world.store.orders.insert(EntryId::reboot(5), stored("o", 70, order));
     refresh(&mut app, &world);
     assert!(!app.can_undo(), "the order may be another operator's");
-    app.operator_identity = Some(Who { user: "alice".into(), ..Who::default() });
+    app.session.operator_identity = Some(Who { user: "alice".into(), ..Who::default() });
     refresh(&mut app, &world);
     press(&mut app, "1 G u");
     let effects = press(&mut app, "enter y");
@@ -268,10 +270,10 @@ fn two_concurrent_actions_and_a_failed_one_cannot_be_undone() {
     press(&mut app, "E enter y j j H enter y");
     complete_action(&mut app, "the reboot queue is disabled");
     complete_action(&mut app, "on hold: reboots/5");
-    assert_eq!((message(&app), app.undo.is_none()), ("on hold: reboots/5", true));
+    assert_eq!((message(&app), app.session.undo.is_none()), ("on hold: reboots/5", true));
     press(&mut app, "E enter y");
     update(&mut app, Event::Done(Err("etcd does not answer".into())));
-    assert!(app.undo.is_none(), "a failed action cannot be undone");
+    assert!(app.session.undo.is_none(), "a failed action cannot be undone");
 }
 
 /// Marks can be used after a row vanished under the cursor.
@@ -297,9 +299,9 @@ fn a_request_for_input_disappears_once_the_input_is_complete() {
     press(&mut app, "\"tokyo0\"");
     assert!(message(&app).contains("type \"tokyo0 1\""), "the message stays until the input is complete");
     press(&mut app, "\" 1\"");
-    assert_eq!(app.message, None);
+    assert_eq!(app.session.message, None);
     press(&mut app, "backspace enter esc");
-    assert_eq!(app.message, None, "the message disappears with the dialog");
+    assert_eq!(app.session.message, None, "the message disappears with the dialog");
 }
 
 /// The console's own stale key must not look like another cketerm, and leaving needs a confirmation.

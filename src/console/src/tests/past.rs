@@ -15,12 +15,14 @@ use insta::assert_snapshot;
 
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
-    app::{App, AppConfig, Target, View},
-    event::{Effect, Event},
-    overview::OverviewRow,
-    past::{Ended, EntryTimeline, ReadRequest, ReadResponse},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, AppConfig, Target, View,
+        event::{Effect, Event},
+        overview::OverviewRow,
+        past::{Ended, EntryTimeline, ReadRequest, ReadResponse},
+    },
+    terminal::screen,
 };
 
 fn who(user: &str) -> Who {
@@ -154,12 +156,15 @@ fn enter_on_an_overview_line_opens_its_object_and_esc_returns_to_the_line() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     load_past(&mut app);
     press(&mut app, "j j");
-    let overview_row = app.overview_rows.cursor.clone();
+    let overview_row = app.lists.overview_rows.cursor.clone();
     press(&mut app, "enter");
-    assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
+    assert_eq!((app.navigation.view, app.lists.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
     assert!(screen::text(&app).contains("reboots/4 worker-2"), "{}", screen::text(&app));
     press(&mut app, "esc");
-    assert_eq!((app.view, app.pane.is_none(), app.overview_rows.cursor), (View::Overview, true, overview_row));
+    assert_eq!(
+        (app.navigation.view, app.navigation.pane.is_none(), app.lists.overview_rows.cursor),
+        (View::Overview, true, overview_row)
+    );
 }
 
 /// At 60x15 the message about a refused key covers the cursor's line; the cursor must stay on it.
@@ -168,16 +173,20 @@ fn a_message_over_the_cursors_line_does_not_move_the_cursor() {
     let mut app = World::usual().console_in(View::Overview, 60, 15);
     load_past(&mut app);
     press(&mut app, "G");
-    let last = app.overview_rows.cursor.clone();
-    assert!(last.is_some() && last != app.overview_rows.rows.first().cloned());
+    let last = app.lists.overview_rows.cursor.clone();
+    assert!(last.is_some() && last != app.lists.overview_rows.rows.first().cloned());
     app.print_error(
         "something that takes two lines because it explains at length what cannot be done here, and what can",
     );
     update(&mut app, Event::Seen(World::usual().seen()));
-    assert!(!app.overview_rows.rows.contains(last.as_ref().unwrap()), "the row is covered\n{}", screen::text(&app));
-    assert_eq!(app.overview_rows.cursor, last);
+    assert!(
+        !app.lists.overview_rows.rows.contains(last.as_ref().unwrap()),
+        "the row is covered\n{}",
+        screen::text(&app)
+    );
+    assert_eq!(app.lists.overview_rows.cursor, last);
     press(&mut app, "esc");
-    assert_eq!((app.message.is_none(), &app.overview_rows.cursor), (true, &last));
+    assert_eq!((app.session.message.is_none(), &app.lists.overview_rows.cursor), (true, &last));
     assert!(screen::text(&app).contains('>'));
 }
 
@@ -187,9 +196,13 @@ fn the_overview_groups_stuck_entries_by_blocker_oldest_first() {
     let held = world.reasons[&EntryId::reboot(3)].clone();
     world.reasons.insert(EntryId::reboot(5), held);
     let app = world.console_in(View::Overview, 80, 24);
-    let stuck: Vec<(&str, usize)> = app.summary.stuck.iter().map(|s| (s.on.as_str(), s.count)).collect();
+    let stuck: Vec<(&str, usize)> = app.knowledge.summary.stuck.iter().map(|s| (s.on.as_str(), s.count)).collect();
     assert_eq!(stuck, [("pdb shop/web 2/2", 2), ("pdb db/pg 2/2", 1), ("invalid entry", 1)]);
-    assert_eq!(app.summary.stuck[0].entry, Some(EntryId::reboot(5)), "it has waited for 15m, the other for 3m");
+    assert_eq!(
+        app.knowledge.summary.stuck[0].entry,
+        Some(EntryId::reboot(5)),
+        "it has waited for 15m, the other for 3m"
+    );
 }
 
 #[test]
@@ -234,7 +247,7 @@ fn the_timeline_of_an_ended_entry_is_read_when_its_pane_opens() {
     let mut app = world.console_in(View::History, 80, 24);
     load_past(&mut app);
     let effects = press(&mut app, "enter");
-    let key = app.history.cursor.clone().unwrap().key;
+    let key = app.lists.history.cursor.clone().unwrap().key;
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Ending(key.clone()))]);
     assert!(screen::text(&app).contains("reading its timeline"));
     let mut ended = ending(2, "booted", 200);
@@ -340,15 +353,15 @@ fn history_and_audit_rows_beyond_the_limit_are_dropped() {
         let part = Part::After(1200 + 200 * i);
         update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(part, Ok(page(200))))));
     }
-    assert_eq!(app.past.audit.rows.len(), 1000, "of 8,200");
-    assert!(app.past.audit.more, "older ones can be read again");
-    let newest = app.past.audit.rows.keys().next().unwrap().key.clone();
+    assert_eq!(app.knowledge.past.audit.rows.len(), 1000, "of 8,200");
+    assert!(app.knowledge.past.audit.more, "older ones can be read again");
+    let newest = app.knowledge.past.audit.rows.keys().next().unwrap().key.clone();
     assert_eq!(newest, "/cke/cketerm/audit/000009200");
     press(&mut app, "8 G");
     let effects = update(&mut app, Event::Tick(at(BOOT + 5.0)));
-    let oldest = app.past.audit.rows.keys().next_back().unwrap().revision.0;
+    let oldest = app.knowledge.past.audit.rows.keys().next_back().unwrap().revision.0;
     let expected = Effect::Ask(ReadRequest::Page(Folder::Audit, Part::Before(oldest)));
-    assert!(effects.contains(&expected) || app.past.page_budget < 5, "{effects:?}");
+    assert!(effects.contains(&expected) || app.knowledge.past.page_budget < 5, "{effects:?}");
 }
 
 /// An audit record leads to the engine's log lines about its object.
@@ -382,9 +395,9 @@ fn an_audit_record_links_to_its_object_and_its_log_lines() {
         press(&mut app, "o");
         assert_eq!(app.target(), leads, "{row}");
         press(&mut app, "esc");
-        assert_eq!(app.view, View::Audit, "Esc returns to the Audit view");
+        assert_eq!(app.navigation.view, View::Audit, "Esc returns to the Audit view");
         press(&mut app, "l");
-        assert_eq!((app.view, app.log.filter.as_str()), (View::Logs, filter), "{row}");
+        assert_eq!((app.navigation.view, app.lists.log.filter.as_str()), (View::Logs, filter), "{row}");
     }
     press(&mut app, "8 G o");
     assert!(matches!(app.target(), Some(Target::Past(Folder::History, _))), "{:?}", app.target());
@@ -396,10 +409,17 @@ fn n_in_the_overview_jumps_to_stuck_entries() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     load_past(&mut app);
     press(&mut app, "n");
-    assert!(matches!(app.overview_rows.cursor, Some(OverviewRow::Stuck(..))), "{:?}", app.overview_rows.cursor);
-    let first = app.overview_rows.cursor.clone();
+    assert!(
+        matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Stuck(..))),
+        "{:?}",
+        app.lists.overview_rows.cursor
+    );
+    let first = app.lists.overview_rows.cursor.clone();
     press(&mut app, "n");
-    assert!(matches!(app.overview_rows.cursor, Some(OverviewRow::Stuck(..))) && app.overview_rows.cursor != first);
+    assert!(
+        matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Stuck(..)))
+            && app.lists.overview_rows.cursor != first
+    );
 }
 
 /// The preview before a bulk action includes how long similar entries took.

@@ -1,7 +1,7 @@
 //! Tests that the pictures in docs/ match the current screens; `make pictures` renews them.
 
 use super::world::{World, press};
-use crate::{View, screen};
+use crate::{View, terminal::screen};
 
 /// Returns the text of a picture.
 fn svg_text(svg: &str) -> String {

@@ -9,10 +9,12 @@ use insta::assert_snapshot;
 
 use super::world::{World, press};
 use crate::{
-    event::{Effect, Event},
-    past::{ReadRequest, ReadResponse},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        event::{Effect, Event},
+        past::{ReadRequest, ReadResponse},
+    },
+    terminal::screen,
 };
 
 fn drains() -> Drains {

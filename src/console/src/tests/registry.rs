@@ -23,11 +23,13 @@ use insta::assert_snapshot;
 
 use super::world::{World, press, stored, wall};
 use crate::{
-    app::App,
-    event::{Effect, Event, RegistryAction},
+    input::update,
     keys::{Keymap, TABLE},
-    screen,
-    update::update,
+    state::{
+        App,
+        event::{Effect, Event, RegistryAction},
+    },
+    terminal::screen,
 };
 
 /// Returns a snapshot with this plan and state of applying.
@@ -111,7 +113,7 @@ fn without_a_plan_the_empty_table_shows_the_reason() {
 }
 
 fn title_or_message(app: &App) -> String {
-    let message = app.message.as_ref().map(|m| m.text.clone());
+    let message = app.session.message.as_ref().map(|m| m.text.clone());
     app.dialog.as_ref().map(|d| d.title.clone()).or(message).unwrap_or_default()
 }
 
@@ -169,7 +171,7 @@ fn the_approval_hint_names_the_bound_key() {
 }
 
 fn registering(what: RegistryAction, reason: Option<&str>) -> [Effect; 1] {
-    [Effect::Act(crate::event::Action::Registry { what, reason: reason.map(str::to_owned) })]
+    [Effect::Act(crate::state::event::Action::Registry { what, reason: reason.map(str::to_owned) })]
 }
 
 /// A release of the hold is bound to the hold and to the plan that were shown.
@@ -223,7 +225,7 @@ fn a_constraint_is_selected_and_its_value_validated() {
     {
         let mut app = open();
         assert_eq!(press(&mut app, &format!("right right tab \"{value}\" enter enter")), []);
-        let message = app.message.as_ref().map(|m| m.text.clone()).unwrap_or_default();
+        let message = app.session.message.as_ref().map(|m| m.text.clone()).unwrap_or_default();
         assert!(message.contains(expected_text) && app.dialog.is_some(), "{value}: {message}");
     }
     let effects = press(&mut app, "tab \"70\" tab \"fewer\" enter enter");

@@ -14,11 +14,13 @@ use insta::assert_snapshot;
 
 use super::world::{World, message, press, stored, wall};
 use crate::{
-    app::App,
-    dialog::Focus,
-    event::{Action, Effect, Event},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App,
+        dialog::Focus,
+        event::{Action, Effect, Event},
+    },
+    terminal::screen,
 };
 
 fn alice() -> Who {

@@ -11,12 +11,10 @@ use insta::assert_snapshot;
 
 use super::world::{BOOT, World, at, press};
 use crate::{
-    app::{App, AppConfig, View},
-    event::Event,
-    past::PastId,
-    screen,
+    input::update,
+    state::{App, AppConfig, View, event::Event, past::PastId},
+    terminal::screen,
     theme::Theme,
-    update::update,
 };
 
 fn shown(world: &World, columns: u16, rows: u16, keys: &str) -> String {
@@ -183,7 +181,7 @@ fn the_light_theme_is_readable_on_a_light_background() {
     use ratatui::style::Color;
     let mut app = World::usual().console(80, 24);
     app.config.theme = Theme::named("light", true).unwrap();
-    assert_snapshot!("reboots_light_80x24", crate::screenshot::picture(&app).as_str().replace('\u{1b}', "^"));
+    assert_snapshot!("reboots_light_80x24", crate::terminal::screenshot::picture(&app).as_str().replace('\u{1b}', "^"));
     let dark = [Color::Reset, Color::Green, Color::Magenta, Color::Red, Color::Blue];
     for keys in ["", "enter", "esc X", "esc 2", "0", "?"] {
         press(&mut app, keys);
@@ -214,7 +212,7 @@ fn a_manual_cordon_shows_its_author_and_reason() {
         repeats: None,
     };
     let id = PastId { revision: Reverse(9), key: "a".into() };
-    app.past.audit.rows.insert(id, Ok(Arc::new(audit)));
+    app.knowledge.past.audit.rows.insert(id, Ok(Arc::new(audit)));
     let text = screen::text(&app);
     assert!(text.contains("kept by root@vm (node cordon 10:00:00Z") && text.contains("new disk"), "{text}");
 }
@@ -229,10 +227,10 @@ fn the_help_search_matches_words_and_keeps_section_titles() {
     assert!(text.contains("find: BACKOFF") && text.contains("Changing the cluster"), "{text}");
     assert!(!text.contains("Queue a reboot") && !text.contains("In dialogs"), "{text}");
     press(&mut app, "enter");
-    assert!(app.typing.is_none() && app.help.is_some());
-    assert_eq!(app.reboots.filter, "", "the table's filter is unchanged");
+    assert!(app.typing.filter.is_none() && app.navigation.help.is_some());
+    assert_eq!(app.lists.reboots.filter, "", "the table's filter is unchanged");
     press(&mut app, "esc");
-    assert!(app.help.is_some() && screen::text(&app).contains("Queue a reboot"), "{}", screen::text(&app));
+    assert!(app.navigation.help.is_some() && screen::text(&app).contains("Queue a reboot"), "{}", screen::text(&app));
     // the search also matches the names of the configuration and the documents
     for (word, help) in [("force", "F "), ("hold", "H "), ("done", "D "), ("retry", "A "), ("undo", "u ")] {
         press(&mut app, &format!("/ \"{word}\""));
@@ -246,7 +244,7 @@ fn the_help_search_matches_words_and_keeps_section_titles() {
     press(&mut app, "/ \"xyzzy\"");
     assert!(screen::text(&app).contains("nothing here matches \"xyzzy\""), "{}", screen::text(&app));
     press(&mut app, "esc esc");
-    assert!(app.help.is_none() && app.typing.is_none());
+    assert!(app.navigation.help.is_none() && app.typing.filter.is_none());
     app.print("reboots/3 was cancelled");
     app.print("another word");
     press(&mut app, ": \"messages\" enter / \"cancelled\"");
@@ -255,5 +253,5 @@ fn the_help_search_matches_words_and_keeps_section_titles() {
     // with a pane open the filter applies to the table
     let mut app = World::usual().console(80, 24);
     press(&mut app, "enter / \"queued\" enter");
-    assert_eq!(app.reboots.filter, "queued");
+    assert_eq!(app.lists.reboots.filter, "queued");
 }

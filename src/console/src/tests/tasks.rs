@@ -7,9 +7,11 @@ use super::{
     world::{World, press},
 };
 use crate::{
-    app::{App, View},
-    event::{Action, Effect},
-    screen,
+    state::{
+        App, View,
+        event::{Action, Effect},
+    },
+    terminal::screen,
 };
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tasks.md");
@@ -93,7 +95,7 @@ fn task_find_who_disabled_a_queue() {
 #[test]
 fn task_show_what_sabakan_will_change() {
     let (app, _) = run_task("What will sabakan change, and why?", &World::usual());
-    assert_eq!(app.view, View::Diff);
+    assert_eq!(app.navigation.view, View::Diff);
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn task_reset_all_backoffs() {
 fn task_find_what_failed_yesterday() {
     let (app, _) = run_task("What failed yesterday?", &World::usual());
     assert_shows(&app, "failed: not healthy");
-    assert_eq!(app.history.rows.len(), 1);
+    assert_eq!(app.lists.history.rows.len(), 1);
 }
 
 #[test]

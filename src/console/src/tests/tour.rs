@@ -5,15 +5,13 @@ use insta::assert_snapshot;
 
 use super::world::{World, press};
 use crate::{
-    app::{App, View},
-    column_id::ColumnId,
-    event::Event,
-    screen,
-    update::update,
+    input::update,
+    state::{App, View, column_id::ColumnId, event::Event},
+    terminal::screen,
 };
 
 fn at(app: &App) -> Option<usize> {
-    app.tour.as_ref().map(|tour| tour.at + 1)
+    app.session.tour.as_ref().map(|tour| tour.at + 1)
 }
 
 #[test]
@@ -80,8 +78,8 @@ fn the_tour_continues_when_its_reboots_have_ended_and_ignores_other_cancels() {
 fn the_tour_runs_only_in_the_sandbox_and_ends_with_its_command() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"tour\" enter");
-    assert!(app.tour.is_none());
-    assert!(app.message.as_ref().is_some_and(|m| m.text.contains("`cketerm --sandbox`, then :tour")));
+    assert!(app.session.tour.is_none());
+    assert!(app.session.message.as_ref().is_some_and(|m| m.text.contains("`cketerm --sandbox`, then :tour")));
     app.config.sandbox = true;
     press(&mut app, ": \"tour\" enter : \"tour\" enter");
     assert_eq!(at(&app), None);
@@ -98,10 +96,10 @@ fn the_command_line_completes_command_names_and_arguments_by_kind() {
     press(&mut app, "esc : \"freeze \"");
     assert!(screen::text(&app).contains("\u{2502} 30m"), "{}", screen::text(&app));
     press(&mut app, "esc : \"columns index,no\" tab");
-    let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
+    let typed = |app: &App| app.typing.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
     assert_eq!(typed(&app), "columns index,node ");
     press(&mut app, "esc : \"cancel -- re\"");
-    assert!(app.line.as_ref().unwrap().suggestions.words.is_empty(), "a reason has no suggestions");
+    assert!(app.typing.line.as_ref().unwrap().suggestions.words.is_empty(), "a reason has no suggestions");
     press(&mut app, "esc : \"reset-backoff a\" tab");
     assert_eq!(typed(&app), "reset-backoff all ");
 }
@@ -109,7 +107,7 @@ fn the_command_line_completes_command_names_and_arguments_by_kind() {
 #[test]
 fn up_and_down_recall_executed_command_lines() {
     let mut app = World::usual().console(80, 24);
-    let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
+    let typed = |app: &App| app.typing.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
     press(&mut app, ": up");
     assert_eq!(typed(&app), "", "the history is empty");
     press(&mut app, "esc : \"view nodes\" enter : \"sort rack\" enter : \"view nodes\" enter : \"bad one\" enter esc");
@@ -120,7 +118,7 @@ fn up_and_down_recall_executed_command_lines() {
     press(&mut app, "up down down");
     assert_eq!(typed(&app), "");
     press(&mut app, "up up enter");
-    assert_eq!(app.nodes.sort, Some((ColumnId::new("rack"), false)));
+    assert_eq!(app.lists.nodes.sort, Some((ColumnId::new("rack"), false)));
 }
 
 #[test]
@@ -133,12 +131,12 @@ fn an_incomplete_chord_is_shown_in_the_footer_and_esc_cancels_it() {
     let footer = |app: &App| screen::text(app).lines().last().unwrap_or_default().to_owned();
     assert_eq!(footer(&app), "Ctrl-x ...  c cancel  Esc cancels");
     press(&mut app, "esc");
-    assert!(app.chord.is_empty() && footer(&app).contains("? help"), "{}", footer(&app));
+    assert!(app.typing.chord.is_empty() && footer(&app).contains("? help"), "{}", footer(&app));
     press(&mut app, "ctrl-x j");
     assert!(screen::text(&app).contains("Ctrl-x j is not bound to a command"), "{}", screen::text(&app));
-    assert_eq!(app.reboots.place, 0, "the key was meant for the chord");
+    assert_eq!(app.lists.reboots.place, 0, "the key was meant for the chord");
     press(&mut app, "j j g g");
-    assert_eq!(app.reboots.place, 0);
+    assert_eq!(app.lists.reboots.place, 0);
     press(&mut app, "ctrl-x c");
     assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Cancel 1 entry")));
 }

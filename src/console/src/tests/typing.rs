@@ -12,12 +12,14 @@ use tracing::Level;
 
 use super::world::{World, at, press, wall};
 use crate::{
-    app::{App, View},
-    column_id::ColumnId,
-    event::{Action, Effect, Event},
-    past::{ReadRequest, ReadResponse},
-    screen,
-    update::update,
+    input::update,
+    state::{
+        App, View,
+        column_id::ColumnId,
+        event::{Action, Effect, Event},
+        past::{ReadRequest, ReadResponse},
+    },
+    terminal::screen,
 };
 
 fn hint_line(app: &App) -> String {
@@ -25,7 +27,7 @@ fn hint_line(app: &App) -> String {
 }
 
 fn indexes(app: &App) -> Vec<u64> {
-    app.reboots.rows.iter().map(|id| id.index).collect()
+    app.lists.reboots.rows.iter().map(|id| id.index).collect()
 }
 
 #[test]
@@ -37,11 +39,11 @@ fn an_invalid_filter_shows_its_error_and_the_last_valid_one_stays_active() {
     assert_eq!(indexes(&app), [5, 7], "the last valid filter stays active");
     assert!(screen::text(&app).contains("the closing / is missing"), "{}", hint_line(&app));
     press(&mut app, "enter");
-    assert!(app.typing.is_some(), "Enter does not accept an invalid filter");
+    assert!(app.typing.filter.is_some(), "Enter does not accept an invalid filter");
     press(&mut app, "\"/\"");
     assert!(screen::text(&app).contains("unclosed group"), "{}", hint_line(&app));
     press(&mut app, "esc");
-    assert_eq!((app.reboots.filter.as_str(), indexes(&app).len()), ("", 6));
+    assert_eq!((app.lists.reboots.filter.as_str(), indexes(&app).len()), ("", 6));
 }
 
 #[test]
@@ -66,15 +68,15 @@ fn sorting_by_a_column_keeps_the_cursor_on_its_row() {
     press(&mut app, "j");
     press(&mut app, ": \"sort since\" enter");
     assert_eq!(indexes(&app), [4, 3, 6, 5, 7, 8], "the youngest first, rows without an age last");
-    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(4)));
+    assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(4)));
     press(&mut app, "r");
     assert_eq!(indexes(&app), [7, 5, 6, 3, 4, 8]);
-    assert_eq!((app.reboots.cursor, app.reboots.place), (Some(EntryId::reboot(4)), 4));
+    assert_eq!((app.lists.reboots.cursor, app.lists.reboots.place), (Some(EntryId::reboot(4)), 4));
     assert!(screen::text(&app).contains("by since desc"));
     press(&mut app, "/ \"pdb\" enter");
     assert_eq!(indexes(&app), [6, 3]);
     press(&mut app, "esc : \"sort\" enter");
-    assert_eq!(app.reboots.sort, Some((ColumnId::new("pods"), false)), "the next column");
+    assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("pods"), false)), "the next column");
 }
 
 #[test]
@@ -83,15 +85,15 @@ fn the_command_line_runs_the_key_tables_commands_and_shows_errors() {
     press(&mut app, ": \"nods\" enter");
     assert!(screen::text(&app).contains("did you mean nodes?"), "{}", hint_line(&app));
     press(&mut app, "esc");
-    assert!(app.line.is_none());
+    assert!(app.typing.line.is_none());
     press(&mut app, ": \"view nodes\" enter");
-    assert_eq!(app.view, View::Nodes);
+    assert_eq!(app.navigation.view, View::Nodes);
     press(&mut app, ": \"goto 10.0.0.15\" enter");
-    assert_eq!((app.nodes.cursor.as_deref(), app.pane.is_some()), (Some("worker-2"), true));
+    assert_eq!((app.lists.nodes.cursor.as_deref(), app.navigation.pane.is_some()), (Some("worker-2"), true));
     press(&mut app, "esc : \"goto reboots/99\" enter");
     assert!(screen::text(&app).contains("there is no reboots/99"), "{}", hint_line(&app));
     press(&mut app, "esc : \"goto reboots/5\" enter");
-    assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(5))));
+    assert_eq!((app.navigation.view, app.lists.reboots.cursor), (View::Reboots, Some(EntryId::reboot(5))));
     assert_snapshot!("command_line_80x24", {
         press(&mut app, "esc : \"re\" tab");
         screen::text(&app)
@@ -101,7 +103,7 @@ fn the_command_line_runs_the_key_tables_commands_and_shows_errors() {
 #[test]
 fn tab_cycles_through_the_completions() {
     let mut app = World::usual().console(80, 24);
-    let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
+    let typed = |app: &App| app.typing.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
     press(&mut app, ": \"go\" tab");
     let first = typed(&app);
     assert!(first.starts_with("go"), "{first}");
@@ -119,16 +121,16 @@ fn tab_cycles_through_the_completions() {
 fn a_command_with_rows_marks_them_and_opens_the_dialog_of_its_key() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"reboot rack=1 !role:api\" enter");
-    assert_eq!(app.view, View::Nodes);
-    let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
+    assert_eq!(app.navigation.view, View::Nodes);
+    let marked: Vec<&str> = app.lists.nodes.marks.iter().map(String::as_str).collect();
     assert_eq!(marked, ["worker-2", "worker-5"]);
     assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Queue 2 reboots")));
     press(&mut app, "esc : \"hold 5 7\" enter");
-    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Hold 2 entries")), "{:?}", app.message);
+    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Hold 2 entries")), "{:?}", app.session.message);
     press(&mut app, "esc : \"cancel 99\" enter");
     assert!(screen::text(&app).contains("there is no reboots/99"));
     press(&mut app, "esc : \"reboot worker-3 10.0.0.17\" enter");
-    let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
+    let marked: Vec<&str> = app.lists.nodes.marks.iter().map(String::as_str).collect();
     assert_eq!(marked, ["worker-3", "worker-4"]);
     press(&mut app, "esc esc : \"reboot rack=9\" enter");
     assert!(screen::text(&app).contains("no row of Nodes matches"), "{}", hint_line(&app));
@@ -138,9 +140,9 @@ fn a_command_with_rows_marks_them_and_opens_the_dialog_of_its_key() {
 fn rows_are_marked_by_a_filter() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"mark status:queued\" enter");
-    assert_eq!(app.reboots.chosen(), [EntryId::reboot(5), EntryId::reboot(7)]);
+    assert_eq!(app.lists.reboots.chosen(), [EntryId::reboot(5), EntryId::reboot(7)]);
     press(&mut app, ": \"unmark\" enter");
-    assert!(app.reboots.marks.is_empty());
+    assert!(app.lists.reboots.marks.is_empty());
 }
 
 #[test]
@@ -153,7 +155,7 @@ fn messages_are_kept_with_their_times() {
     press(&mut app, ": \"messages\" enter");
     assert_snapshot!("messages_80x24", screen::text(&app));
     press(&mut app, "esc");
-    assert!(app.help.is_none());
+    assert!(app.navigation.help.is_none());
 }
 
 fn line(number: u64, level: Level, entry: Option<&str>, text: &str) -> Arc<LogLine> {
@@ -178,15 +180,15 @@ fn one_key_opens_the_log_of_an_entry_and_follows_its_newest_line() {
     let effects = press(&mut app, "l");
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Logs(0))]);
     load_logs(&mut app);
-    assert_eq!(app.log.rows.iter().map(|id| id.0).collect::<Vec<_>>(), [4, 2], "of reboots/3 and of worker-1");
+    assert_eq!(app.lists.log.rows.iter().map(|id| id.0).collect::<Vec<_>>(), [4, 2], "of reboots/3 and of worker-1");
     assert_snapshot!("logs_of_an_entry_80x24", screen::text(&app));
     let more = vec![line(5, Level::INFO, Some("reboots/3"), "command starts")];
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Logs(more))));
-    assert_eq!(app.log.cursor.map(|id| id.0), Some(5), "a cursor on the newest line follows the newest line");
+    assert_eq!(app.lists.log.cursor.map(|id| id.0), Some(5), "a cursor on the newest line follows the newest line");
     press(&mut app, "esc");
-    assert!(app.log.filter.is_empty());
+    assert!(app.lists.log.filter.is_empty());
     press(&mut app, "esc");
-    assert_eq!(app.view, View::Reboots, "back where the key was pressed");
+    assert_eq!(app.navigation.view, View::Reboots, "back where the key was pressed");
     // an observing console names the origin of these lines
     world.engine.leading = None;
     let mut app = world.console_in(View::Logs, 200, 50);
@@ -260,12 +262,12 @@ fn an_unknown_name_or_a_lone_comma_marks_no_rows_and_opens_no_dialog() {
         press(&mut app, &format!(": \"{line}\" enter"));
         assert!(app.dialog.is_none(), "{line}");
         assert!(screen::text(&app).contains(shown), "{line}: {}", screen::text(&app));
-        let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
-        assert_eq!((marked, app.reboots.marks.len()), (vec!["cp-2"], 0), "{line}");
+        let marked: Vec<&str> = app.lists.nodes.marks.iter().map(String::as_str).collect();
+        assert_eq!((marked, app.lists.reboots.marks.len()), (vec!["cp-2"], 0), "{line}");
         press(&mut app, "esc");
     }
     press(&mut app, ": \"cancel worker-1\" enter");
-    assert_eq!(app.reboots.chosen(), [EntryId::reboot(3)]);
+    assert_eq!(app.lists.reboots.chosen(), [EntryId::reboot(3)]);
     assert!(screen::text(&app).contains("Cancel 1 entry"), "{}", screen::text(&app));
 }
 
@@ -279,7 +281,7 @@ fn a_read_only_console_can_write_for_a_limited_time() {
     app.config.read_only = true;
     for wrong in ["soon", "15", "9h", "0m"] {
         press(&mut app, &format!(": \"write {wrong}\" enter"));
-        assert!(app.line.is_some() && app.read_only(), "{wrong}");
+        assert!(app.typing.line.is_some() && app.read_only(), "{wrong}");
         press(&mut app, "esc");
     }
     press(&mut app, ": \"write 15m\" enter");
@@ -289,7 +291,7 @@ fn a_read_only_console_can_write_for_a_limited_time() {
     press(&mut app, "E");
     update(&mut app, Event::Tick(at(super::world::BOOT + 900.0)));
     assert_eq!(press(&mut app, "enter y"), [], "the write period is over");
-    let shown: Vec<&str> = app.messages.iter().map(|(_, m)| m.text.as_str()).collect();
+    let shown: Vec<&str> = app.session.messages.iter().map(|(_, m)| m.text.as_str()).collect();
     assert!(shown.iter().any(|m| m.contains("changes are allowed until")), "{shown:?}");
     assert!(shown.iter().any(|m| m.contains("read-only again")), "{shown:?}");
     assert!(screen::text(&app).contains("  read-only"), "{}", screen::text(&app));
@@ -304,13 +306,13 @@ fn typing_replaces_the_filter_and_a_cursor_key_edits_it() {
     press(&mut app, "1 / \"draining\" enter /");
     assert!(screen::text(&app).contains("letters replace it"), "{}", screen::text(&app));
     press(&mut app, "\"queued\" enter");
-    assert_eq!(app.reboots.filter, "queued");
+    assert_eq!(app.lists.reboots.filter, "queued");
     press(&mut app, "/ end \" !w9\" enter");
-    assert_eq!(app.reboots.filter, "queued !w9");
+    assert_eq!(app.lists.reboots.filter, "queued !w9");
     press(&mut app, "/ backspace enter");
-    assert_eq!(app.reboots.filter, "queued !w");
+    assert_eq!(app.lists.reboots.filter, "queued !w");
     press(&mut app, "/ enter");
-    assert_eq!(app.reboots.filter, "queued !w", "Enter without typing keeps the filter");
+    assert_eq!(app.lists.reboots.filter, "queued !w", "Enter without typing keeps the filter");
     press(&mut app, "/ \"x\" esc");
-    assert_eq!(app.reboots.filter, "queued !w", "Esc restores the filter");
+    assert_eq!(app.lists.reboots.filter, "queued !w", "Esc restores the filter");
 }

@@ -8,11 +8,13 @@ use cketerm_model::{
 
 use super::world::{World, message, press, stored, wall};
 use crate::{
-    app::App,
-    event::{Action, ActionOutcome, Effect, Event, Replaced},
-    screen,
-    undo::UndoAction,
-    update::update,
+    input::update,
+    state::{
+        App,
+        event::{Action, ActionOutcome, Effect, Event, Replaced},
+        undo::UndoAction,
+    },
+    terminal::screen,
 };
 
 fn refresh(app: &mut App, world: &World) {
@@ -77,7 +79,7 @@ fn a_freeze_that_replaced_an_unseen_freeze_cannot_be_undone() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"freeze 2h deploy\" enter y");
     finish_action(&mut app, ActionOutcome { replaced: Some(Replaced::Freeze), ..ActionOutcome::from("frozen") });
-    assert_eq!((message(&app), app.undo.is_none()), ("frozen", true));
+    assert_eq!((message(&app), app.session.undo.is_none()), ("frozen", true));
     // a freeze that replaced nothing can be undone
     let mut world = World::usual();
     let mut app = world.console(80, 24);
@@ -171,8 +173,8 @@ fn undo_releases_a_host_that_was_held_off() {
     };
     assert_eq!(UndoAction::of(&app, &hold("metal3/m2")), None, "the host was held before");
     let undo_action = UndoAction::of(&app, &hold("metal3/m1")).unwrap();
-    app.pending_undo = Some(undo_action);
-    app.busy = 1;
+    app.session.pending_undo = Some(undo_action);
+    app.session.busy = 1;
     finish_action(&mut app, "metal3/m1 is held off".into());
     assert!(message(&app).ends_with("; u releases it"), "{}", message(&app));
     assert!(!app.can_undo(), "the hold is not seen yet");
@@ -201,7 +203,10 @@ fn undo_does_not_enable_a_queue_that_was_already_disabled() {
                 ..ActionOutcome::from("the reboot queue is disabled")
             },
         );
-        assert_eq!((message(&app).contains("u enables it again"), app.undo.is_some()), (undo_action, undo_action));
+        assert_eq!(
+            (message(&app).contains("u enables it again"), app.session.undo.is_some()),
+            (undo_action, undo_action)
+        );
         world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 72 };
         refresh(&mut app, &world);
         press(&mut app, "u");
@@ -224,7 +229,7 @@ fn a_partly_failed_action_can_be_undone_for_the_successful_part() {
             ..ActionOutcome::from("cancelled reboots/5, 1 of 2; 1 failed: no answer")
         },
     );
-    let message = app.message.as_ref().unwrap();
+    let message = app.session.message.as_ref().unwrap();
     assert!(message.failed && message.text.ends_with("u queues 1 reboot again"), "{}", message.text);
     world.store.reboots.entries.remove(&5);
     refresh(&mut app, &world);
@@ -238,5 +243,5 @@ fn a_partly_failed_action_can_be_undone_for_the_successful_part() {
         &mut app,
         ActionOutcome { done: Some(Vec::new()), ..ActionOutcome::from("already ended: reboots/5") },
     );
-    assert!(app.undo.is_none());
+    assert!(app.session.undo.is_none());
 }

@@ -8,9 +8,9 @@ use insta::assert_snapshot;
 
 use super::world::{World, press, stored};
 use crate::{
-    event::{Action, Effect, Event},
-    screen,
-    update::update,
+    input::update,
+    state::event::{Action, Effect, Event},
+    terminal::screen,
 };
 
 /// 10:00 UTC on a Saturday: 19:00 in Tokyo.

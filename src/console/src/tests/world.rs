@@ -23,10 +23,12 @@ use crossterm::event::KeyEvent;
 use jiff::Timestamp;
 
 use crate::{
-    app::{App, AppConfig, View},
-    event::{Effect, Event},
+    input::update,
     keys,
-    update::update,
+    state::{
+        App, AppConfig, View,
+        event::{Effect, Event},
+    },
 };
 
 pub(super) const BOOT: f64 = 5000.0;
@@ -327,5 +329,5 @@ pub(super) fn press(app: &mut App, keys: &str) -> Vec<Effect> {
 
 /// Returns the text of the message line.
 pub(super) fn message(app: &App) -> &str {
-    app.message.as_ref().map_or("", |m| &m.text)
+    app.session.message.as_ref().map_or("", |m| &m.text)
 }

@@ -5,15 +5,17 @@
 //! [`background`] queries the terminal for a light or dark background.
 
 pub mod background;
+pub mod charset;
+pub mod display;
 pub mod file;
 pub mod loader;
 
 use std::str::FromStr;
 
-use file::Face;
 use ratatui::style::{Color, Modifier, Style};
 
-pub use loader::ThemeLoader;
+use self::file::Face;
+pub use self::loader::ThemeLoader;
 
 /// Default theme.
 pub const DEFAULT: &str = "terminal";

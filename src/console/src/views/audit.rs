@@ -2,15 +2,13 @@
 
 use ratatui::{buffer::Buffer, layout::Rect};
 
-use crate::{
-    app::App,
-    columns::{self, Actions},
-};
+use crate::state::{App, columns::Actions};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if !columns::draw::<Actions, _>(app, (&mut *buffer, area), &app.audit, stale) {
-        let lines = super::history::empty(app, &app.past.audit, app.audit.total, "no actions recorded yet");
+    if !super::columns::draw::<Actions, _>(app, (&mut *buffer, area), &app.lists.audit, stale) {
+        let lines =
+            super::history::empty(app, &app.knowledge.past.audit, app.lists.audit.total, "no actions recorded yet");
         super::draw_empty(buffer, area, &lines, app);
     }
 }

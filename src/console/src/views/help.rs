@@ -9,26 +9,27 @@ use ratatui::{
     text::{Line, Span},
 };
 
+use crate::table::{cut, put, wrap};
 use crate::{
-    app::{App, Sheet},
-    blockers, calendar,
-    command_line::{self, ARGUMENT_COMMANDS},
-    event::count,
     keys::{Context, TABLE},
-    short_text,
-    table::{cut, put, wrap},
+    state::{
+        App, Sheet, blockers, calendar,
+        command_line::{self, ARGUMENT_COMMANDS},
+        event::count,
+        short_text,
+    },
 };
 
 fn lines(app: &App) -> Vec<Line<'static>> {
-    let lines = match app.sheet {
+    let lines = match app.navigation.sheet {
         Sheet::Help => keys(app),
         Sheet::Messages => messages(app),
         Sheet::Blockers => blocker_lines(app),
     };
     if lines.is_empty() {
-        return vec![Line::from(match app.sheet {
-            _ if !app.search_text.is_empty() => {
-                format!("nothing here matches {:?}", short_text::safe(&app.search_text))
+        return vec![Line::from(match app.navigation.sheet {
+            _ if !app.navigation.search_text.is_empty() => {
+                format!("nothing here matches {:?}", short_text::safe(&app.navigation.search_text))
             }
             Sheet::Blockers => "nothing blocks a drain".to_owned(),
             Sheet::Help | Sheet::Messages => "no messages yet".to_owned(),
@@ -40,14 +41,14 @@ fn lines(app: &App) -> Vec<Line<'static>> {
 /// Reports whether a text contains all searched words.
 fn matches_search(app: &App, text: &str) -> bool {
     let text = text.to_lowercase();
-    app.search_text.to_lowercase().split_whitespace().all(|word| text.contains(word))
+    app.navigation.search_text.to_lowercase().split_whitespace().all(|word| text.contains(word))
 }
 
 /// Returns the last messages, newest first.
 fn messages(app: &App) -> Vec<Line<'static>> {
     let theme = &app.config.theme;
     let mut lines = Vec::new();
-    for (at, message) in app.messages.iter().rev().filter(|(_, message)| matches_search(app, &message.text)) {
+    for (at, message) in app.session.messages.iter().rev().filter(|(_, message)| matches_search(app, &message.text)) {
         let mut label = format!("{:<12}", calendar::short(app, *at));
         let style = if message.failed { theme.danger } else { Style::new() };
         for text in wrap(&short_text::safe(&message.text), usize::from(app.size.width).saturating_sub(15)) {
@@ -148,18 +149,18 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     }
     let rule = "\u{2500}".repeat(usize::from(area.width));
     put(buffer, area.x, area.y, area.width, &rule, app.config.theme.muted);
-    let what = match app.sheet {
+    let what = match app.navigation.sheet {
         Sheet::Help => "Keys",
         Sheet::Messages => "Messages",
         Sheet::Blockers => "Drain blockers",
     };
     let [down, up, find, back] = ["down", "up", "find", "back"].map(|name| app.key(name));
-    let title = match app.search_text.as_str() {
+    let title = match app.navigation.search_text.as_str() {
         "" => format!(" {what}: {down} {up} scroll, {find} finds, {back} closes "),
         search_text => format!(" {what} with {:?}: {back} shows all ", short_text::safe(search_text)),
     };
     put(buffer, area.x + 2, area.y, 58, &title, app.config.theme.title);
-    let from = app.help.unwrap_or(0);
+    let from = app.navigation.help.unwrap_or(0);
     for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(from)) {
         buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));
     }

@@ -3,28 +3,30 @@
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use crate::{
-    app::App,
-    columns::{self, EndedEntries, Records},
-    past::Read,
-    short_text,
+    state::{
+        App,
+        columns::{EndedEntries, Records},
+        past::Read,
+        short_text,
+    },
     table::wrap,
 };
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if app.cke_records {
+    if app.navigation.cke_records {
         return records(app, buffer, area, stale);
     }
-    if !columns::draw::<EndedEntries, _>(app, (&mut *buffer, area), &app.history, stale) {
+    if !super::columns::draw::<EndedEntries, _>(app, (&mut *buffer, area), &app.lists.history, stale) {
         let none = "no entry has ended yet: entries that end under a cketerm leader appear here";
-        super::draw_empty(buffer, area, &empty(app, &app.past.history, app.history.total, none), app);
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, app.lists.history.total, none), app);
     }
 }
 
 fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if !columns::draw::<Records, _>(app, (&mut *buffer, area), &app.records, stale) {
+    if !super::columns::draw::<Records, _>(app, (&mut *buffer, area), &app.lists.records, stale) {
         let none = "there are no operation records: neither CKE nor cketerm has written one";
-        super::draw_empty(buffer, area, &empty(app, &app.past.records, app.records.total, none), app);
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.records, app.lists.records.total, none), app);
     }
 }
 

@@ -3,9 +3,7 @@
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::{
-    app::App,
-    columns::{self, Hosts},
-    short_text,
+    state::{App, columns::Hosts, short_text},
     table::{put, wrap},
 };
 
@@ -17,7 +15,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         put(buffer, area.x, y, area.width, &line, style);
     }
     let area = Rect { y: area.y + summary_height, height: area.height - summary_height, ..area };
-    if !columns::draw::<Hosts, _>(app, (&mut *buffer, area), &app.hosts, stale) {
+    if !super::columns::draw::<Hosts, _>(app, (&mut *buffer, area), &app.lists.hosts, stale) {
         super::draw_empty(buffer, area, &empty(app), app);
     }
 }
@@ -25,7 +23,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 /// Returns lines about the controller that carries requests out, each with its style.
 pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     let (snap, theme) = (&app.seen.snapshot, &app.config.theme);
-    if app.hosts.total == 0 {
+    if app.lists.hosts.total == 0 {
         return Vec::new();
     }
     let controller = &snap.metal3;
@@ -43,7 +41,7 @@ pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
 }
 
 fn empty(app: &App) -> Vec<String> {
-    if app.hosts.total > 0 {
+    if app.lists.hosts.total > 0 {
         return super::no_matches(app, "host");
     }
     let width = usize::from(app.size.width).saturating_sub(4);

@@ -4,10 +4,12 @@ use cketerm_model::entry::Stored;
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use crate::{
-    app::App,
-    columns::{self, Lines},
-    queries::{self, Leader},
-    short_text,
+    state::{
+        App,
+        columns::Lines,
+        queries::{self, Leader},
+        short_text,
+    },
     table::{put, wrap},
 };
 
@@ -20,9 +22,12 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
         put(buffer, area.x, y, area.width, line, theme.muted);
     }
     let area = Rect { y: area.y + summary_height, height: area.height - summary_height, ..area };
-    if !columns::draw::<Lines, _>(app, (&mut *buffer, area), &app.log, false) {
-        let text =
-            if app.log.total > 0 { super::no_matches(app, "line") } else { vec!["nothing was logged yet".to_owned()] };
+    if !super::columns::draw::<Lines, _>(app, (&mut *buffer, area), &app.lists.log, false) {
+        let text = if app.lists.log.total > 0 {
+            super::no_matches(app, "line")
+        } else {
+            vec!["nothing was logged yet".to_owned()]
+        };
         super::draw_empty(buffer, area, &text, app);
     }
 }

@@ -1,32 +1,44 @@
 //! Drawing. It reads the state and never changes it. Its cost depends on the screen's size, not on the cluster's.
 
 mod audit;
+mod bar;
+pub mod columns;
+pub mod copy;
+pub mod detail;
+pub mod dialog;
 mod diff;
+pub mod footer;
+pub mod header;
 mod help;
 mod history;
 mod hosts;
+pub mod key_document;
 mod logs;
 mod machines;
 mod nodes;
 mod overview;
+mod palette;
 mod pane;
+mod picker;
 mod racks;
 mod reboots;
+mod registry;
 mod repairs;
+mod tour;
 
 use ratatui::{
     Frame,
     layout::{Rect, Size},
 };
 
-use super::{
-    app::{App, View},
-    charset, dialog, footer, header, picker, queries, short_text,
-    table::put,
-};
+pub use self::help::overflow as help_overflow;
 #[cfg(test)]
-pub(super) use diff::summary_lines as registry_lines;
-pub use help::overflow as help_overflow;
+pub(crate) use self::registry::summary_lines as registry_lines;
+use crate::table::put;
+use crate::{
+    state::{App, View, queries, short_text},
+    theme::charset,
+};
 
 /// Least screen size; below it nothing useful fits.
 pub const MIN_SIZE: (u16, u16) = (60, 15);
@@ -61,7 +73,7 @@ pub fn layout(app: &App) -> ScreenLayout {
     let top = 3.min(height);
     let rest = height.saturating_sub(top + banner + footer);
     let body = top + banner;
-    let (table, pane) = match &app.pane {
+    let (table, pane) = match &app.navigation.pane {
         None => (rest, 0),
         Some(_) if height >= MIN_SPLIT_HEIGHT => (rest / 3, rest - rest / 3),
         Some(_) => (0, rest),
@@ -77,10 +89,10 @@ pub fn layout(app: &App) -> ScreenLayout {
 
 /// Returns the number of lines between the top of the table's area and its titles.
 fn summary_height(app: &App, table: Rect) -> usize {
-    match app.view {
+    match app.navigation.view {
         // the lines about the plan's state
         View::Machines | View::Diff => {
-            diff::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
+            registry::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
         }
         View::Logs => logs::origin_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         View::Hosts => hosts::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
@@ -97,22 +109,26 @@ pub fn table_height(app: &App) -> usize {
 /// Returns the visible row on this line of the screen.
 pub fn row_at(app: &App, y: u16) -> Option<usize> {
     let table = layout(app).table;
-    let racks = app.racks && app.view.registry();
+    let racks = app.navigation.racks && app.navigation.view.registry();
     // the map of the racks hides the rows
-    if racks || super::racks::open(app) || app.view == View::Overview || !(table.y..table.bottom()).contains(&y) {
+    if racks
+        || crate::state::racks::open(app)
+        || app.navigation.view == View::Overview
+        || !(table.y..table.bottom()).contains(&y)
+    {
         return None;
     }
     usize::from(y - table.y).checked_sub(summary_height(app, table) + 1).filter(|row| *row < table_height(app))
 }
 
 /// Returns the target at this place of the Overview.
-pub fn overview_row_at(app: &App, x: u16, y: u16) -> Option<super::overview::OverviewRow> {
-    let known = app.view == View::Overview && app.seen.snapshot.store.synced;
+pub fn overview_row_at(app: &App, x: u16, y: u16) -> Option<crate::state::overview::OverviewRow> {
+    let known = app.navigation.view == View::Overview && app.seen.snapshot.store.synced;
     known.then(|| overview::overview_row_at(app, layout(app).table, x, y)).flatten()
 }
 
 /// Returns the Overview's targets.
-pub fn visible_overview_rows(app: &App) -> Vec<super::overview::OverviewRow> {
+pub fn visible_overview_rows(app: &App) -> Vec<crate::state::overview::OverviewRow> {
     if app.seen.snapshot.store.synced { overview::overview_rows(app, layout(app).table) } else { Vec::new() }
 }
 
@@ -149,7 +165,7 @@ fn draw_screen(app: &App, frame: &mut Frame) {
     let boot = app.now.boot.as_secs_f64();
     if layout.table.height > 0 {
         let etcd_lost = queries::etcd_lost(&app.seen, boot).is_some();
-        match app.view {
+        match app.navigation.view {
             View::Overview => overview::draw(app, frame.buffer_mut(), layout.table, etcd_lost),
             View::History => history::draw(app, frame.buffer_mut(), layout.table, etcd_lost),
             View::Logs => logs::draw(app, frame.buffer_mut(), layout.table),
@@ -174,7 +190,7 @@ fn draw_screen(app: &App, frame: &mut Frame) {
             }
             View::Nodes => {
                 let lost = queries::kube_lost(&app.seen, boot).is_some();
-                match &app.map {
+                match &app.navigation.map {
                     Some(map) => racks::draw(app, map, frame.buffer_mut(), layout.table, lost),
                     None => nodes::draw(app, frame.buffer_mut(), layout.table, lost),
                 }
@@ -183,14 +199,14 @@ fn draw_screen(app: &App, frame: &mut Frame) {
     }
     pane::draw(app, frame.buffer_mut(), layout.pane);
     footer::draw(app, frame, layout.footer);
-    if app.help.is_some() {
+    if app.navigation.help.is_some() {
         help::draw(app, frame.buffer_mut(), layout.table.union(layout.pane).union(layout.banner));
     }
     if let Some(open) = &app.picker {
         picker::draw(app, open, frame.buffer_mut());
     }
     if let Some(open) = &app.dialog {
-        dialog::draw::draw(app, open, frame);
+        dialog::draw(app, open, frame);
     }
 }
 
@@ -206,7 +222,7 @@ fn connecting(app: &App) -> Option<Vec<String>> {
         format!("connecting to etcd at {} ...", app.config.endpoints.join(" "))
     }];
     if let Some(error) = &store.error {
-        lines.extend(super::table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
+        lines.extend(crate::table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
     }
     Some(lines)
 }

@@ -3,21 +3,19 @@
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use crate::{
-    app::App,
-    columns::{self, Nodes},
-    short_text,
+    state::{App, columns::Nodes, short_text},
     table::wrap,
 };
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if !columns::draw::<Nodes, _>(app, (&mut *buffer, area), &app.nodes, stale) {
+    if !super::columns::draw::<Nodes, _>(app, (&mut *buffer, area), &app.lists.nodes, stale) {
         super::draw_empty(buffer, area, &empty(app), app);
     }
 }
 
 fn empty(app: &App) -> Vec<String> {
-    if app.nodes.total > 0 {
+    if app.lists.nodes.total > 0 {
         return super::no_matches(app, "node");
     }
     match app.seen.snapshot.kube.sources.get("nodes") {

@@ -11,16 +11,15 @@ use cketerm_model::{
 use cketerm_rules::trouble;
 use ratatui::{style::Style, text::Span};
 
-use crate::{
-    app::{App, HostId},
-    calendar,
+pub use self::columns::overview_rows;
+pub(super) use self::columns::{draw, overview_row_at};
+use crate::state::{
+    App, HostId, calendar,
     eta::Tone,
     overview::{OverviewRow, Stuck, standby_engines},
     queries::{self, Leader},
     short_text, sources, when,
 };
-pub use columns::overview_rows;
-pub(super) use columns::{draw, overview_row_at};
 
 /// Width of the labels.
 const LABEL_WIDTH: usize = 9;
@@ -43,15 +42,16 @@ fn text(text: impl Into<String>, style: Style) -> Span<'static> {
 /// Returns the progress of a queue: slots, and the entries by state.
 fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let (theme, store) = (&app.config.theme, &app.seen.snapshot.store);
-    let (switch, counts, after) = (store.switch(queue), app.totals.counts(queue), queue.status_after_command());
-    let work = app.summary.work_of(queue);
+    let (switch, counts, after) =
+        (store.switch(queue), app.knowledge.totals.counts(queue), queue.status_after_command());
+    let work = app.knowledge.summary.work_of(queue);
     let (remaining, held) = (work.left.left, work.left.held);
     // work in progress that moves
     let moving = work.used.saturating_sub(work.used_stuck);
     let waits = work.used_waits > 0 && moving == work.used_waits;
     let idle = work.used == 0 && work.left.is_empty();
     let boot = app.now.boot.as_secs_f64();
-    let lost = sources::etcd_lost(&app.seen, boot).is_some();
+    let lost = queries::etcd_lost(&app.seen, boot).is_some();
     let window_closed =
         calendar::window_state(app, &store.policy(), queue).is_some_and(|window_state| !window_state.open);
     let (state, style) = match sources::current_leader(&app.seen, boot) {
@@ -64,7 +64,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         _ if moving == 0 && remaining > 0 && window_closed => ("waits for the window", theme.trouble),
         _ if remaining == 0 && held > 0 && work.left.stalled() == 0 => ("ON HOLD", theme.trouble),
         _ if work.used > 0 && (remaining == 0 || moving == 0) => ("STUCK", theme.trouble),
-        _ if work.used > 0 && sources::kube_lost(&app.seen, boot).is_some() => {
+        _ if work.used > 0 && queries::kube_lost(&app.seen, boot).is_some() => {
             ("blocked, Kubernetes is lost", theme.trouble)
         }
         _ if waits => ("blocked", theme.trouble),
@@ -105,7 +105,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
 /// record of the same transaction counts, because `ckecli` and `etcdctl` write none.
 fn who_disabled(app: &App, queue: QueueKind, switch_revision: i64) -> Option<String> {
     let on = SwitchName::from(queue).title();
-    let read = app.past.audit.rows.iter().filter(|(id, _)| id.revision.0 == switch_revision);
+    let read = app.knowledge.past.audit.rows.iter().filter(|(id, _)| id.revision.0 == switch_revision);
     let audit = read.filter_map(|(_, row)| row.as_ref().ok()).find(|a| a.on == on && a.what == "disable")?;
     let why =
         audit.reason.as_ref().map(|why| format!(" ({})", short_text::shorten_middle(why, 30))).unwrap_or_default();
@@ -117,7 +117,7 @@ fn remaining_time(app: &App) -> Vec<OverviewLine> {
     let theme = &app.config.theme;
     let clock = |at| calendar::moment(app, at);
     let mut lines = Vec::new();
-    for (work, what) in [(&app.summary.reboots, "reboot"), (&app.summary.repairs, "repair")] {
+    for (work, what) in [(&app.knowledge.summary.reboots, "reboot"), (&app.knowledge.summary.repairs, "repair")] {
         let spans = work.left.described(what, clock).into_iter().map(|(phrase, tone)| match tone {
             Tone::Plain => Span::raw(phrase),
             Tone::Trouble => text(phrase, theme.trouble),
@@ -139,7 +139,7 @@ const MAX_NAMES: usize = 4;
 
 /// Returns what blocks several drains at once.
 fn blocks(app: &App) -> Option<OverviewLine> {
-    let (theme, all) = (&app.config.theme, &app.summary.blocks);
+    let (theme, all) = (&app.config.theme, &app.knowledge.summary.blocks);
     let most = all.first()?;
     let first = most.drains.first()?;
     let mut names: Vec<String> = most.drains.iter().map(|id| name(app, *id)).collect();
@@ -164,9 +164,9 @@ fn blocks(app: &App) -> Option<OverviewLine> {
 /// Returns trouble that no queue shows: nodes that are not Ready, members without a Node, hosts that need attention or
 /// are held off. Empty if there is none.
 fn machines(app: &App) -> Vec<OverviewLine> {
-    let (theme, hosts) = (&app.config.theme, &app.totals.hosts);
+    let (theme, hosts) = (&app.config.theme, &app.knowledge.totals.hosts);
     let mut lines = Vec::new();
-    let kinds = [("NotReady", &app.totals.unready), ("without a Node", &app.totals.missing)];
+    let kinds = [("NotReady", &app.knowledge.totals.unready), ("without a Node", &app.knowledge.totals.missing)];
     let kinds = kinds.into_iter().filter(|(_, names)| !names.is_empty());
     let notes =
         kinds.map(|(what, all)| format!("{} {what}: {}", all.len(), first_names(all.iter().map(String::as_str))));
@@ -206,7 +206,7 @@ fn first_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 
 /// Returns what waits without being stuck, and the entry that has waited longest.
 fn waiting(app: &App) -> Vec<Span<'static>> {
-    let (theme, summary) = (&app.config.theme, &app.summary);
+    let (theme, summary) = (&app.config.theme, &app.knowledge.summary);
     let Some((id, since)) = summary.oldest else { return vec![text("nothing", theme.muted)] };
     let waits: Vec<String> = summary.waits.iter().map(|(what, n)| format!("{n} for {what}")).collect();
     let oldest = format!("; longest {} {id} {}", when::age(since, app.known()), name(app, id));
@@ -329,7 +329,7 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
 fn work(app: &App) -> Vec<OverviewLine> {
     let (seen, theme, now) = (&app.seen, &app.config.theme, app.known());
     let mut lines: Vec<OverviewLine> = Vec::new();
-    for id in &app.summary.work {
+    for id in &app.knowledge.summary.work {
         let status = match (queries::entry(seen, *id), queries::repair(seen, *id)) {
             (Some(entry), _) => short_text::status(entry, now).to_owned(),
             (_, Some(entry)) => format!("{} {}", short_text::step(seen, entry), short_text::repair_status(entry, now)),
@@ -356,14 +356,14 @@ fn work(app: &App) -> Vec<OverviewLine> {
 fn stuck(app: &App) -> Vec<OverviewLine> {
     let theme = &app.config.theme;
     let mut lines: Vec<OverviewLine> = Vec::new();
-    if let Some(why) = &app.summary.gate {
+    if let Some(why) = &app.knowledge.summary.gate {
         lines.push(OverviewLine {
             overview_row: Some(OverviewRow::Gate),
             label: "",
             spans: vec![text(short_text::safe(why), theme.danger)],
         });
     }
-    lines.extend(app.summary.stuck.iter().map(|group| {
+    lines.extend(app.knowledge.summary.stuck.iter().map(|group| {
         let overview_row = OverviewRow::Stuck(group.on.clone(), group.entry, group.node.clone());
         stuck_line(app, group, overview_row)
     }));
@@ -376,7 +376,12 @@ fn stuck(app: &App) -> Vec<OverviewLine> {
 /// Returns what entries wait on that may pass by itself, oldest first.
 fn waits_on(app: &App) -> Vec<OverviewLine> {
     let overview_row = |group: &Stuck| Some(OverviewRow::WaitsOn(group.on.clone(), group.entry?));
-    app.summary.waits_on.iter().filter_map(|group| Some(stuck_line(app, group, overview_row(group)?))).collect()
+    app.knowledge
+        .summary
+        .waits_on
+        .iter()
+        .filter_map(|group| Some(stuck_line(app, group, overview_row(group)?)))
+        .collect()
 }
 
 fn stuck_line(app: &App, group: &Stuck, overview_row: OverviewRow) -> OverviewLine {

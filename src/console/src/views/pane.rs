@@ -2,16 +2,22 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
-use crate::{app::App, detail, table::put};
+use super::detail;
+use crate::state::App;
+use crate::table::put;
 
 /// Returns the pane's text at the screen's width.
 pub(super) fn lines(app: &App) -> Vec<Line<'static>> {
-    app.pane.as_ref().map(|pane| detail::lines(app, &pane.of, app.size.width.saturating_sub(2))).unwrap_or_default()
+    app.navigation
+        .pane
+        .as_ref()
+        .map(|pane| detail::lines(app, &pane.of, app.size.width.saturating_sub(2)))
+        .unwrap_or_default()
 }
 
 /// Draws title and text.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
-    let Some(pane) = app.pane.as_ref().filter(|_| area.height > 0) else { return };
+    let Some(pane) = app.navigation.pane.as_ref().filter(|_| area.height > 0) else { return };
     let lines = lines(app);
     let shown = usize::from(area.height.saturating_sub(1));
     let title = detail::title(app, &pane.of);

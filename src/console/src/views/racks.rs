@@ -6,13 +6,12 @@ use ratatui::{
     style::{Modifier, Style},
 };
 
-use crate::{
-    app::App,
-    queries,
+use crate::state::{
+    App, queries,
     racks::{Map, State, shown},
     short_text,
-    table::{cut, put},
 };
+use crate::table::{cut, put};
 
 /// Most lines of the legend, and of the text about the machine under the cursor.
 const MAX_LINES: usize = 2;
@@ -21,7 +20,7 @@ const MAX_LINES: usize = 2;
 fn lines_below_map(app: &App, map: &Map) -> Vec<(String, Style)> {
     let (theme, width) = (&app.config.theme, usize::from(app.size.width));
     let mut lines = Vec::new();
-    if let Some(name) = &app.nodes.cursor {
+    if let Some(name) = &app.lists.nodes.cursor {
         let (state, trouble) = short_text::node_state(app, name);
         let role = queries::role(&app.seen, name);
         let rack = queries::rack(&app.seen, name);
@@ -35,7 +34,7 @@ fn lines_below_map(app: &App, map: &Map) -> Vec<(String, Style)> {
 
 /// Returns the number of lines of the map itself.
 pub(super) fn height(app: &App, area: Rect) -> usize {
-    let lines_below_map = app.map.as_ref().map_or(0, |map| lines_below_map(app, map).len());
+    let lines_below_map = app.navigation.map.as_ref().map_or(0, |map| lines_below_map(app, map).len());
     usize::from(area.height).saturating_sub(lines_below_map).max(1)
 }
 
@@ -45,7 +44,7 @@ pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, is_sta
     let (per_line, _) = map.grid(width);
     let height = u16::try_from(height(app, area)).unwrap_or(area.height).min(area.height);
     let block = u16::try_from(per_line + map.label + 4).unwrap_or(area.width);
-    let cursor = app.nodes.cursor.as_deref();
+    let cursor = app.lists.nodes.cursor.as_deref();
     for (y, line) in (area.y..area.y + height).zip(map.top..) {
         for (nth, (at, range)) in (0_u16..).zip(map.line(line, width)) {
             let Some(rack) = map.racks.get(at) else { continue };
@@ -68,7 +67,7 @@ pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, is_sta
                     state if state.is_active() => theme.good,
                     _ => Style::new(),
                 };
-                if app.nodes.marks.contains(&machine.name) {
+                if app.lists.nodes.marks.contains(&machine.name) {
                     style = style.patch(theme.mark).add_modifier(Modifier::UNDERLINED);
                 }
                 if Some(machine.name.as_str()) == cursor {

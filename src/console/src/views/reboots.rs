@@ -2,14 +2,11 @@
 
 use ratatui::{buffer::Buffer, layout::Rect};
 
-use crate::{
-    app::App,
-    columns::{self, Reboots},
-};
+use crate::state::{App, columns::Reboots};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if !columns::draw::<Reboots, _>(app, (&mut *buffer, area), &app.reboots, stale) {
+    if !super::columns::draw::<Reboots, _>(app, (&mut *buffer, area), &app.lists.reboots, stale) {
         super::draw_empty(buffer, area, &empty(app), app);
     }
 }
@@ -19,7 +16,7 @@ fn empty(app: &App) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
-    if app.reboots.total > 0 {
+    if app.lists.reboots.total > 0 {
         return super::no_matches(app, "entry");
     }
     let mut lines = vec!["the reboot queue is empty".to_owned()];

@@ -2,14 +2,11 @@
 
 use ratatui::{buffer::Buffer, layout::Rect};
 
-use crate::{
-    app::App,
-    columns::{self, Repairs},
-};
+use crate::state::{App, columns::Repairs};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if !columns::draw::<Repairs, _>(app, (&mut *buffer, area), &app.repairs, stale) {
+    if !super::columns::draw::<Repairs, _>(app, (&mut *buffer, area), &app.lists.repairs, stale) {
         super::draw_empty(buffer, area, &empty(app), app);
     }
 }
@@ -18,7 +15,7 @@ fn empty(app: &App) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
-    if app.repairs.total > 0 {
+    if app.lists.repairs.total > 0 {
         return super::no_matches(app, "entry");
     }
     let mut lines = vec!["the repair queue is empty".to_owned()];

@@ -59,14 +59,8 @@ mod windows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
-    acceptance::LeaderKind,
-    clock::Now,
-    entry::EntryId,
-    fault,
-    reason::Reason,
-    reboot::RebootStatus,
-    repair::RepairEntry,
-    stored::view::Definition,
+    acceptance::LeaderKind, clock::Now, entry::EntryId, fault, reason::Reason, reboot::RebootStatus,
+    repair::RepairEntry, stored::view::Definition,
 };
 use jiff::Timestamp;
 use serde::Serialize;

@@ -14,7 +14,10 @@ use super::{
     past::{actions, day, ended},
     queue, remaining_time, stuck, switches, text, waiting, waits_on, work,
 };
-use crate::{app::App, overview::OverviewRow, views};
+use crate::{
+    state::{App, overview::OverviewRow},
+    views,
+};
 
 /// Number of lines from which long lines may take two and the last day is shown.
 const TALL_HEIGHT: usize = 18;
@@ -154,7 +157,7 @@ pub(in crate::views) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: 
 fn column(app: &App, buffer: &mut Buffer, area: Rect, lines: Vec<OverviewLine>, stale: bool) {
     let theme = &app.config.theme;
     for (y, line) in (area.y..area.bottom()).zip(lines) {
-        let at_cursor = line.overview_row.is_some() && line.overview_row == app.overview_rows.cursor;
+        let at_cursor = line.overview_row.is_some() && line.overview_row == app.lists.overview_rows.cursor;
         let mut spans = vec![text(format!("{:<LABEL_WIDTH$}", line.label), theme.title)];
         spans.push(if at_cursor { text("> ", theme.cursor) } else { Span::raw("  ") });
         spans.extend(line.spans.into_iter().map(|span| if stale { span.style(theme.muted) } else { span }));

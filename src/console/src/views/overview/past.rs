@@ -4,12 +4,15 @@ use cketerm_model::cketerm_records::Audit;
 use ratatui::text::Span;
 
 use super::{OverviewLine, info_line, text};
-use crate::{app::App, bar::sparkline, calendar, columns, overview::OverviewRow, short_text, when};
+use crate::{
+    state::{App, calendar, columns, overview::OverviewRow, short_text, when},
+    views::bar::sparkline,
+};
 
 /// Returns the last day in one line: the number of entries that ended in each hour, and how long the machines were
 /// away.
 pub(super) fn day(app: &App) -> Option<OverviewLine> {
-    let (theme, day) = (&app.config.theme, &app.summary.day);
+    let (theme, day) = (&app.config.theme, &app.knowledge.summary.day);
     let all: u64 = day.ended.iter().sum();
     if all == 0 {
         return None;
@@ -34,9 +37,9 @@ pub(super) fn day(app: &App) -> Option<OverviewLine> {
 /// Returns the lines of the entries that ended last.
 pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
     let theme = &app.config.theme;
-    let read = &app.past.history;
+    let read = &app.knowledge.past.history;
     let mut lines: Vec<OverviewLine> = Vec::new();
-    for id in &app.summary.ended {
+    for id in &app.knowledge.summary.ended {
         let Some(e) = read.get(id) else { continue };
         // a machine is away from its command on; without a command, the time counts from the request
         let took = match (e.command_started, &e.request) {
@@ -65,9 +68,9 @@ pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
 
 /// Returns the lines of the operators' last actions.
 pub(super) fn actions(app: &App) -> Vec<OverviewLine> {
-    let read = &app.past.audit;
+    let read = &app.knowledge.past.audit;
     let mut lines: Vec<OverviewLine> = Vec::new();
-    for id in &app.summary.actions {
+    for id in &app.knowledge.summary.actions {
         let Some(audit) = read.get(id) else { continue };
         lines.push(OverviewLine {
             overview_row: Some(OverviewRow::Action(id.clone())),

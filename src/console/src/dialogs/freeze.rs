@@ -1,0 +1,68 @@
+//! Dialogs of `:freeze` and `:unfreeze`.
+
+use cketerm_model::time::ahead;
+use jiff::Timestamp;
+
+use crate::state::{
+    App, calendar,
+    dialog::{Dialog, DialogAction, Precondition, ReasonPolicy},
+    event::Action,
+    totals::Counts,
+    when,
+};
+
+/// Opens the dialog that freezes; the argument has the duration or the end, and the reason.
+pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
+    let now = app.now.wall;
+    let (until, reason) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+    let reason = reason.trim().to_owned();
+    if reason.is_empty() {
+        return Err("freeze TIME REASON: the reason is missing, every header shows it".to_owned());
+    }
+    let until = ahead(until, now)?;
+    let title = format!("Freeze both queues of {} until {}?", app.cluster_label(), calendar::moment(app, until));
+    let action = DialogAction::Act(Action::Freeze { until, reason: reason.clone() });
+    let mut dialog = Dialog::new(title, "Freeze", action);
+    dialog.lines = lines(app, until, &reason);
+    dialog.why = ReasonPolicy::Never;
+    // bound to nothing: a stop has to succeed whatever was written meanwhile
+    Ok(dialog)
+}
+
+/// Updates the counts.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    if let DialogAction::Act(Action::Freeze { until, reason }) = &dialog.action {
+        dialog.lines = lines(app, *until, reason);
+    }
+}
+
+/// Returns the effects of a freeze on the queues' entries.
+fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
+    let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
+    let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
+    let mut lines = vec![
+        format!("{}: {reason}", when::until(until, app.now.wall)),
+        "no drain, reboot or repair begins".to_owned(),
+        format!("{} draining: stopped and uncordoned, backoff counts kept", sum(|c| c.draining)),
+        format!("{} rebooting or watching: continue to their checks", sum(|c| c.after)),
+    ];
+    lines.extend(calendar::frozen(app).map(|before| format!("! replaces: {before}")));
+    lines
+}
+
+/// Opens the dialog that ends a freeze. `y` is enough; a reason can be typed with the command.
+pub fn unfreeze(app: &App, reason: &str) -> Result<Dialog, String> {
+    let frozen = calendar::frozen(app).ok_or("nothing is frozen")?;
+    let action = DialogAction::Act(Action::Unfreeze { reason: None });
+    let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_label()), "Unfreeze", action);
+    let waiting = app.knowledge.totals.reboots.queued + app.knowledge.totals.repairs.queued;
+    dialog.lines = vec![frozen, format!("{waiting} queued: the next pass may start some")];
+    if reason.is_empty() {
+        dialog.why = ReasonPolicy::Never;
+    } else {
+        dialog.set_reason(reason.to_owned());
+    }
+    dialog.preconditions =
+        vec![Precondition::Policy(app.seen.snapshot.store.policy.as_ref().map_or(0, |stored| stored.mod_revision))];
+    Ok(dialog)
+}

@@ -1,0 +1,177 @@
+//! Dialogs for hosts of Metal3: reboot, hold off, on, off, release, and fencing. These actions take effect at once,
+//! without queue or drain, so the cluster's name and the count have to be typed.
+
+use cketerm_actions::HostAction;
+use cketerm_model::host::{HostRow, Mode};
+
+use super::tier;
+use crate::state::{
+    App, HostId, View,
+    dialog::{Dialog, DialogAction, Precondition, ReasonPolicy, pick::Pick, preconditions::fingerprint},
+    event::{Action, count},
+    host_choice::{CKETERM_KEY, HOLD, OFF, ON, REBOOT},
+    queries, short_text,
+};
+
+/// Returns the selected hosts, or the reason why there is none.
+fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
+    let ids = app.chosen_hosts();
+    if ids.is_empty() && app.navigation.view != View::Hosts {
+        return Err(format!("only in the Hosts view: press {}, then the key again", app.key("hosts")));
+    }
+    let found: Vec<(HostId, &HostRow)> =
+        ids.into_iter().filter_map(|id| queries::host(&app.seen, &id).map(|host| (id.clone(), &**host))).collect();
+    if found.is_empty() { Err(app.nothing_selected("host")) } else { Ok(found) }
+}
+
+fn line(app: &App, id: &HostId, host: &HostRow) -> String {
+    let asked = short_text::host_requests(host);
+    let asked = if asked.is_empty() { String::new() } else { format!("; already requested: {asked}") };
+    let node = queries::host_node(&app.seen, id).map(|n| format!("node {}", n.name));
+    let node = node.unwrap_or_else(|| "no node known".to_owned());
+    short_text::safe(&format!("{} ({node}): {}{asked}", host.full_name(), short_text::host_power(host)))
+}
+
+/// Returns warnings about the nodes of these hosts: API servers, and pods that no drain evicts.
+fn warnings(app: &App, hosts: &[(HostId, &HostRow)]) -> Vec<String> {
+    let nodes: Vec<_> = hosts.iter().filter_map(|(id, _)| queries::host_node(&app.seen, id)).collect();
+    let api = nodes.iter().filter(|node| queries::is_api_server(&app.seen, &node.name)).count();
+    let mut lines = Vec::new();
+    if api > 0 {
+        lines.push(format!("! {} among them: queue checks do not apply here", count(api, "API server")));
+    }
+    let busy: Vec<&str> = nodes
+        .iter()
+        .filter(|n| app.knowledge.totals.entries_of(&n.name).next().is_some())
+        .map(|n| n.name.as_str())
+        .collect();
+    if !busy.is_empty() {
+        lines.push(format!("! a queue has entries of {}", busy.join(", ")));
+    }
+    lines.push(format!("! immediate, without a drain; {} queues a reboot that drains first", app.key("reboot")));
+    lines
+}
+
+fn dialog(
+    app: &App,
+    hosts: &[(HostId, &HostRow)],
+    title: String,
+    verb: &'static str,
+    action: Option<HostAction>,
+) -> Dialog {
+    let named = hosts.iter().map(|(_, host)| (host.full_name(), host.uid.clone())).collect();
+    let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Hosts { hosts: named, action, reason: None }));
+    dialog.preconditions = hosts.iter().map(|(id, host)| Precondition::Host(id.clone(), fingerprint(host))).collect();
+    dialog.expect = tier::confirmation_text(app, "host-power", hosts.len(), 0);
+    dialog
+}
+
+/// Opens the dialog that reboots, holds, or turns on or off.
+pub fn power(app: &App) -> Result<Dialog, String> {
+    let hosts = chosen(app)?;
+    let title = format!("Power of {} on {}?", count(hosts.len(), "host"), app.cluster_label());
+    let mut dialog = dialog(app, &hosts, title, "Do it", None);
+    dialog.lines = warnings(app, &hosts);
+    for (id, host) in &hosts {
+        dialog.lines.push(line(app, id, host));
+        if let Some(why) = host.hindrance() {
+            dialog.lines.push(format!("! {why}"));
+        }
+    }
+    let how = |soft: &str, hard: &str| {
+        vec![("soft".to_owned(), vec![soft.to_owned()]), ("hard".to_owned(), vec![hard.to_owned()])]
+    };
+    let held = format!("held off until {} releases it", app.key("unhold"));
+    let online = |what: &str| vec![("spec.online".to_owned(), vec![what.to_owned()])];
+    dialog.pick = Some(Pick::from_options(
+        ("action", "mode"),
+        vec![
+            (REBOOT.to_owned(), how("shut down, cut off when that fails, turned on", "cut off at once, turned on")),
+            (HOLD.to_owned(), how(&format!("shut down and {held}"), &format!("cut off and {held}"))),
+            (OFF.to_owned(), online("off, whatever other requests say (spec.online: false)")),
+            (ON.to_owned(), online("on, unless somebody holds it off (spec.online: true)")),
+        ],
+    ));
+    Ok(dialog)
+}
+
+/// Formats a hold from the annotation's value: `held off hard by alice@admin1 since 2026-11-21T09:40:00Z`.
+fn hold(value: &str) -> String {
+    let fields: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
+    let word = |name: &str| fields[name].as_str().map(|word| format!(" {name} {word}")).unwrap_or_default();
+    let why = fields["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+    short_text::safe(&format!("held off {}{}{}{why}", Mode::of(value), word("by"), word("since")))
+}
+
+/// Returns the only selected host.
+fn single(app: &App) -> Result<(HostId, &HostRow), String> {
+    let mut hosts = chosen(app)?;
+    match (hosts.pop(), hosts.len()) {
+        (Some(only), 0) => Ok(only),
+        (_, more) => Err(format!("one host at a time, {} are chosen", more + 1)),
+    }
+}
+
+/// Opens the dialog that removes one of cketerm's keys.
+pub fn release(app: &App) -> Result<Dialog, String> {
+    let (id, _) = single(app)?;
+    release_of(app, &id)
+}
+
+/// Opens the same dialog for this host.
+pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
+    let host = queries::host(&app.seen, id).ok_or_else(|| format!("host {}/{} is gone", id.0, id.1))?;
+    let (id, host) = (id.clone(), &**host);
+    let is_own = |key: &&String| *key == CKETERM_KEY || key.starts_with("cketerm-");
+    let keys: Vec<&String> = host.asked.keys.keys().filter(is_own).collect();
+    let others: Vec<&str> = host.asked.keys.keys().filter(|key| !is_own(key)).map(String::as_str).collect();
+    if keys.is_empty() {
+        let by = if others.is_empty() { String::new() } else { format!("; {} holds it off", others.join(", ")) };
+        return Err(format!("{} is not held off by cketerm{by}", host.full_name()));
+    }
+    let last = others.is_empty() && keys.len() == 1;
+    let after = if last { "the host is turned on".to_owned() } else { "others still hold it off".to_owned() };
+    let hosts = [(id, host)];
+    let title = format!("Release {} on {}?", host.full_name(), app.cluster_label());
+    let mut dialog = dialog(app, &hosts, title, "Release", None);
+    dialog.lines = hosts.iter().map(|(id, host)| line(app, id, host)).collect();
+    dialog.lines.push(after);
+    let held = |key: &String| host.asked.keys.get(key).map(|value| hold(value)).unwrap_or_default();
+    let all = keys.into_iter().map(|key| (key.clone(), vec![("release".to_owned(), vec![held(key)])])).collect();
+    let pick = Pick::from_options(("key", "what"), all);
+    dialog.pick = Some(pick);
+    Ok(dialog)
+}
+
+/// Opens the dialog that fences a node: its Node is deleted only after the host is proven to be off.
+pub fn fence(app: &App) -> Result<Dialog, String> {
+    let (id, host) = single(app)?;
+    let name = host.full_name();
+    if let Some(why) = host.hindrance() {
+        return Err(format!("{name}: {why}"));
+    }
+    let Some((node, by)) = app.seen.snapshot.kube.node_of_host(host) else {
+        return Err(format!("no Node matches {name} by address or host name; set its annotation cketerm.io/node"));
+    };
+    let hosts = [(id, host)];
+    let title = format!("Fence node {} of host {name} on {}?", node.name, app.cluster_label());
+    let action = HostAction::Fence(node.name.clone(), node.uid.clone());
+    let mut dialog = dialog(app, &hosts, title, "Fence", Some(action));
+    dialog.lines = warnings(app, &hosts);
+    dialog.lines.extend([
+        format!("host {name} is node {} by {by}", node.name),
+        "1. the host is held off, hard, under the key cketerm-fence".to_owned(),
+        "2. waits up to 15 min for the proof: power went off after the key was set".to_owned(),
+        format!("3. Node {} is deleted: its pods start elsewhere", node.name),
+        format!(
+            "4. the host is released; if 2 or 3 fails, or you quit meanwhile, it stays held ({})",
+            app.key("unhold")
+        ),
+    ]);
+    if node.ready {
+        dialog.lines.insert(0, "! the Node is Ready: its kubelet runs and its pods may be healthy".to_owned());
+    }
+    dialog.why = ReasonPolicy::Required;
+    dialog.preconditions.push(Precondition::Node(node.name.clone(), node.uid.clone()));
+    Ok(dialog)
+}

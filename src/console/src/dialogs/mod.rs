@@ -1,0 +1,43 @@
+//! The dialogs. Each has its own file, which opens it and, if it follows its objects, keeps it up to date.
+
+pub mod add;
+pub mod backoff;
+pub mod cancel;
+pub mod freeze;
+pub mod hold;
+pub mod host;
+pub mod order;
+pub mod preview;
+pub mod quit;
+pub mod registry;
+pub mod repair;
+pub mod stop;
+pub mod switch;
+pub mod tier;
+pub mod undo;
+
+use crate::state::{
+    App,
+    dialog::{Dialog, DialogAction},
+    event::Action,
+};
+
+/// Updates an open dialog after each snapshot and once a second. A dialog that stops entries follows them; any other
+/// one may expire.
+pub fn refresh(app: &App, dialog: &mut Dialog) {
+    if dialog.expired.is_none() {
+        match &dialog.action {
+            DialogAction::Act(Action::Cancel { .. }) => cancel::follow(app, dialog),
+            DialogAction::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
+            DialogAction::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
+            DialogAction::Act(Action::Switch { .. }) => switch::follow(app, dialog),
+            DialogAction::Act(Action::Stop { .. }) => stop::follow(app, dialog),
+            DialogAction::Act(Action::AddReboots { .. }) => add::follow(app, dialog),
+            DialogAction::Quit => quit::follow(app, dialog),
+            DialogAction::Act(_) => {}
+        }
+        preview::refresh(app, dialog);
+        preview::renew(app, dialog);
+    }
+    dialog.check(&app.seen);
+}

@@ -1,0 +1,150 @@
+//! Dialogs for orders to the leader: retry, done, force, and the release of an orphaned cordon.
+
+use std::fmt::Write as _;
+
+use cketerm_model::{
+    cketerm_records::Verb,
+    entry::{EntryId, QueueKind},
+    reason::Reason,
+    reboot::RebootStatus,
+    repair::StepStatus,
+};
+
+use super::tier;
+use crate::state::{
+    App, Target,
+    dialog::{Dialog, DialogAction, Precondition, ReasonPolicy},
+    event::Action,
+    queries, short_text, when,
+};
+
+/// Returns the effect of the order, and what nobody checks before.
+fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
+    match (verb, queue) {
+        (Verb::Force, QueueKind::Reboot) => {
+            ("reboots without waiting for the remaining pods and volumes", "whether they are still needed")
+        }
+        (Verb::Force, QueueKind::Repair) => (
+            "runs the repair command without waiting for the remaining pods and volumes",
+            "whether they are still needed",
+        ),
+        (Verb::Done, QueueKind::Reboot) => (
+            "treats the machine as booted; the Node must still be Ready",
+            "boot check and boot id: whether it was rebooted at all",
+        ),
+        (Verb::Done, QueueKind::Repair) => (
+            "treats it as healthy: runs the success command, then ends it",
+            "the health check: whether the machine was repaired at all",
+        ),
+        (_, QueueKind::Reboot) => ("runs the reboot command once more", "whether the last command succeeded unnoticed"),
+        (_, QueueKind::Repair) => {
+            ("runs the step's repair command once more", "whether the last command succeeded unnoticed")
+        }
+    }
+}
+
+/// Returns the state that the order requires and the entry's state. The first one is `None` if they match.
+fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, String)> {
+    let now = app.now.wall;
+    if let Some(entry) = queries::entry(&app.seen, id) {
+        let (fits, required_status) = match verb {
+            Verb::Force => {
+                (matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued), "queued or draining")
+            }
+            _ => (entry.status == RebootStatus::Rebooting, "rebooting"),
+        };
+        return Some(((!fits).then_some(required_status), short_text::status(entry, now).to_owned()));
+    }
+    let entry = queries::repair(&app.seen, id)?;
+    let watching = entry.unfinished() && entry.claims_machine() && entry.step_status == StepStatus::Watching;
+    let (fits, required_status) = match verb {
+        Verb::Force => (entry.unfinished() && !watching, "queued or draining"),
+        _ => (watching, "watching"),
+    };
+    let mut state = short_text::repair_status(entry, now).to_owned();
+    if entry.finished() && !entry.deleted {
+        let [delete, repair] = ["cancel", "repair"].map(|name| app.key(name));
+        let _ = write!(state, " (delete it with {delete}, repair it again with {repair})");
+    }
+    Some(((!fits).then_some(required_status), state))
+}
+
+/// Opens the dialog of `retry`, `done` or `force`, or returns the reason why the order makes no sense here.
+pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
+    let mut chosen = app.chosen_entries();
+    if chosen.is_empty() {
+        return Err(app.nothing_selected("entry"));
+    }
+    if chosen.len() > 1 {
+        // a node may have a reboot and a repair, of which often only one fits the order
+        let fitting = |id: &EntryId| matches!(state(app, *id, verb), Some((None, _)));
+        let matching: Vec<EntryId> = chosen.iter().copied().filter(fitting).collect();
+        if app.chosen_nodes().len() == 1 && matching.len() == 1 {
+            chosen = matching;
+        }
+    }
+    let [id] = chosen.as_slice() else {
+        return Err(format!("{verb} takes one entry at a time: choose one, {} are chosen", chosen.len()));
+    };
+    let (_, revision) = queries::stored_at(&app.seen, *id)
+        .ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
+    let (required_status, now) =
+        state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: {} removes it", app.key("cancel")))?;
+    if let Some(required_status) = required_status {
+        return Err(format!("{verb} needs an entry that is {required_status}; {id} is {now}"));
+    }
+    if let Some(running) = queries::running(&app.seen, *id).filter(|_| verb == Verb::Retry) {
+        let (since, host) = (when::age(running.start, app.now.wall), short_text::safe(&running.host));
+        return Err(format!("the command of {id} has run on {host} for {since}: wait for it, or cancel the entry"));
+    }
+    let (what, unchecked) = consequences(verb, id.queue);
+    let name = queries::machine(&app.seen, *id).unwrap_or_default();
+    let address = queries::address_of(&app.seen, *id).unwrap_or_default();
+    let api = queries::is_api_server(&app.seen, &name);
+    let action = Action::Order { entry: *id, verb, seen: Some(revision), reason: None };
+    let label = match verb {
+        Verb::Force => "Force",
+        Verb::Done => "Done",
+        _ => "Retry",
+    };
+    let mut dialog =
+        Dialog::new(format!("Order {verb} of {id} on {}?", app.cluster_label()), label, DialogAction::Act(action));
+    let work = queries::repair(&app.seen, *id).map(|e| {
+        format!("  {} step {}: {}", e.operation, short_text::step(&app.seen, e), short_text::command(&app.seen, e))
+    });
+    dialog.lines = vec![
+        format!("{name}  {address}{}  {now}", work.unwrap_or_default()),
+        format!("the leader {what}"),
+        format!("not checked: {unchecked}"),
+    ];
+    if api {
+        dialog.lines.insert(0, "! API server; its checks still apply".to_owned());
+    }
+    if let Some(why) = app.seen.reasons.get(id) {
+        dialog.lines.push(short_text::sentence(why));
+    }
+    dialog.why = ReasonPolicy::Required;
+    dialog.preconditions = vec![Precondition::Entry(*id, revision)];
+    dialog.expect = tier::confirmation_text(app, &verb.to_string(), 1, usize::from(api));
+    Ok(dialog)
+}
+
+/// Opens the dialog that releases an orphaned cordon.
+pub fn release(app: &App) -> Result<Dialog, String> {
+    let Some(Target::Node(name)) = app.target() else {
+        return Err(format!("release cordons in the Nodes view: press {} and choose one", app.key("nodes")));
+    };
+    let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(&name) else {
+        return Err(format!("{name} has no orphaned cordon"));
+    };
+    let action = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };
+    let mut dialog = Dialog::new(format!("Release the cordon of {name}?"), "Release", DialogAction::Act(action));
+    dialog.lines = vec![
+        format!("{entry} is gone; its command may have been running on {name}"),
+        "! pods may be scheduled on it again".to_owned(),
+        "not checked: whether it has booted".to_owned(),
+    ];
+    let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
+    dialog.preconditions = vec![Precondition::Node(name, uid.to_owned())];
+    Ok(dialog)
+}

@@ -1,0 +1,48 @@
+//! Dialog for leaving. It is shown only if this console leads and there is no other candidate.
+
+use crate::state::{
+    App,
+    dialog::{Dialog, DialogAction, ReasonPolicy},
+    queries, sources,
+    totals::Counts,
+};
+
+/// Updates the counts. If the question has changed or is no longer needed, the dialog expires, so that a key that was
+/// meant for the old question does not answer it.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    match open(app) {
+        Some(now) if now.title == dialog.title => dialog.lines = now.lines,
+        _ => dialog.expire(format!("the state has changed meanwhile; press {} again", app.key("quit"))),
+    }
+}
+
+/// Returns the dialog, or `None` if leaving does no harm.
+pub fn open(app: &App) -> Option<Dialog> {
+    let no_standby = app.seen.snapshot.store.candidates.len() <= 1;
+    let engine = &app.seen.snapshot.engine;
+    // this console's engine has campaigned, and it is unknown whether another engine takes the lead
+    let leader_unknown = sources::current_leader(&app.seen, app.now.boot.as_secs_f64()) == queries::Leader::Unknown;
+    if leader_unknown && !app.config.sandbox && engine.observing.is_empty() && engine.standing_back.is_none() {
+        let mut dialog = Dialog::new("Quit while etcd does not answer?", "Quit", DialogAction::Quit);
+        dialog.lines = vec![
+            "the leader is unknown: this console may have led until etcd was lost".to_owned(),
+            "if no other engine stands by, nothing runs when etcd is back".to_owned(),
+        ];
+        dialog.why = ReasonPolicy::Never;
+        return Some(dialog);
+    }
+    if app.config.sandbox || queries::leader(&app.seen) != queries::Leader::Us || !no_standby {
+        return None;
+    }
+    let line = |queue: &str, after: &str, n: &Counts| {
+        format!("{queue}: {} draining, {} {after}, {} queued", n.draining, n.after, n.queued + n.backoff)
+    };
+    let mut dialog = Dialog::new("Quit? No other engine stands by", "Quit", DialogAction::Quit);
+    dialog.lines = vec![
+        line("reboots", "rebooting", &app.knowledge.totals.reboots),
+        line("repairs", "watching", &app.knowledge.totals.repairs),
+        "nothing runs until another engine starts (`cketerm --daemon`)".to_owned(),
+    ];
+    dialog.why = ReasonPolicy::Never;
+    Some(dialog)
+}

@@ -1,0 +1,138 @@
+//! Dialog that queues repairs of the marked nodes or of the one under the cursor, or another repair of an entry's
+//! machine.
+
+use std::fmt::Write as _;
+
+use cketerm_model::entry::{EntryId, QueueKind, Stored};
+
+use super::tier;
+use crate::state::{
+    App, Target, View,
+    dialog::{Dialog, DialogAction, Precondition, pick::Pick, plan::Plan},
+    event::{Action, count},
+    queries, short_text,
+};
+
+/// Opens the dialog, or returns the reason why nothing can be repaired.
+pub fn open(app: &App) -> Result<Dialog, String> {
+    let definition = app.seen.snapshot.store.definition();
+    let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
+    let machines = machines(app);
+    if machines.is_empty() {
+        return Err(app.nothing_selected(if app.navigation.view == View::Nodes { "node" } else { "entry" }));
+    }
+    let guess = guess(app, &machines);
+    let pick = Pick::of(repair, guess.as_deref());
+    if pick.is_empty() {
+        return Err("the definition has no repair operation: add a `repair` section with `cketerm cluster set`".into());
+    }
+    let (mut addresses, mut lines, mut preconditions, mut api, mut nowhere) =
+        (Vec::new(), Vec::new(), Vec::new(), 0, Vec::new());
+    let mut drained = Vec::new();
+    for (name, address) in machines {
+        let Some(address) = address else {
+            nowhere.push(name);
+            continue;
+        };
+        let mut notes = String::new();
+        if queries::is_api_server(&app.seen, &name) {
+            api += 1;
+            notes.push_str("  API server");
+        }
+        if queries::node(&app.seen, &name).is_none() {
+            notes.push_str("  no Node: nothing is drained");
+        }
+        for id in app.knowledge.totals.entries_of(&name) {
+            let state = queries::repair(&app.seen, id).map_or("queued", |e| short_text::repair_status(e, app.now.wall));
+            let state = queries::entry(&app.seen, id).map_or(state, |e| short_text::status(e, app.now.wall));
+            let _ = write!(notes, "  ({id}: {state})");
+        }
+        drained.extend(queries::node(&app.seen, &name).map(|node| node.name.clone()));
+        let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
+        preconditions.push(Precondition::Node(name.clone(), uid.to_owned()));
+        lines.push(if name == address { format!("{name}{notes}") } else { format!("{name}  {address}{notes}") });
+        addresses.push(address);
+    }
+    if addresses.is_empty() {
+        return Err(format!("{} has no address: nothing can be repaired", nowhere.join(", ")));
+    }
+    if !nowhere.is_empty() {
+        lines.insert(0, format!("! left out, no address is known: {}", nowhere.join(", ")));
+    }
+    if api > 0 {
+        lines.insert(0, format!("! {} among them: one at a time", count(api, "API server")));
+    }
+    if !app.seen.snapshot.store.repairs.switch.enabled() {
+        let key = app.key("switch");
+        lines.insert(0, format!("! the repair queue is disabled: nothing starts before it is enabled ({key})"));
+    }
+    let n = addresses.len();
+    let title = format!("Queue {} on {}?", count(n, "repair"), app.cluster_label());
+    let known = crate::dialogs::preview::repairs(app, &addresses);
+    let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
+    let mut dialog = Dialog::new(title, "Queue", DialogAction::Act(action));
+    dialog.lines = lines;
+    dialog.plan = Some(Plan::new(QueueKind::Repair, drained, known));
+    dialog.preconditions = preconditions;
+    dialog.expect = tier::confirmation_text(app, "repair", n, api);
+    dialog.pick = Some(pick);
+    Ok(dialog)
+}
+
+/// Returns the selected machines by name, each with its address if it is known.
+fn machines(app: &App) -> Vec<(String, Option<String>)> {
+    let of_entry = |id: &EntryId| {
+        let address = queries::address_of(&app.seen, *id)?.to_owned();
+        Some((app.seen.snapshot.machine(&address), Some(address)))
+    };
+    let of_hosts = || {
+        let names = app.chosen_nodes().into_iter();
+        names.map(|name| (name.clone(), queries::address(&app.seen, &name))).collect::<Vec<_>>()
+    };
+    let of_addresses = || {
+        let addresses = app.chosen_addresses().into_iter();
+        addresses.map(|address| (app.seen.snapshot.machine(&address), Some(address))).collect::<Vec<_>>()
+    };
+    let mut machines: Vec<(String, Option<String>)> = match (&app.navigation.pane, app.navigation.view) {
+        (Some(pane), _) => match &pane.of {
+            Target::Entry(id) => of_entry(id).into_iter().collect(),
+            Target::Node(name) => vec![(name.clone(), queries::address(&app.seen, name))],
+            Target::Machine(address) => vec![(app.seen.snapshot.machine(address), Some(address.clone()))],
+            Target::Host(_) => of_hosts(),
+            Target::Past(..) => of_addresses(),
+            Target::Fold(_) | Target::Line(_) => Vec::new(),
+        },
+        (None, View::Hosts) => of_hosts(),
+        (None, View::Nodes) => app
+            .lists
+            .nodes
+            .chosen()
+            .into_iter()
+            .map(|name| (name.clone(), queries::address(&app.seen, &name)))
+            .collect(),
+        (None, View::Machines | View::Diff | View::History | View::Audit | View::Logs) => of_addresses(),
+        (None, View::Overview | View::Reboots | View::Repairs) => {
+            app.chosen_entries().iter().filter_map(of_entry).collect()
+        }
+    };
+    machines.sort();
+    machines.dedup();
+    machines
+}
+
+/// Returns the machine type of the last repairs of these machines, if it was the same for all.
+fn guess(app: &App, machines: &[(String, Option<String>)]) -> Option<String> {
+    let of = |address: &str| {
+        let entries = app.seen.snapshot.store.repairs.entries.values().rev().filter_map(Stored::get);
+        entries.into_iter().find(|e| e.address == address).map(|e| e.machine_type.clone())
+    };
+    if let Some(Target::Entry(id)) = app.target()
+        && id.queue == QueueKind::Repair
+        && machines.len() == 1
+    {
+        return queries::repair(&app.seen, id).map(|e| e.machine_type.clone());
+    }
+    let mut known = machines.iter().map(|(_, address)| address.as_deref().and_then(of));
+    let first = known.next()??;
+    known.all(|other| other.as_ref() == Some(&first)).then_some(first)
+}

@@ -1,0 +1,61 @@
+//! Dialogs that stop both queues, or resume the stopped ones.
+
+use cketerm_model::entry::QueueKind;
+
+use crate::state::{
+    App,
+    dialog::{Dialog, DialogAction},
+    event::Action,
+    short_text, when,
+};
+
+/// Opens the dialog that stops. It is bound to nothing: a stop means both queues, whatever was switched meanwhile.
+pub fn stop(app: &App) -> Dialog {
+    let title = format!("Stop both queues of {}?", app.cluster_label());
+    let mut dialog = Dialog::new(title, "Stop", DialogAction::Act(Action::Stop { reason: None }));
+    dialog.lines = lines(app);
+    dialog
+}
+
+/// Updates the counts.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    dialog.lines = lines(app);
+}
+
+fn lines(app: &App) -> Vec<String> {
+    let store = &app.seen.snapshot.store;
+    let mut lines: Vec<String> = QueueKind::ALL
+        .into_iter()
+        .map(|queue| {
+            let (switch, counts) = (store.switch(queue), app.knowledge.totals.counts(queue));
+            let was =
+                if switch.enabled() { "will be disabled" } else { "is disabled already, and stays so after resume" };
+            format!("{queue} queue {was}: {} draining, {} after their command", counts.draining, counts.after)
+        })
+        .collect();
+    lines.push(format!("works under every leader; :resume undoes it ({})", store.leadership().message));
+    lines
+}
+
+/// Opens the dialog that resumes, or returns that nothing is stopped.
+pub fn resume(app: &App) -> Result<Dialog, String> {
+    let store = &app.seen.snapshot.store;
+    let record = store.stopped.as_ref().ok_or("nothing is stopped: there is nothing to resume")?;
+    let stopped =
+        record.get().ok_or_else(|| format!("{} cannot be read: `cketerm resume` shows how to fix it", record.key))?;
+    let title = format!("Resume the queues of {}?", app.cluster_label());
+    let mut dialog = Dialog::new(title, "Resume", DialogAction::Act(Action::Resume { reason: None }));
+    let why = stopped.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    dialog.lines = vec![
+        short_text::safe(&format!("stopped by {} {} ago{why}", stopped.who, when::age(stopped.at, app.now.wall))),
+        match stopped.queues.as_slice() {
+            [] => "no queue was enabled then".to_owned(),
+            some => format!(
+                "will be enabled again: {}",
+                some.iter().map(|queue| format!("{queue} queue")).collect::<Vec<_>>().join(", ")
+            ),
+        },
+        "a queue that somebody changed since stays as it is".to_owned(),
+    ];
+    Ok(dialog)
+}

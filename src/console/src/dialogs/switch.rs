@@ -1,0 +1,50 @@
+//! Dialog that enables or disables a queue: the repair queue from Repairs, the reboot queue from other views.
+
+use cketerm_model::entry::QueueKind;
+
+use crate::state::{
+    App,
+    dialog::{Dialog, DialogAction, Precondition},
+    event::Action,
+};
+
+/// Opens the dialog for the view's queue.
+pub fn open(app: &App) -> Dialog {
+    of(app, app.navigation.view.queue())
+}
+
+/// Opens the dialog for a queue.
+pub fn of(app: &App, queue: QueueKind) -> Dialog {
+    let enabled = !app.seen.snapshot.store.switch(queue).enabled();
+    let verb = if enabled { "Enable" } else { "Disable" };
+    let action = DialogAction::Act(Action::Switch { queue, enabled, reason: None });
+    let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_label()), verb, action);
+    dialog.lines = lines(app, queue, enabled);
+    dialog.preconditions = vec![Precondition::switch(&app.seen, queue.into())];
+    dialog
+}
+
+/// Updates the counts.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    if let DialogAction::Act(Action::Switch { queue, enabled, .. }) = &dialog.action {
+        dialog.lines = lines(app, *queue, *enabled);
+    }
+}
+
+/// Returns the effects of the switch on the queue's entries.
+fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
+    let counts = app.knowledge.totals.counts(queue);
+    if enabled {
+        vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]
+    } else {
+        let after = match queue {
+            QueueKind::Reboot => format!("{} rebooting: continue to the boot check", counts.after),
+            QueueKind::Repair => format!("{} watching: health checks continue, no next step begins", counts.after),
+        };
+        vec![
+            format!("no drain and no {queue} command starts any more"),
+            format!("{} draining: backed off and uncordoned", counts.draining),
+            after,
+        ]
+    }
+}

@@ -1,0 +1,99 @@
+//! Keys in a dialog. A key for a letter always writes: into the field that has the focus, else into the reason. `y`
+//! means yes only on the buttons. An expired dialog takes only the key that closes it.
+
+use crossterm::event::{Event as Terminal, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::backend::crossterm::EventHandler;
+
+use crate::{
+    keys::Command,
+    state::{
+        App,
+        dialog::{Dialog, DialogAction, Focus, ReasonPolicy},
+        event::Effect,
+    },
+};
+
+/// Lines that one key scrolls a long list by: fewer than any dialog shows of one.
+const SCROLL: usize = 3;
+
+/// Handles a key while a dialog is open.
+pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
+    let effects = handle_key(app, command, key);
+    // removes a message whose request is fulfilled, or whose dialog is closed
+    let is_resolved = |text: &str| app.dialog.as_ref().is_none_or(|dialog| dialog.is_resolved(text));
+    if app.session.message.as_ref().is_some_and(|message| message.here && is_resolved(&message.text)) {
+        app.session.message = None;
+    }
+    effects
+}
+
+fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
+    let Some(dialog) = &mut app.dialog else { return Vec::new() };
+    let is_text_key = is_text_key(key);
+    match command {
+        Some(Command::PageDown) if !is_text_key => dialog.scroll += SCROLL,
+        Some(Command::PageUp) if !is_text_key => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
+        _ if dialog.expired.is_some() => {
+            // any further key was meant for the entry that is gone
+            let closes = matches!(command, Some(Command::No | Command::Drop)) && !is_text_key;
+            if closes || key.code == KeyCode::Esc {
+                app.dialog = None;
+            }
+        }
+        Some(Command::Drop) => app.dialog = None,
+        Some(Command::No) if !is_text_key || dialog.why == ReasonPolicy::Never => app.dialog = None,
+        Some(Command::Yes) if !is_text_key || dialog.at_buttons() => return confirm(app),
+        Some(Command::NextField | Command::Later) if !is_text_key => dialog.move_focus(true),
+        Some(Command::PreviousField | Command::Earlier) if !is_text_key => dialog.move_focus(false),
+        Some(Command::NextOption) if !is_text_key => dialog.change_option(true),
+        Some(Command::PreviousOption) if !is_text_key => dialog.change_option(false),
+        Some(Command::Press) if dialog.focus == Focus::Cancel && !is_text_key => {
+            app.dialog = None;
+            app.print("not confirmed: nothing was done");
+        }
+        Some(Command::Press) if dialog.focus == Focus::Confirm && !is_text_key => return confirm(app),
+        // Enter in a field or in a choice moves on; only a button acts
+        Some(Command::Press | Command::Accept) if !is_text_key => {
+            if let Some(missing) = dialog.focus_next() {
+                app.print_error_here(missing);
+            }
+        }
+        _ => write(dialog, key, is_text_key),
+    }
+    Vec::new()
+}
+
+/// Handles a key that no command takes: it goes into the field that has the focus. If the focus is elsewhere, typing
+/// goes to the missing value, else to the reason.
+fn write(dialog: &mut Dialog, key: KeyEvent, is_text_key: bool) {
+    if dialog.field().is_none() && is_text_key && key.code != KeyCode::Char(' ') && dialog.why != ReasonPolicy::Never {
+        dialog.focus = if dialog.value.is_some() { Focus::Value } else { Focus::Reason };
+    }
+    if let Some(field) = dialog.field() {
+        field.handle_event(&Terminal::Key(key));
+    }
+}
+
+/// Reports whether a key writes a letter.
+pub(super) fn is_text_key(key: KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+}
+
+/// Starts the action, if no input is missing and nothing has changed.
+fn confirm(app: &mut App) -> Vec<Effect> {
+    let Some(dialog) = &mut app.dialog else { return Vec::new() };
+    dialog.check(&app.seen);
+    if let Some(missing) = dialog.missing() {
+        if dialog.expired.is_none() {
+            dialog.focus_missing();
+            app.print_error_here(missing);
+        }
+        return Vec::new();
+    }
+    let action = dialog.confirmed();
+    app.dialog = None;
+    match action {
+        DialogAction::Quit => vec![Effect::Quit],
+        DialogAction::Act(action) => super::verbs::act(app, action),
+    }
+}

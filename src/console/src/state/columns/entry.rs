@@ -1,0 +1,123 @@
+//! Row of an entry of either queue, and the columns that both queues have.
+
+use std::sync::Arc;
+
+use cketerm_model::{
+    cketerm_records::Request,
+    cluster::Node,
+    entry::{EntryId, Stored},
+    kube::NodeRow,
+};
+use cketerm_rules::trouble::{self, Trouble};
+use jiff::Timestamp;
+
+use super::values;
+use crate::{
+    state::{App, filter::Value, queries, short_text},
+    table::Cell,
+};
+
+/// Entry of a queue, with its request and its machine.
+pub struct EntryRow<'a, E> {
+    pub(super) app: &'a App,
+    pub(super) id: EntryId,
+    /// The entry; `None` if it cannot be read.
+    pub(super) entry: Option<&'a E>,
+    pub(super) request: Option<&'a Request>,
+    /// The machine's address, or an empty text.
+    pub(super) address: &'a str,
+    /// The machine's name, or an empty text.
+    pub(super) name: &'a str,
+    pub(super) node: Option<&'a Arc<NodeRow>>,
+    pub(super) member: Option<&'a Node>,
+}
+
+impl<'a, E> EntryRow<'a, E> {
+    /// Looks up the request and the machine of an entry. `address` is `None` if the entry cannot be read.
+    pub(super) fn new(app: &'a App, id: EntryId, entry: Option<&'a E>, address: Option<&'a str>) -> Self {
+        let seen = &app.seen;
+        let request = seen.snapshot.store.requests.get(&id).and_then(Stored::get);
+        let Some(address) = address else {
+            return Self { app, id, entry, request, address: "", name: "", node: None, member: None };
+        };
+        let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
+        let by_address = || seen.snapshot.kube.by_address.get(address).map(String::as_str);
+        let name = member.map(Node::node_name).or_else(by_address).unwrap_or(address);
+        Self { app, id, entry, request, address, name, node: queries::node(seen, name), member }
+    }
+
+    /// Returns the value of a column of a readable entry.
+    pub(super) fn value(&self, of: impl FnOnce(&'a E) -> Value<'a>) -> Value<'a> {
+        self.entry.map_or(Value::None, of)
+    }
+
+    /// Returns the cell of a column that is empty if the entry cannot be read.
+    pub(super) fn cell(&self, of: impl FnOnce(&'a E) -> String) -> Cell {
+        Cell::plain(self.entry.map(of).unwrap_or_default())
+    }
+
+    /// Returns a cell for an entry that cannot be read.
+    pub(super) fn broken(&self, text: &str) -> Cell {
+        Cell::styled(text, self.app.config.theme.danger)
+    }
+
+    /// Returns the time in the state, which began at the transition or else with the request.
+    pub(super) fn since(&self, transition: impl FnOnce(&'a E) -> Option<Timestamp>) -> Value<'a> {
+        self.value(|e| values::age(self.app, transition(e).or_else(|| self.request.map(|r| r.at))))
+    }
+
+    /// Returns the cell with the engine's reason. A stuck entry also has a mark, so that the colour is not the only
+    /// sign.
+    pub(super) fn reason_cell(&self, reason: &str) -> Cell {
+        let seen = &self.app.seen;
+        let text = format!("{}{reason}", short_text::order(seen, self.id));
+        let style = self.app.config.theme.trouble;
+        match trouble::of(seen, self.id) {
+            Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), style),
+            Some(Trouble::Waits) => Cell::styled(text, style),
+            None => Cell::plain(text),
+        }
+    }
+}
+
+/// Returns the cell with the machine's name.
+pub(super) fn name_cell<E>(row: &EntryRow<'_, E>, width: usize) -> Cell {
+    match row.entry {
+        Some(_) => Cell::plain(short_text::shorten_middle(row.name, width)),
+        None => row.broken("?"),
+    }
+}
+
+/// Returns the role of the Node.
+pub(super) fn role<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    if row.name.is_empty() {
+        return Value::None;
+    }
+    values::role(queries::role_of(&row.app.seen, row.node, row.member))
+}
+
+/// Returns the rack of the machine.
+pub(super) fn rack<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    Value::text(queries::rack_of(row.node, row.member))
+}
+
+/// Returns the engine's reason.
+pub(super) fn reason<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    let (seen, now) = (&row.app.seen, row.app.now.wall);
+    let why = seen.reasons.get(&row.id).map(|why| short_text::reason(why, now)).unwrap_or_default();
+    let mark = if trouble::is_stuck(seen, row.id) { "! " } else { "" };
+    let order = short_text::order(seen, row.id);
+    // Most entries have neither.
+    let before = !mark.is_empty() || !order.is_empty();
+    Value::text(if before { format!("{mark}{order}{why}") } else { why })
+}
+
+/// Returns the operator who asked for the entry.
+pub(super) fn by<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    row.request.map_or(Value::None, |r| values::who(&r.who))
+}
+
+/// Returns the operator's reason.
+pub(super) fn why<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    Value::text(row.request.and_then(|r| r.reason.as_deref()).unwrap_or_default())
+}

@@ -1,0 +1,115 @@
+//! Columns of the nodes of Kubernetes and of the definition.
+
+use std::sync::Arc;
+
+use cketerm_model::{cluster::Node, entry::EntryId, kube::NodeRow};
+use ratatui::style::Style;
+
+use super::{
+    Table,
+    Width::{Content, ContentWithinRest, Fixed, MachineName},
+    values,
+};
+use crate::{
+    state::{App, filter::Value, queries, short_text},
+    table::Cell,
+};
+
+/// Least width of STATE, so that it does not change with every row.
+const MIN_STATE_WIDTH: u16 = 16;
+
+/// The nodes.
+pub enum Nodes {}
+
+/// A node, by its name.
+pub struct Row<'a> {
+    app: &'a App,
+    name: &'a str,
+    address: &'a str,
+    node: Option<&'a Arc<NodeRow>>,
+    member: Option<&'a Node>,
+    /// The node's reboot and repair.
+    entries: [Option<EntryId>; 2],
+}
+
+type Column = super::Column<Nodes>;
+
+impl Table for Nodes {
+    type Id = str;
+    type Row<'a> = Row<'a>;
+
+    const COLUMNS: &'static [Column] = &[
+        Column::new("node", "NODE", MachineName(8, 18), "name of the node")
+            .wide(100, MachineName(8, 40))
+            .value(|row| Value::text(row.name))
+            .fitted(|row, width| Cell::plain(short_text::shorten_middle(row.name, width))),
+        // the longest text, which is cut first
+        Column::new("state", "STATE", ContentWithinRest(MIN_STATE_WIDTH), "state of the Node and of its entries")
+            .value(|row| Value::text(row.state().0))
+            .cell(state_cell),
+        // filters know the address even if it is hidden; STATE is more useful
+        Column::new("address", "ADDRESS", Content(7, 39), "address of the node")
+            .shown_from(90)
+            .value(|row| Value::text(row.address))
+            .cell(|row| Cell::plain(short_text::safe(row.address))),
+        Column::new("role", "ROLE", Content(4, 6), "role of the Node; `api` runs an API server")
+            .wide(100, Content(4, 20))
+            .value(|row| values::role(row.role()))
+            .cell(|row| Cell::plain(short_text::safe(row.role()))),
+        Column::new("rack", "RACK", Content(4, 6), "rack or zone, from the labels of the Node or of the definition")
+            .wide(100, Content(4, 20))
+            .shown_from(60)
+            .value(|row| Value::text(row.rack()))
+            .cell(|row| Cell::plain(short_text::safe(row.rack()))),
+        Column::new("kubelet", "KUBELET", Content(7, 16), "version of the kubelet")
+            .shown_from(100)
+            .value(|row| Value::text(row.kubelet()))
+            .cell(|row| Cell::plain(short_text::safe(row.kubelet()))),
+        Column::new("reboot", "REBOOT", Fixed(6), "entry in the reboot queue")
+            .value(|row| entry(row.entries[0]))
+            .cell(|row| entry_cell(row.entries[0])),
+        // without repairs, narrow screens use this column's space for others
+        Column::new("repair", "REPAIR", Fixed(6), "entry in the repair queue")
+            .shown_from_unless_filled(100)
+            .value(|row| entry(row.entries[1]))
+            .cell(|row| entry_cell(row.entries[1])),
+    ];
+
+    fn row<'a>(app: &'a App, name: &'a str) -> Row<'a> {
+        let (node, member) = (queries::node(&app.seen, name), queries::member(&app.seen, name));
+        let address = member.map(|m| m.address.as_str()).or_else(|| queries::ip_of(node?)).unwrap_or_default();
+        let entries = [app.knowledge.totals.reboot_of(name), app.knowledge.totals.repair_of(name)];
+        Row { app, name, address, node, member, entries }
+    }
+}
+
+impl<'a> Row<'a> {
+    fn state(&self) -> (String, Option<cketerm_rules::trouble::Trouble>) {
+        short_text::node_state_of(self.app, self.name, self.node, self.entries)
+    }
+
+    fn role(&self) -> &'a str {
+        queries::role_of(&self.app.seen, self.node, self.member)
+    }
+
+    fn rack(&self) -> &'a str {
+        queries::rack_of(self.node, self.member)
+    }
+
+    fn kubelet(&self) -> &'a str {
+        self.node.map_or("", |n| n.kubelet.as_str())
+    }
+}
+
+fn state_cell(row: &Row<'_>) -> Cell {
+    let (state, trouble) = row.state();
+    Cell::styled(state, if trouble.is_some() { row.app.config.theme.trouble } else { Style::new() })
+}
+
+fn entry(id: Option<EntryId>) -> Value<'static> {
+    id.map_or(Value::None, |id| values::index(id.index))
+}
+
+fn entry_cell(id: Option<EntryId>) -> Cell {
+    Cell::plain(id.map(|id| format!("#{}", id.index)).unwrap_or_default())
+}

@@ -1,0 +1,86 @@
+//! Columns of the reboot queue.
+
+use cketerm_model::{entry::EntryId, reboot::RebootEntry};
+
+use super::{
+    Table,
+    Width::{Fixed, MachineName, Rest},
+    entry::{self, EntryRow},
+    values,
+};
+use crate::{
+    state::{App, filter::Value, queries, short_text, when},
+    table::Cell,
+};
+
+/// The reboot queue.
+pub enum Reboots {}
+
+type Column = super::Column<Reboots>;
+type Row<'a> = EntryRow<'a, RebootEntry>;
+
+impl Table for Reboots {
+    type Id = EntryId;
+    type Row<'a> = Row<'a>;
+
+    const COLUMNS: &'static [Column] = &[
+        Column::new("index", "INDEX", Fixed(6), "number of the entry")
+            .value(|row| values::index(row.id.index))
+            .cell(|row| Cell::plain(row.id.index.to_string())),
+        Column::new("node", "NODE", MachineName(8, 18), "name of the machine")
+            .wide(100, MachineName(8, 40))
+            .value(|row| Value::text(row.name))
+            .fitted(entry::name_cell),
+        Column::new("address", "ADDRESS", Fixed(15), "address of the machine")
+            .shown_from(100)
+            .value(|row| Value::text(row.address))
+            .cell(|row| Cell::plain(short_text::safe(row.address))),
+        Column::new("role", "ROLE", Fixed(8), "role of the Node; `api` runs an API server")
+            .shown_from(100)
+            .value(entry::role)
+            .cell(|row| row.cell(|_| short_text::safe(queries::role(&row.app.seen, row.name)))),
+        Column::hidden("rack", "RACK", "rack or zone, from the labels of the Node or of the definition")
+            .value(entry::rack),
+        Column::new("status", "STATUS", Fixed(9), "status of the entry").value(status).cell(status_cell),
+        Column::new("since", "SINCE", Fixed(6), "time in the status")
+            .shown_from(70)
+            .value(|row| row.since(|e| e.last_transition_time))
+            .cell(since_cell),
+        Column::new("pods", "PODS", Fixed(7), "pods that are gone, of those when the drain began")
+            .value(|row| Value::text(short_text::pods(&row.app.seen, row.id)))
+            .cell(|row| row.cell(|_| short_text::pods(&row.app.seen, row.id))),
+        Column::new("reason", "REASON", Rest, "the engine's reason why the entry does not move")
+            .value(entry::reason)
+            .cell(reason_cell),
+        Column::hidden("by", "ASKED BY", "operator who asked for the reboot").value(entry::by),
+        Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
+    ];
+
+    fn row<'a>(app: &'a App, id: &'a EntryId) -> Row<'a> {
+        let entry = queries::entry(&app.seen, *id);
+        EntryRow::new(app, *id, entry, entry.map(|e| e.node.as_str()))
+    }
+}
+
+fn status<'r>(row: &'r Row<'_>) -> Value<'r> {
+    Value::text(row.entry.map_or("broken", |e| short_text::status(e, row.app.now.wall)))
+}
+
+fn status_cell(row: &Row<'_>) -> Cell {
+    row.entry.map_or_else(|| row.broken("broken"), |e| Cell::plain(short_text::status(e, row.app.known())))
+}
+
+fn since_cell(row: &Row<'_>) -> Cell {
+    let since = |_| queries::since(&row.app.seen, row.id).map(|at| when::age(at, row.app.known())).unwrap_or_default();
+    row.cell(since)
+}
+
+fn reason_cell(row: &Row<'_>) -> Cell {
+    let seen = &row.app.seen;
+    let text = match (seen.reasons.get(&row.id), queries::broken(seen, row.id)) {
+        (Some(why), _) => short_text::reason(why, row.app.known()),
+        (None, Some(broken)) => short_text::safe(broken),
+        (None, None) => String::new(),
+    };
+    row.reason_cell(&text)
+}

@@ -1,0 +1,347 @@
+//! Events that reach the console, and effects that it requests.
+
+use std::sync::Arc;
+
+use cketerm_actions::HostAction;
+use cketerm_model::{
+    cketerm_records::Verb,
+    clock::Now,
+    entry::{EntryId, QueueKind},
+};
+use cketerm_rules::seen::Seen;
+use crossterm::event::{KeyEvent, MouseEvent};
+
+use super::{
+    host_choice,
+    past::{ReadRequest, ReadResponse},
+    settings::Change,
+};
+use crate::theme::Theme;
+
+/// An event.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// Text was pasted.
+    Paste(String),
+    /// The mouse did something.
+    Mouse(MouseEvent),
+    /// The terminal has a new size (columns, rows).
+    Resize(u16, u16),
+    /// The terminal reported a light or dark background: the theme for it.
+    ThemeDetected(Box<Theme>),
+    /// The engine published a new state.
+    Seen(Arc<Seen>),
+    /// Time passed.
+    Tick(Now),
+    /// An action ended: its outcome, or the error message.
+    Done(Result<ActionOutcome, String>),
+    /// A question was answered.
+    ReadFinished(Box<ReadResponse>),
+    /// A setting was saved: a message, if there is one, or the error.
+    SettingsSaved(Result<Option<String>, String>),
+}
+
+/// Outcome of an action.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ActionOutcome {
+    /// The message for the operator.
+    pub response: String,
+    /// The entries that the action queued.
+    pub queued: Vec<EntryId>,
+    /// The revision of its write, if it changed a single thing.
+    pub written_revision: Option<i64>,
+    /// The value that it replaced.
+    pub replaced: Option<Replaced>,
+    /// The entries for which it succeeded, if it acted on several. `None` = all of them.
+    pub done: Option<Vec<EntryId>>,
+    /// Whether it failed for some objects, which `response` names.
+    pub partial: bool,
+}
+
+/// Value that an action replaced, read from the store at the write. The screen may have been older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// The previous value of a constraint. `None` = it was not set.
+    Constraint(Option<i64>),
+    /// An earlier freeze.
+    Freeze,
+    /// A switch that was off already or whose state is unknown. Enabling it would not restore the earlier state.
+    Off,
+}
+
+impl<T: Into<String>> From<T> for ActionOutcome {
+    fn from(response: T) -> Self {
+        Self { response: response.into(), ..Self::default() }
+    }
+}
+
+/// Request to whoever runs the console.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Execute the action, then send [`Event::Done`].
+    Act(Action),
+    /// Read the data, then send [`Event::ReadFinished`].
+    Ask(ReadRequest),
+    /// Save the setting, then send [`Event::SettingsSaved`].
+    SaveSettings(Change),
+    /// Quit the console.
+    Quit,
+    /// Restore the terminal and stop the process, as Ctrl-Z does.
+    Suspend,
+    /// Redraw every cell.
+    Repaint,
+    /// Copy the text to the terminal's clipboard.
+    Copy(String),
+}
+
+/// Request to `actions`: the action that a dialog confirms, bound to the state that was shown.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Queue a reboot of each address.
+    AddReboots {
+        /// IP addresses, in the order on the screen.
+        addresses: Vec<String>,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Queue a repair of each machine.
+    AddRepairs {
+        /// IP addresses, in the order on the screen.
+        addresses: Vec<String>,
+        /// The machine type of all of them.
+        machine_type: String,
+        /// The operation.
+        operation: String,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Cancel reboots, or delete repairs.
+    Cancel {
+        /// The entries, whatever their state is by now.
+        entries: Vec<EntryId>,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Remove an entry that cannot be read.
+    Remove {
+        /// The entry.
+        entry: EntryId,
+        /// The `ModRevision` that was shown.
+        seen: i64,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// End the backoff of entries.
+    ResetBackoff {
+        /// The entries.
+        entries: Vec<EntryId>,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Put entries on hold, or release them.
+    Hold {
+        /// Each entry with the `ModRevision` that was shown. `None` = whatever its state is by now.
+        entries: Vec<(EntryId, Option<i64>)>,
+        /// True = hold, false = release.
+        hold: bool,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Enable or disable a queue.
+    Switch {
+        /// The queue.
+        queue: QueueKind,
+        /// The new state.
+        enabled: bool,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Disable both queues.
+    Stop {
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Enable the queues that the last stop disabled.
+    Resume {
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Change the generation of the definition from the machine registry.
+    Registry {
+        /// The change.
+        what: RegistryAction,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Store an order for the leader.
+    Order {
+        /// The entry.
+        entry: EntryId,
+        /// The order's verb.
+        verb: Verb,
+        /// The `ModRevision` that was shown. `None` if the entry is gone (an orphaned cordon).
+        seen: Option<i64>,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Act on BareMetalHosts.
+    Hosts {
+        /// Each host as `namespace/name`, with the UID that was shown.
+        hosts: Vec<(String, String)>,
+        /// The action. `None` until the operator chooses it.
+        action: Option<HostAction>,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Freeze both queues.
+    Freeze {
+        /// End of the freeze.
+        until: jiff::Timestamp,
+        /// Reason or ticket.
+        reason: String,
+    },
+    /// End a freeze early.
+    Unfreeze {
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Mark a node's cordon as the administrator's, or undo that.
+    KeepCordoned {
+        /// The Node's name.
+        node: String,
+        /// True = keep the cordon, false = undo that.
+        keep: bool,
+    },
+}
+
+/// Change of the generation of the definition from the machine registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistryAction {
+    /// Enable or disable the integration.
+    Enable(bool),
+    /// Approve the change with this digest.
+    Approve(String),
+    /// Stop all applying, or resume it. Bound to the hold at this `ModRevision`; 0 = no hold.
+    Hold(bool, i64),
+    /// Enable or disable automatic repair.
+    AutoRepair(bool),
+    /// Set a constraint.
+    Constraint {
+        /// The constraint's name. Empty until the operator chooses it.
+        name: String,
+        /// The value as it was typed.
+        value: String,
+    },
+}
+
+impl Action {
+    /// Sets the typed reason.
+    #[must_use]
+    pub fn with_reason(mut self, why: Option<String>) -> Self {
+        match &mut self {
+            Self::AddReboots { reason, .. }
+            | Self::AddRepairs { reason, .. }
+            | Self::Cancel { reason, .. }
+            | Self::Remove { reason, .. }
+            | Self::Hold { reason, .. }
+            | Self::ResetBackoff { reason, .. }
+            | Self::Switch { reason, .. }
+            | Self::Registry { reason, .. }
+            | Self::Hosts { reason, .. }
+            | Self::Unfreeze { reason }
+            | Self::Stop { reason }
+            | Self::Resume { reason }
+            | Self::Order { reason, .. } => *reason = why,
+            Self::KeepCordoned { .. } | Self::Freeze { .. } => {}
+        }
+        self
+    }
+
+    /// Sets the chosen machine type and operation, constraint name, or host action.
+    #[must_use]
+    pub fn with_operation(mut self, chosen: Option<(&str, &str)>) -> Self {
+        if let (Self::AddRepairs { machine_type, operation, .. }, Some((of, name))) = (&mut self, chosen) {
+            of.clone_into(machine_type);
+            name.clone_into(operation);
+        }
+        if let (Self::Registry { what: RegistryAction::Constraint { name, .. }, .. }, Some((of, _))) =
+            (&mut self, chosen)
+        {
+            of.clone_into(name);
+        }
+        if let (Self::Hosts { action, .. }, Some((what, how))) = (&mut self, chosen) {
+            *action = host_choice::action(what, how);
+        }
+        self
+    }
+
+    /// Sets the typed value.
+    #[must_use]
+    pub fn with_value(mut self, typed: Option<&str>) -> Self {
+        if let (Self::Registry { what: RegistryAction::Constraint { value, .. }, .. }, Some(typed)) = (&mut self, typed)
+        {
+            typed.trim().clone_into(value);
+        }
+        self
+    }
+
+    /// Returns the text of the message line while the action is in progress.
+    pub fn progress_text(&self) -> String {
+        match self {
+            Self::AddReboots { addresses, .. } => format!("queueing {} ...", count(addresses.len(), "reboot")),
+            Self::AddRepairs { addresses, operation, .. } => {
+                format!("queueing {operation} of {} ...", count(addresses.len(), "machine"))
+            }
+            Self::Cancel { entries, .. } => {
+                let repairs = entries.iter().all(|id| id.queue == QueueKind::Repair);
+                let progress_text = if repairs { "deleting" } else { "cancelling" };
+                format!("{progress_text} {} ...", count(entries.len(), "entry"))
+            }
+            Self::Remove { entry, .. } => format!("removing {entry} ..."),
+            Self::Hold { entries, hold: true, .. } => format!("holding {} ...", count(entries.len(), "entry")),
+            Self::Hold { entries, hold: false, .. } => format!("releasing {} ...", count(entries.len(), "entry")),
+            Self::ResetBackoff { entries, .. } => {
+                format!("resetting the backoff of {} ...", count(entries.len(), "entry"))
+            }
+            Self::Switch { queue, enabled: true, .. } => format!("enabling the {queue} queue ..."),
+            Self::Switch { queue, enabled: false, .. } => format!("disabling the {queue} queue ..."),
+            Self::Registry { what, .. } => match what {
+                RegistryAction::Enable(true) => "enabling the sabakan integration ...".to_owned(),
+                RegistryAction::Enable(false) => "disabling the sabakan integration ...".to_owned(),
+                RegistryAction::Approve(digest) => format!("approving {digest} ..."),
+                RegistryAction::Hold(true, _) => "pausing changes ...".to_owned(),
+                RegistryAction::Hold(false, _) => "resuming changes ...".to_owned(),
+                RegistryAction::AutoRepair(true) => "enabling automatic repair ...".to_owned(),
+                RegistryAction::AutoRepair(false) => "disabling automatic repair ...".to_owned(),
+                RegistryAction::Constraint { name, .. } => format!("setting constraint {name} ..."),
+            },
+            Self::Hosts { hosts, action, .. } => {
+                let names: Vec<&str> = hosts.iter().map(|(name, _)| name.as_str()).collect();
+                match action {
+                    Some(HostAction::Fence(node, _)) => {
+                        format!("fencing {node}: waiting for proof that {} is off ...", names.join(", "))
+                    }
+                    _ => format!("sending it to {} ...", names.join(", ")),
+                }
+            }
+            Self::Order { entry, verb, .. } => format!("ordering {verb} of {entry} ..."),
+            Self::Stop { .. } => "disabling both queues ...".to_owned(),
+            Self::Resume { .. } => "resuming the queues ...".to_owned(),
+            Self::Freeze { .. } => "freezing both queues ...".to_owned(),
+            Self::Unfreeze { .. } => "ending the freeze ...".to_owned(),
+            Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
+            Self::KeepCordoned { node, keep: false } => format!("no longer keeping {node} cordoned ..."),
+        }
+    }
+}
+
+/// Returns a number with its noun: `1 entry`, `3 entries`, `2 reboots`.
+pub fn count(n: usize, noun: &str) -> String {
+    match (n, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{n} {stem}ies"),
+        _ => format!("{n} {noun}s"),
+    }
+}

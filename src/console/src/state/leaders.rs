@@ -1,0 +1,85 @@
+//! Commands that the leader would not honour. The console refuses them before a dialog opens, and leaves them out of
+//! the footer (`src/model/src/acceptance.rs`).
+
+use cketerm_actions as actions;
+use cketerm_model::acceptance::{LeaderKind, OperatorCommand};
+
+use super::{
+    App, View,
+    event::{Action, RegistryAction},
+};
+use crate::keys::Command;
+
+/// Returns the table row for a command in this view. `None` if the command changes nothing.
+pub fn requested(command: Command, view: View) -> Option<OperatorCommand> {
+    let registry = matches!(view, View::Machines | View::Diff);
+    Some(match command {
+        Command::Hold if registry => OperatorCommand::HoldApplying,
+        Command::Unhold if registry => OperatorCommand::ApplyAgain,
+        Command::Unhold if view == View::Hosts => OperatorCommand::ByHand,
+        Command::Hold => OperatorCommand::Hold,
+        Command::Unhold => OperatorCommand::Unhold,
+        Command::Retry => OperatorCommand::Retry,
+        Command::Done => OperatorCommand::Done,
+        Command::Force => OperatorCommand::Force,
+        Command::Release => OperatorCommand::Release,
+        Command::KeepCordoned => OperatorCommand::KeepCordoned,
+        Command::Approve => OperatorCommand::Approve,
+        Command::Reboot | Command::Repair => OperatorCommand::Add,
+        Command::Cancel | Command::CancelAll | Command::DeleteFinished | Command::DeleteUnfinished => {
+            OperatorCommand::Cancel
+        }
+        Command::ResetBackoff => OperatorCommand::ResetBackoff,
+        Command::Switch | Command::AutoRepair => OperatorCommand::Disable,
+        Command::Stop => OperatorCommand::Stop,
+        Command::Resume => OperatorCommand::Resume,
+        Command::Constraint => OperatorCommand::Settings,
+        Command::HostPower | Command::Fence => OperatorCommand::ByHand,
+        _ => return None,
+    })
+}
+
+/// Returns the table row for an action.
+fn requested_by(action: &Action) -> OperatorCommand {
+    match action {
+        Action::AddReboots { .. } | Action::AddRepairs { .. } => OperatorCommand::Add,
+        Action::Cancel { .. } | Action::Remove { .. } => OperatorCommand::Cancel,
+        Action::ResetBackoff { .. } => OperatorCommand::ResetBackoff,
+        Action::Hold { hold: true, .. } => OperatorCommand::Hold,
+        Action::Hold { hold: false, .. } => OperatorCommand::Unhold,
+        Action::Switch { enabled: true, .. } => OperatorCommand::Enable,
+        Action::Switch { enabled: false, .. } => OperatorCommand::Disable,
+        Action::Registry { what, .. } => match what {
+            RegistryAction::Enable(true) | RegistryAction::AutoRepair(true) => OperatorCommand::Enable,
+            RegistryAction::Enable(false) | RegistryAction::AutoRepair(false) => OperatorCommand::Disable,
+            RegistryAction::Approve(_) => OperatorCommand::Approve,
+            RegistryAction::Hold(true, _) => OperatorCommand::HoldApplying,
+            RegistryAction::Hold(false, _) => OperatorCommand::ApplyAgain,
+            RegistryAction::Constraint { .. } => OperatorCommand::Settings,
+        },
+        Action::Order { verb, .. } => OperatorCommand::from(*verb),
+        Action::Hosts { .. } => OperatorCommand::ByHand,
+        Action::Freeze { .. } => OperatorCommand::Freeze,
+        Action::Unfreeze { .. } => OperatorCommand::Unfreeze,
+        Action::Stop { .. } => OperatorCommand::Stop,
+        Action::Resume { .. } => OperatorCommand::Resume,
+        Action::KeepCordoned { keep: true, .. } => OperatorCommand::KeepCordoned,
+        Action::KeepCordoned { keep: false, .. } => OperatorCommand::GiveCordonBack,
+    }
+}
+
+/// Returns why the leader would not honour a command. An order for an entry in progress is checked against that entry
+/// when it is given.
+pub fn refusal(app: &App, requested: OperatorCommand) -> Option<String> {
+    actions::refusal(requested, &app.seen.snapshot.store.leadership(), true, false)
+}
+
+/// Same as [`refusal`], for an action that a dialog confirms.
+pub fn refusal_of(app: &App, action: &Action) -> Option<String> {
+    refusal(app, requested_by(action))
+}
+
+/// Returns why the policy's rules are not in force now. `None` if they are.
+pub fn not_in_force(app: &App) -> Option<&'static str> {
+    (app.seen.snapshot.store.leadership().lead == LeaderKind::Cke).then_some("NOT IN FORCE: CKE does not know it")
+}

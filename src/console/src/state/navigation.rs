@@ -1,0 +1,87 @@
+//! Place in the console: the open view, pane and overlay, and the way back.
+
+use cketerm_model::{entry::EntryId, stored::keys::Folder};
+
+use super::{HostId, View, logs::LineId, past::PastId, racks};
+
+/// Object that a detail pane shows or a verb acts on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An entry of either queue.
+    Entry(EntryId),
+    /// A Node, by name.
+    Node(String),
+    /// A machine, by its address.
+    Machine(String),
+    /// The same change of one field on many nodes.
+    Fold(String),
+    /// A BareMetalHost.
+    Host(HostId),
+    /// A record of an etcd folder that is read on demand.
+    Past(Folder, PastId),
+    /// A line of the log.
+    Line(LineId),
+}
+
+/// Open detail pane, bound to an object, not to a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pane {
+    /// The object that the pane shows.
+    pub of: Target,
+    /// First visible line.
+    pub scroll: usize,
+}
+
+/// Content of the overlay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sheet {
+    /// The key help.
+    #[default]
+    Help,
+    /// The last messages.
+    Messages,
+    /// The objects that block drains.
+    Blockers,
+}
+
+/// A place that a jump left; Esc goes back to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewPosition {
+    /// The view.
+    pub view: View,
+    /// Whether History showed CKE's records.
+    pub cke_records: bool,
+    /// Whether Machines and Diff showed the racks.
+    pub racks: bool,
+    /// The open pane.
+    pub pane: Option<Pane>,
+    /// The object that a verb acted on there.
+    pub at: Option<Target>,
+    /// Filter and number of marks of the destination on arrival. `None` = Esc first clears the filter and the marks.
+    pub found: Option<(String, usize)>,
+    /// The destination's filter before the jump set its own.
+    pub under: Option<String>,
+}
+
+/// Place in the console.
+#[derive(Clone, Debug, Default)]
+pub struct Navigation {
+    /// The open view.
+    pub view: View,
+    /// Whether History shows CKE's records.
+    pub cke_records: bool,
+    /// Whether Machines and Diff show the racks instead of their rows.
+    pub racks: bool,
+    /// The map of the racks, while Nodes shows it instead of its rows.
+    pub map: Option<racks::Map>,
+    /// The open detail pane.
+    pub pane: Option<Pane>,
+    /// The places that Esc goes back to.
+    pub before: Vec<ViewPosition>,
+    /// Content of the overlay while `help` is set.
+    pub sheet: Sheet,
+    /// First visible line of the overlay, while it is open.
+    pub help: Option<usize>,
+    /// The text that is searched for in the overlay.
+    pub search_text: String,
+}

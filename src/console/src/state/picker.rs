@@ -1,0 +1,55 @@
+//! Choice and order of the columns of a table, while the operator edits them.
+
+use super::{App, column_id::ColumnId, columns};
+
+/// The open column picker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnPicker {
+    /// All columns of the table in the order of the list, each with whether it is shown.
+    pub columns: Vec<(ColumnId, bool)>,
+    /// Index of the column under the cursor.
+    pub at: usize,
+}
+
+impl ColumnPicker {
+    /// Opens the picker for the open view. `None` if the view has no table.
+    pub fn open(app: &App) -> Option<Self> {
+        let all = columns::all(app.navigation.view, app.navigation.cke_records);
+        let default_columns = columns::default_columns(app.navigation.view, app.navigation.cke_records);
+        let shown = app
+            .lists
+            .visible_columns
+            .get(columns::table(app.navigation.view, app.navigation.cke_records))
+            .unwrap_or(&default_columns);
+        let hidden = all.iter().filter(|id| !shown.contains(id)).map(|id| (*id, false));
+        let columns: Vec<_> = shown.iter().map(|id| (*id, true)).chain(hidden).collect();
+        (!columns.is_empty()).then_some(Self { columns, at: 0 })
+    }
+
+    /// Moves the cursor; it wraps around at the ends.
+    pub fn step(&mut self, forward: bool) {
+        let all = self.columns.len().max(1);
+        self.at = (self.at + if forward { 1 } else { all - 1 }) % all;
+    }
+
+    /// Shows or hides the column under the cursor.
+    pub fn toggle(&mut self) {
+        if let Some((_, shown)) = self.columns.get_mut(self.at) {
+            *shown = !*shown;
+        }
+    }
+
+    /// Moves the column under the cursor left or right in the table.
+    pub fn move_column(&mut self, right: bool) {
+        let to = if right { self.at + 1 } else { self.at.wrapping_sub(1) };
+        if to < self.columns.len() {
+            self.columns.swap(self.at, to);
+            self.at = to;
+        }
+    }
+
+    /// Returns the columns that are shown.
+    pub fn visible_columns(&self) -> Vec<ColumnId> {
+        self.columns.iter().filter(|(_, shown)| *shown).map(|(id, _)| *id).collect()
+    }
+}

@@ -1,0 +1,248 @@
+//! Look-ups in the published state.
+
+use std::sync::Arc;
+
+use cketerm_model::{
+    attempt::{Attempt, CheckAnswer},
+    cketerm_records::{Progress, Verb},
+    cluster::{Node, Operation},
+    entry::{EntryId, QueueKind, Stored},
+    entry_ref::EntryRef,
+    host::HostRow,
+    kube::NodeRow,
+    reason::Reason,
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, RepairStatus, StepStatus},
+    stored::view::Candidate,
+    time::after,
+};
+use cketerm_rules::seen::Seen;
+pub use cketerm_rules::trouble::since;
+use jiff::Timestamp;
+
+pub use super::lost::{Lost, STALE_SECONDS, etcd_lost, kube_lost};
+
+/// Returns a host.
+pub fn host<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<HostRow>> {
+    seen.snapshot.kube.hosts.get(id)
+}
+
+/// Returns the Node of a host.
+pub fn host_node<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<NodeRow>> {
+    seen.snapshot.kube.node_of_host(host(seen, id)?).map(|(node, _)| node)
+}
+
+/// Returns the end of an entry's backoff, regardless of other reasons that hold it.
+pub fn backoff_until(seen: &Seen, id: EntryId) -> Option<Timestamp> {
+    let waiting = seen.snapshot.store.entry(id).filter(|e| e.is_waiting())?;
+    waiting.backoff_expire().filter(|until| *until > seen.now.wall)
+}
+
+/// Returns the parse error of an entry of either queue.
+pub fn broken(seen: &Seen, id: EntryId) -> Option<&str> {
+    seen.snapshot.store.stored_entry(id)?.value.err()
+}
+
+/// Returns a readable entry of the reboot queue.
+pub fn entry(seen: &Seen, id: EntryId) -> Option<&RebootEntry> {
+    seen.snapshot.store.entry(id)?.as_reboot()
+}
+
+/// Returns a readable entry of the repair queue.
+pub fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
+    seen.snapshot.store.entry(id)?.as_repair()
+}
+
+/// Returns the key of an entry of either queue and the revision that a confirmation is bound to. `None` if it is gone.
+pub fn stored_at(seen: &Seen, id: EntryId) -> Option<(&str, i64)> {
+    seen.snapshot.store.stored_entry(id).map(|stored| (stored.key, stored.mod_revision))
+}
+
+/// Returns the address of an entry's machine. `None` if the entry cannot be read.
+pub fn address_of(seen: &Seen, id: EntryId) -> Option<&str> {
+    seen.snapshot.store.entry(id).map(EntryRef::address)
+}
+
+/// Returns the name of an entry's machine: the Node's name, else the address.
+pub fn machine(seen: &Seen, id: EntryId) -> Option<String> {
+    address_of(seen, id).map(|address| seen.snapshot.machine(address))
+}
+
+/// Returns the operation that a repair names, if the definition has it.
+pub fn operation<'a>(seen: &'a Seen, entry: &RepairEntry) -> Option<&'a Operation> {
+    let definition = seen.snapshot.store.definition()?;
+    definition.cluster.repair.operation(&entry.machine_type, &entry.operation).ok()
+}
+
+/// Returns the latest answer of a repair's health check: this engine's own, else the one that the leader published.
+pub fn health(seen: &Seen, id: EntryId) -> Option<&CheckAnswer> {
+    let local = seen.snapshot.work.get(&id).and_then(|w| w.check.as_ref()).map(|(_, answer)| answer);
+    local.or_else(|| progress(seen, id)?.check.as_ref().map(|(_, answer)| answer))
+}
+
+/// Returns the deadline of a repair's current phase: the watch of its step, its drain, or its backoff.
+pub fn deadline(seen: &Seen, id: EntryId) -> Option<Timestamp> {
+    let entry = repair(seen, id).filter(|e| e.unfinished())?;
+    let moved = entry.last_transition_time;
+    match (entry.status, entry.step_status) {
+        (RepairStatus::Processing, StepStatus::Watching) => {
+            if let Some(Reason::WaitingForHealth { until: Some(until), .. }) = seen.reasons.get(&id) {
+                return Some(*until);
+            }
+            let step = operation(seen, entry)?.step(entry.step)?;
+            Some(after(moved?, step.watch_seconds.unwrap_or(0)))
+        }
+        (RepairStatus::Processing, StepStatus::Draining) => {
+            let repair = &seen.snapshot.store.definition()?.cluster.repair;
+            Some(after(moved?, repair.eviction_timeout_seconds.unwrap_or(600)))
+        }
+        _ => entry.drain_backoff_expire.filter(|t| *t > seen.now.wall),
+    }
+}
+
+/// Returns the member of the definition with this Node name.
+pub fn member<'a>(seen: &'a Seen, node: &str) -> Option<&'a Node> {
+    let definition = seen.snapshot.store.definition()?;
+    definition.members.by_name(&definition.cluster, node)
+}
+
+/// Returns the Kubernetes Node with this name.
+pub fn node<'a>(seen: &'a Seen, name: &str) -> Option<&'a Arc<NodeRow>> {
+    seen.snapshot.kube.by_name.get(name)
+}
+
+/// Returns true if a Node runs an API server: by the definition, or by the Node's role if there is no definition.
+pub fn is_api_server(seen: &Seen, name: &str) -> bool {
+    runs_api_server(seen, node(seen, name), member(seen, name))
+}
+
+fn runs_api_server(seen: &Seen, node: Option<&Arc<NodeRow>>, member: Option<&Node>) -> bool {
+    match (seen.snapshot.store.definition(), member) {
+        (Some(_), member) => member.is_some_and(|m| m.control_plane),
+        _ => node.is_some_and(|n| n.shown_labels.iter().any(|(k, _)| k.ends_with("/control-plane"))),
+    }
+}
+
+/// Returns `api` for an API server, else the node's role label, else `worker`.
+pub fn role<'a>(seen: &'a Seen, name: &str) -> &'a str {
+    role_of(seen, node(seen, name), member(seen, name))
+}
+
+/// Same as [`role`], for objects that are looked up already.
+pub fn role_of<'a>(seen: &Seen, node: Option<&'a Arc<NodeRow>>, member: Option<&Node>) -> &'a str {
+    if runs_api_server(seen, node, member) {
+        return "api";
+    }
+    let labels = || node.into_iter().flat_map(|n| &n.shown_labels);
+    let by_value = labels().find(|(k, v)| k.ends_with("/role") && !v.is_empty()).map(|(_, v)| v.as_str());
+    let by_key = || labels().find_map(|(k, _)| k.strip_prefix("node-role.kubernetes.io/"));
+    by_value.or_else(by_key).unwrap_or("worker")
+}
+
+/// Returns the rack, or the zone if no rack is known. Empty without either.
+pub fn rack<'a>(seen: &'a Seen, name: &str) -> &'a str {
+    rack_of(node(seen, name), member(seen, name))
+}
+
+/// Same as [`rack`], for objects that are looked up already.
+pub fn rack_of<'a>(node: Option<&'a Arc<NodeRow>>, member: Option<&'a Node>) -> &'a str {
+    let own = || node.into_iter().flat_map(|n| &n.shown_labels).map(|(k, v)| (k.as_str(), v.as_str()));
+    let defined = || member.and_then(|m| m.labels.as_ref()).into_iter().flatten();
+    let defined = || defined().map(|(k, v)| (k.as_str(), v.as_str()));
+    let of = |end: &str| own().chain(defined()).find(|(k, _)| k.ends_with(end)).map(|(_, v)| v);
+    of("/rack").or_else(|| of("/zone")).unwrap_or_default()
+}
+
+/// Returns the address that names a Node in the queue: the definition's, else the Node's first IP address.
+pub fn address(seen: &Seen, name: &str) -> Option<String> {
+    let named = member(seen, name).map(|m| m.address.as_str());
+    named.or_else(|| ip_of(node(seen, name)?)).map(str::to_owned)
+}
+
+/// Returns a Node's first IP address.
+pub fn ip_of(node: &NodeRow) -> Option<&str> {
+    node.addresses.iter().map(String::as_str).find(|a| a.parse::<std::net::IpAddr>().is_ok())
+}
+
+/// Returns the progress that the leader published for an entry.
+pub fn progress(seen: &Seen, id: EntryId) -> Option<&Progress> {
+    seen.snapshot.store.progress.get(&id).and_then(Stored::get)
+}
+
+/// Returns the attempt of an entry whose command runs: the attempt is open, and the engine that started it still holds
+/// its lease.
+pub fn running(seen: &Seen, id: EntryId) -> Option<&Attempt> {
+    let store = &seen.snapshot.store;
+    let last = store.attempts_of(id).next_back().and_then(Stored::get)?;
+    (last.open() && store.candidates.values().any(|c| c.lease == last.lease)).then_some(last)
+}
+
+/// Returns the verb of an order that is not processed yet.
+pub fn order(seen: &Seen, id: EntryId) -> Option<Verb> {
+    seen.snapshot.store.orders.get(&id).and_then(Stored::get).map(|o| o.verb)
+}
+
+/// The current leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leader {
+    /// This process.
+    Us,
+    /// Another cketerm, on this host.
+    Other(String),
+    /// CKE, on this host.
+    Cke(String),
+    /// No leader.
+    Nobody,
+    /// Unknown: etcd does not answer, and this process does not lead.
+    Unknown,
+}
+
+/// Returns the current leader.
+pub fn leader(seen: &Seen) -> Leader {
+    let store = &seen.snapshot.store;
+    let local = |c: &Candidate| seen.snapshot.engine.leading.as_ref().is_some_and(|l| l.key == c.key);
+    match store.leader() {
+        None => Leader::Nobody,
+        Some(c) if local(c) => Leader::Us,
+        Some(c) if store.is_cke(c) => Leader::Cke(c.host.clone()),
+        Some(c) => Leader::Other(c.host.clone()),
+    }
+}
+
+/// Returns true if an entry's command was run: the entry only waits for its machine.
+pub fn finishes_anyway(seen: &Seen, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
+        QueueKind::Repair => repair(seen, id)
+            .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
+    }
+}
+
+/// Returns true if an entry is in progress, so that it holds a slot.
+pub fn in_work(seen: &Seen, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => {
+            let status = entry(seen, id).map(|e| e.status);
+            matches!(status, Some(RebootStatus::Draining | RebootStatus::Rebooting))
+        }
+        QueueKind::Repair => repair(seen, id).is_some_and(|e| e.status == RepairStatus::Processing && !e.deleted),
+    }
+}
+
+/// Returns true if Kubernetes or the definition has a node of that name.
+pub fn known(seen: &Seen, name: &str) -> bool {
+    node(seen, name).is_some() || member(seen, name).is_some()
+}
+
+/// Reports whether nothing was done for an entry so far: it was queued and waits.
+pub fn not_started(seen: &Seen, id: EntryId) -> bool {
+    let tried = seen.snapshot.store.attempts_of(id).next().is_some();
+    let waits = match id.queue {
+        QueueKind::Reboot => {
+            entry(seen, id).is_some_and(|e| e.status == RebootStatus::Queued && e.drain_backoff_count == 0)
+        }
+        QueueKind::Repair => repair(seen, id)
+            .is_some_and(|e| e.status == RepairStatus::Queued && !e.deleted && e.drain_backoff_count == 0),
+    };
+    waits && !tried
+}

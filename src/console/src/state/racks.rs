@@ -1,0 +1,405 @@
+//! Map of the racks: each machine is a letter that shows its state. The map is recomputed when the state changes; only
+//! its visible part is drawn. Cursor and marks are those of the Nodes view.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use cketerm_model::{
+    cketerm_records::{Order, Verb},
+    entry::{EntryId, Stored},
+    entry_ref::EntryRef,
+    reason::Reason,
+    reboot::RebootEntry,
+    repair::RepairEntry,
+};
+use cketerm_rules::trouble;
+use imbl::OrdMap;
+
+use super::{App, fleet::NodeNames, queries};
+
+/// State of a machine, as far as a letter can show it. The first that applies wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// An operator should look: its drain is stuck, its repair has failed, or its cordon is orphaned.
+    Stuck,
+    /// Its node is being drained.
+    Draining,
+    /// It is rebooting.
+    Rebooting,
+    /// It is being repaired.
+    Repairing,
+    /// It is not Ready, and nothing is being done about it.
+    NotReady,
+    /// Its entry is on hold.
+    Held,
+    /// Its entry is in backoff.
+    Backoff,
+    /// Its entry is waiting.
+    Queued,
+    /// It is cordoned.
+    Cordoned,
+    /// It is in the definition but not in Kubernetes.
+    NoNode,
+    /// The list of Nodes is not known yet.
+    Unknown,
+    /// It is healthy.
+    Ready,
+}
+
+impl State {
+    /// All states, in the order of the legend.
+    const ALL: [Self; 12] = [
+        Self::Ready,
+        Self::Queued,
+        Self::Backoff,
+        Self::Held,
+        Self::Draining,
+        Self::Rebooting,
+        Self::Repairing,
+        Self::Cordoned,
+        Self::NotReady,
+        Self::Stuck,
+        Self::NoNode,
+        Self::Unknown,
+    ];
+
+    /// Returns its letter: a capital for API servers, or a sign of its own if there is no capital.
+    pub fn letter(self, api_server: bool) -> char {
+        let (one, api) = match self {
+            Self::Ready => ('.', 'A'),
+            Self::Queued => ('q', 'Q'),
+            Self::Backoff => ('b', 'B'),
+            Self::Held => ('h', 'H'),
+            Self::Draining => ('d', 'D'),
+            Self::Rebooting => ('r', 'R'),
+            Self::Repairing => ('p', 'P'),
+            Self::Cordoned => ('c', 'C'),
+            Self::NotReady => ('x', 'X'),
+            Self::Stuck => ('!', '#'),
+            Self::NoNode => ('-', '='),
+            Self::Unknown => ('?', '?'),
+        };
+        if api_server { api } else { one }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Queued => "queued",
+            Self::Backoff => "backoff",
+            Self::Held => "on hold",
+            Self::Draining => "draining",
+            Self::Rebooting => "rebooting",
+            Self::Repairing => "in repair",
+            Self::Cordoned => "cordoned",
+            Self::NotReady => "not ready",
+            Self::Stuck => "STUCK",
+            Self::NoNode => "no Node",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns true if the machine is being worked on.
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Draining | Self::Rebooting | Self::Repairing)
+    }
+
+    /// Returns the state of a machine.
+    pub fn of(app: &App, name: &str) -> Self {
+        let seen = &app.seen;
+        let entries = || app.knowledge.totals.entries_of(name);
+        if seen.orphans.contains_key(name) || entries().any(|id| trouble::is_stuck(seen, id)) {
+            return Self::Stuck;
+        }
+        let work = entries().filter_map(|id| of_entry(app, id)).min();
+        if let Some(work) = work.filter(|work| work.is_active()) {
+            return work;
+        }
+        let node = match queries::node(seen, name) {
+            None if seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => Self::NoNode,
+            None => Self::Unknown,
+            Some(row) if !row.ready => Self::NotReady,
+            Some(row) if row.unschedulable => Self::Cordoned,
+            Some(_) => Self::Ready,
+        };
+        work.map_or(node, |work| work.min(node))
+    }
+}
+
+fn of_entry(app: &App, id: EntryId) -> Option<State> {
+    let (seen, now) = (&app.seen, app.known());
+    let held =
+        matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) || queries::order(seen, id) == Some(Verb::Hold);
+    let waits = |backoff: bool| match (held, backoff) {
+        (true, _) => State::Held,
+        (false, true) => State::Backoff,
+        (false, false) => State::Queued,
+    };
+    let entry = seen.snapshot.store.entry(id).filter(|e| e.unfinished())?;
+    if !entry.in_work() {
+        return Some(waits(entry.backoff_expire().is_some_and(|t| t > now)));
+    }
+    Some(match (entry.is_after_command(), entry) {
+        (false, _) => State::Draining,
+        (true, EntryRef::Reboot(_)) => State::Rebooting,
+        (true, EntryRef::Repair(_)) => State::Repairing,
+    })
+}
+
+/// A machine on the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The Node's name.
+    pub name: String,
+    /// Its state.
+    pub state: State,
+    /// Whether it runs an API server.
+    pub api_server: bool,
+}
+
+/// A rack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rack {
+    /// Its name. Empty for the machines whose rack is unknown.
+    pub name: String,
+    /// Its machines, in the order of the list.
+    pub machines: Vec<Machine>,
+}
+
+/// The map.
+#[derive(Clone, Debug, Default)]
+pub struct Map {
+    /// The racks, sorted by name, with numbers as numbers.
+    pub racks: Vec<Rack>,
+    /// The first visible line.
+    pub top: usize,
+    /// Rack and position of each machine.
+    places: HashMap<String, (usize, usize)>,
+    /// Number of machines by state.
+    counts: BTreeMap<State, usize>,
+    api_servers: bool,
+    /// Number of machines in the largest rack.
+    widest: usize,
+    /// Width of the names, in columns.
+    pub label: usize,
+    /// Inputs of the map.
+    of: Option<MapInputs>,
+}
+
+/// Inputs of the machines' states, racks and roles.
+#[derive(Clone, Debug)]
+struct MapInputs {
+    named: NodeNames,
+    synced: bool,
+    reboots: OrdMap<u64, Stored<RebootEntry>>,
+    repairs: OrdMap<u64, Stored<RepairEntry>>,
+    orders: OrdMap<EntryId, Stored<Order>>,
+    reasons: Arc<BTreeMap<EntryId, Reason>>,
+    orphans: Arc<BTreeMap<String, Reason>>,
+    /// Number of entries in backoff, and of stuck entries. Both also depend on the clock.
+    by_clock: (usize, usize),
+}
+
+impl MapInputs {
+    fn of(app: &App) -> Self {
+        let (seen, store, kube) = (&app.seen, &app.seen.snapshot.store, &app.seen.snapshot.kube);
+        let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
+        Self {
+            named: NodeNames::by(seen),
+            synced: kube.sources.get("nodes").is_some_and(|s| s.synced),
+            reboots: store.reboots.entries.clone(),
+            repairs: store.repairs.entries.clone(),
+            orders: store.orders.clone(),
+            reasons: Arc::clone(&seen.reasons),
+            orphans: Arc::clone(&seen.orphans),
+            by_clock: (reboots.backoff + repairs.backoff, reboots.trouble + repairs.trouble),
+        }
+    }
+
+    /// Returns true if nothing has changed, as far as can be found without a look at every machine.
+    fn is(&self, other: &Self) -> bool {
+        self.named.is(&other.named)
+            && (self.synced, self.by_clock) == (other.synced, other.by_clock)
+            && self.reboots.ptr_eq(&other.reboots)
+            && self.repairs.ptr_eq(&other.repairs)
+            && self.orders.ptr_eq(&other.orders)
+            && self.reasons == other.reasons
+            && self.orphans == other.orphans
+    }
+}
+
+/// Widest name of a rack, in columns.
+const MAX_LABEL_WIDTH: usize = 12;
+/// Columns before the machines, besides the name: the cursor's mark, and spaces.
+const BORDER_WIDTH: usize = 3;
+
+impl Map {
+    /// Creates the map of the nodes that pass the filter.
+    pub fn of(app: &App, top: usize) -> Self {
+        let mut map = Self { top, of: Some(MapInputs::of(app)), ..Self::default() };
+        let mut racks: BTreeMap<(String, u64, String), Vec<Machine>> = BTreeMap::new();
+        for name in &app.lists.nodes.rows {
+            let rack = queries::rack(&app.seen, name);
+            let machine = Machine {
+                name: name.clone(),
+                state: State::of(app, name),
+                api_server: queries::is_api_server(&app.seen, name),
+            };
+            *map.counts.entry(machine.state).or_default() += 1;
+            map.api_servers |= machine.api_server;
+            racks.entry(order(rack)).or_default().push(machine);
+        }
+        map.racks = racks.into_iter().map(|((_, _, name), machines)| Rack { name, machines }).collect();
+        // Machines whose rack is unknown come last.
+        map.racks.sort_by_key(|rack| rack.name.is_empty());
+        for (at, rack) in map.racks.iter().enumerate() {
+            map.widest = map.widest.max(rack.machines.len());
+            map.label = map.label.max(shown(&rack.name).chars().count()).min(MAX_LABEL_WIDTH);
+            for (place, machine) in rack.machines.iter().enumerate() {
+                map.places.insert(machine.name.clone(), (at, place));
+            }
+        }
+        map
+    }
+
+    /// Returns the number of machines on a line, and the number of racks side by side.
+    pub fn grid(&self, width: usize) -> (usize, usize) {
+        let most = width.saturating_sub(self.label + BORDER_WIDTH).max(1);
+        if self.widest > most {
+            return (most, 1);
+        }
+        let per_line = self.widest.max(1);
+        (per_line, ((width + 1) / (per_line + self.label + BORDER_WIDTH + 1)).max(1))
+    }
+
+    /// Returns the number of lines of a rack.
+    fn lines_of(&self, rack: usize, per_line: usize) -> usize {
+        self.racks.get(rack).map_or(0, |r| r.machines.len().div_ceil(per_line).max(1))
+    }
+
+    /// Returns the line of a machine.
+    pub fn line_of(&self, (rack, place): (usize, usize), width: usize) -> usize {
+        let (per_line, beside) = self.grid(width);
+        if beside > 1 {
+            return rack / beside;
+        }
+        (0..rack).map(|r| self.lines_of(r, per_line)).sum::<usize>() + place / per_line
+    }
+
+    /// Returns the number of lines.
+    pub fn lines(&self, width: usize) -> usize {
+        let (per_line, beside) = self.grid(width);
+        if beside > 1 {
+            return self.racks.len().div_ceil(beside);
+        }
+        (0..self.racks.len()).map(|r| self.lines_of(r, per_line)).sum()
+    }
+
+    /// Returns the contents of a line: the rack of each piece, and the positions of its machines.
+    pub fn line(&self, line: usize, width: usize) -> Vec<(usize, std::ops::Range<usize>)> {
+        let (per_line, beside) = self.grid(width);
+        let full_rack = |rack: usize| (rack, 0..self.racks.get(rack).map_or(0, |r| r.machines.len()));
+        if beside > 1 {
+            return (line * beside..((line + 1) * beside).min(self.racks.len())).map(full_rack).collect();
+        }
+        let mut left = line;
+        for (rack, of) in self.racks.iter().enumerate() {
+            let lines = self.lines_of(rack, per_line);
+            if left < lines {
+                return vec![(rack, left * per_line..((left + 1) * per_line).min(of.machines.len()))];
+            }
+            left -= lines;
+        }
+        Vec::new()
+    }
+
+    /// Returns the position of a machine.
+    pub fn place_of(&self, name: &str) -> Option<(usize, usize)> {
+        self.places.get(name).copied()
+    }
+
+    /// Returns true if the map is up to date.
+    fn is_current(&self, app: &App) -> bool {
+        let mut filled = vec![0; self.racks.len()];
+        let mut in_order = |name: &String| {
+            let Some(&(rack, place)) = self.places.get(name) else { return false };
+            let next = filled.get_mut(rack);
+            next.is_some_and(|next| std::mem::replace(next, place + 1) == place)
+        };
+        self.of.as_ref().is_some_and(|of| of.is(&MapInputs::of(app)))
+            && app.lists.nodes.rows.len() == self.places.len()
+            && app.lists.nodes.rows.iter().all(&mut in_order)
+    }
+
+    fn name_at(&self, rack: usize, place: usize) -> Option<String> {
+        let machines = &self.racks.get(rack)?.machines;
+        machines.get(place.min(machines.len().saturating_sub(1))).map(|m| m.name.clone())
+    }
+
+    /// Returns the machine that is `by` positions further, across the ends of racks.
+    pub fn along(&self, name: &str, by: isize) -> Option<String> {
+        let (mut rack, mut place) = self.place_of(name)?;
+        for _ in 0..by.unsigned_abs() {
+            if by > 0 && place + 1 < self.racks.get(rack)?.machines.len() {
+                place += 1;
+            } else if by > 0 && rack + 1 < self.racks.len() {
+                (rack, place) = (rack + 1, 0);
+            } else if by < 0 && place > 0 {
+                place -= 1;
+            } else if by < 0 && rack > 0 {
+                rack -= 1;
+                place = self.racks.get(rack)?.machines.len().saturating_sub(1);
+            }
+        }
+        self.name_at(rack, place)
+    }
+
+    /// Returns the machine that is `by` lines further down.
+    pub fn down(&self, name: &str, by: isize, width: usize) -> Option<String> {
+        let at = self.place_of(name)?;
+        let (per_line, beside) = self.grid(width);
+        let last = self.lines(width).saturating_sub(1);
+        let line = self.line_of(at, width).saturating_add_signed(by).min(last);
+        let pieces = self.line(line, width);
+        let (rack, range) = pieces.get(at.0 % beside).or_else(|| pieces.last())?.clone();
+        let column = if beside > 1 { at.1 } else { at.1 % per_line };
+        self.name_at(rack, (range.start + column).min(range.end.saturating_sub(1)))
+    }
+
+    /// Returns the legend of the letters, with the number of machines for each.
+    pub fn legend(&self) -> String {
+        let states = State::ALL.iter().filter_map(|state| {
+            let n = self.counts.get(state)?;
+            Some(format!("{} {n} {}", state.letter(false), state.label()))
+        });
+        let api = self.api_servers.then(|| "capitals: API servers (A ready, # STUCK)".to_owned());
+        states.chain(api).collect::<Vec<_>>().join("  ")
+    }
+}
+
+/// Returns a rack's name as shown on the map.
+pub fn shown(name: &str) -> &str {
+    if name.is_empty() { "no rack" } else { name }
+}
+
+/// Returns the sort key of a rack's name: `rack-2` comes before `rack-10`.
+fn order(name: &str) -> (String, u64, String) {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = name.get(stem.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(0);
+    (stem.to_owned(), number, name.to_owned())
+}
+
+/// Returns true if Nodes shows the map now.
+pub fn open(app: &App) -> bool {
+    app.navigation.view == crate::state::View::Nodes && app.navigation.map.is_some()
+}
+
+/// Recomputes the map if it is shown and out of date.
+pub fn refresh(app: &mut App) {
+    if open(app) && !app.navigation.map.as_ref().is_some_and(|map| map.is_current(app)) {
+        let top = app.navigation.map.as_ref().map_or(0, |map| map.top);
+        app.navigation.map = Some(Map::of(app, top));
+    }
+}

@@ -1,0 +1,112 @@
+//! Objects that a verb acts on: the pane's object, the marked rows, or the row under the cursor.
+
+use cketerm_model::{entry::EntryId, stored::keys::Folder};
+
+use super::{
+    App, HostId, Pane, Target, View,
+    past::PastId,
+    queries,
+    registry::{Row, Serial},
+};
+
+impl App {
+    /// Returns the object of a verb: the pane's object, else the row under the cursor.
+    pub fn target(&self) -> Option<Target> {
+        if let Some(pane) = &self.navigation.pane {
+            return Some(pane.of.clone());
+        }
+        match self.navigation.view {
+            View::Reboots => self.lists.reboots.cursor.map(Target::Entry),
+            View::Nodes => self.lists.nodes.cursor.clone().map(Target::Node),
+            View::Repairs => self.lists.repairs.cursor.map(Target::Entry),
+            View::Machines => {
+                let machine = self.knowledge.registry.machine(&self.seen, self.lists.machines.cursor.as_ref()?);
+                machine.map(|m| Target::Machine(m.address.clone()))
+            }
+            View::Diff => match self.lists.diff.cursor.clone()? {
+                Row::Node(_, address) => Some(Target::Machine(address)),
+                Row::Fold(what) => Some(Target::Fold(what)),
+                Row::Field(_) => None,
+            },
+            View::Hosts => self.lists.hosts.cursor.clone().map(Target::Host),
+            View::Overview => {
+                self.lists.overview_rows.cursor.as_ref().and_then(|overview_row| overview_row.target(self))
+            }
+            View::History if self.navigation.cke_records => {
+                self.lists.records.cursor.clone().map(|id| Target::Past(Folder::Records, id))
+            }
+            View::History => self.lists.history.cursor.clone().map(|id| Target::Past(Folder::History, id)),
+            View::Audit => self.lists.audit.cursor.clone().map(|id| Target::Past(Folder::Audit, id)),
+            View::Logs => self.lists.log.cursor.map(Target::Line),
+        }
+    }
+
+    /// Returns the addresses of the machines that a verb acts on, in Machines, Diff and History.
+    pub fn chosen_addresses(&self) -> Vec<String> {
+        let address = |serial: &Serial| self.knowledge.registry.machine(&self.seen, serial).map(|m| m.address.clone());
+        let ended = |id: &PastId| self.knowledge.past.history.get(id).map(|e| e.address.clone());
+        match (&self.navigation.pane, self.navigation.view) {
+            (Some(Pane { of: Target::Machine(address), .. }), _) => vec![address.clone()],
+            (Some(Pane { of: Target::Past(Folder::History, id), .. }), _) => ended(id).into_iter().collect(),
+            (None, View::History) if !self.navigation.cke_records => {
+                self.lists.history.chosen().iter().filter_map(ended).collect()
+            }
+            (None, View::Machines) => self.lists.machines.chosen().iter().filter_map(address).collect(),
+            (None, View::Diff) => {
+                let rows = self.lists.diff.chosen();
+                rows.into_iter().filter_map(|r| if let Row::Node(_, a) = r { Some(a) } else { None }).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the entries that a verb acts on: of the pane, marked, or under the cursor. For nodes these are their
+    /// live entries in both queues.
+    pub fn chosen_entries(&self) -> Vec<EntryId> {
+        match (&self.navigation.pane, self.navigation.view) {
+            (Some(Pane { of: Target::Entry(id), .. }), _) => vec![*id],
+            (Some(Pane { of: Target::Node(name), .. }), _) => self.knowledge.totals.entries_of(name).collect(),
+            (None, View::Overview) => match self.target() {
+                Some(Target::Entry(id)) => vec![id],
+                _ => Vec::new(),
+            },
+            (None, View::Reboots) => self.lists.reboots.chosen(),
+            (None, View::Repairs) => self.lists.repairs.chosen(),
+            (None, View::Nodes) => {
+                self.lists.nodes.chosen().iter().flat_map(|name| self.knowledge.totals.entries_of(name)).collect()
+            }
+            _ => self.chosen_nodes().iter().flat_map(|name| self.knowledge.totals.entries_of(name)).collect(),
+        }
+    }
+
+    /// Returns the nodes that a verb acts on.
+    pub fn chosen_nodes(&self) -> Vec<String> {
+        let machine = |id: &EntryId| queries::machine(&self.seen, *id);
+        match (&self.navigation.pane, self.navigation.view) {
+            (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
+            (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
+            (None, View::Nodes) => self.lists.nodes.chosen(),
+            (None, View::Reboots) => self.lists.reboots.chosen().iter().filter_map(machine).collect(),
+            (None, View::Repairs) => self.lists.repairs.chosen().iter().filter_map(machine).collect(),
+            (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
+                let hosts = self.chosen_hosts();
+                hosts.iter().filter_map(|id| queries::host_node(&self.seen, id)).map(|n| n.name.clone()).collect()
+            }
+            _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
+        }
+    }
+
+    /// Returns the hosts that a verb acts on.
+    pub fn chosen_hosts(&self) -> Vec<HostId> {
+        match (&self.navigation.pane, self.navigation.view) {
+            (Some(Pane { of: Target::Host(id), .. }), _) => vec![id.clone()],
+            (None, View::Hosts) => self.lists.hosts.chosen(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns a message that nothing is chosen, and what to do.
+    pub fn nothing_selected(&self, what: &str) -> String {
+        format!("no {what} is chosen: move the cursor to one, or mark some with {}", self.key("mark"))
+    }
+}

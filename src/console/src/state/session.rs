@@ -1,0 +1,42 @@
+//! Course of the session: messages, actions in progress, undo, permissions in time.
+
+use std::{collections::VecDeque, time::Duration};
+
+use cketerm_model::cketerm_records::Who;
+use jiff::Timestamp;
+
+use super::{
+    Message,
+    event::Effect,
+    tour::Tour,
+    undo::{UndoAction, UndoOffer},
+};
+
+/// Course of the session.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// The last messages with their time, oldest first.
+    pub messages: VecDeque<(Timestamp, Message)>,
+    /// The message line.
+    pub message: Option<Message>,
+    /// The undo on offer.
+    pub undo: Option<UndoOffer>,
+    /// The undo of the action in progress.
+    pub pending_undo: Option<UndoAction>,
+    /// Number of actions in progress.
+    pub busy: usize,
+    /// Effects to carry out after this event.
+    pub effects: Vec<Effect>,
+    /// End of the time in which a console started read-only may change things: boot time, and wall-clock time to show.
+    pub writes_until: Option<(Duration, Timestamp)>,
+    /// Boot time of the last request to stop the process (which resigns the lock).
+    pub suspend_requested_at: Option<Duration>,
+    /// Number of previews that were started.
+    pub last_plan_number: u64,
+    /// The operator of this console, once known. The console does not announce the operator's own actions.
+    pub operator_identity: Option<Who>,
+    /// Revision up to which other people's actions were announced.
+    pub followed_revision: Option<i64>,
+    /// The sandbox tour, while it runs.
+    pub tour: Option<Tour>,
+}

@@ -1,0 +1,239 @@
+//! Short texts for the rows of entries, hosts and Nodes.
+
+use std::sync::Arc;
+
+use cketerm_model::{
+    attempt::CheckAnswer,
+    cketerm_records::Verb,
+    entry::{EntryId, Stored},
+    entry_ref::EntryRef,
+    host::{HostRow, Mode},
+    kube::NodeRow,
+    reason::Reason,
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, RepairStatus, StepStatus},
+    secret,
+};
+use cketerm_rules::{
+    seen::Seen,
+    trouble::{self, Trouble},
+};
+use jiff::Timestamp;
+
+use super::{into_safe, reason, safe, stuck_on};
+use crate::state::{App, HostId, queries};
+
+/// Returns the status of an entry in one word.
+pub fn status(entry: &RebootEntry, now: Timestamp) -> &'static str {
+    match entry.status {
+        RebootStatus::Queued if entry.drain_backoff_expire.is_some_and(|t| t > now) => "backoff",
+        RebootStatus::Queued => "queued",
+        RebootStatus::Draining => "draining",
+        RebootStatus::Rebooting => "rebooting",
+        RebootStatus::Cancelled => "cancelled",
+    }
+}
+
+/// Returns the status of a repair in one word: that of its step while it is in progress.
+pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
+    match (entry.status, entry.step_status) {
+        _ if entry.deleted => "deleted",
+        (RepairStatus::Succeeded, _) => "succeeded",
+        (RepairStatus::Failed, _) => "failed",
+        (_, StepStatus::Draining) => "draining",
+        (_, StepStatus::Watching) => "watching",
+        _ if entry.drain_backoff_expire.is_some_and(|t| t > now) => "backoff",
+        (RepairStatus::Queued, _) => "queued",
+        (RepairStatus::Processing, _) => "waiting",
+    }
+}
+
+/// Returns step n of m, counted from 1, with `?` if the definition no longer has the operation. Empty before the
+/// entry's turn.
+pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
+    let has_attempts = || seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next().is_some();
+    let not_started = match entry.status {
+        RepairStatus::Queued => entry.step == 0,
+        RepairStatus::Succeeded => entry.step == 0 && !has_attempts(),
+        RepairStatus::Processing | RepairStatus::Failed => false,
+    };
+    if not_started {
+        return String::new();
+    }
+    let all = queries::operation(seen, entry).map_or_else(|| "?".to_owned(), |o| o.steps().len().to_string());
+    // a failed entry past the last step shows the last step
+    let last_step =
+        queries::operation(seen, entry).and_then(|o| i64::try_from(o.steps().len()).ok()).unwrap_or(i64::MAX);
+    format!("{}/{all}", entry.step.saturating_add(1).min(last_step))
+}
+
+/// Returns the order of an entry that is still in force, for its row: `[on hold] `.
+pub fn order(seen: &Seen, id: EntryId) -> String {
+    match queries::order(seen, id) {
+        Some(Verb::Hold) if matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) => String::new(),
+        Some(Verb::Hold) => "[on hold] ".to_owned(),
+        Some(verb) => format!("[{verb} ordered] "),
+        None => String::new(),
+    }
+}
+
+/// Returns the command of an entry's step, without the address.
+pub fn command(seen: &Seen, entry: &RepairEntry) -> String {
+    let step = queries::operation(seen, entry).and_then(|o| o.step(entry.step));
+    step.and_then(|s| s.repair_command.as_ref()).map(|argv| safe(&secret::argv(argv))).unwrap_or_default()
+}
+
+/// Returns the answer of a health check in one or two words.
+pub fn health(seen: &Seen, id: EntryId) -> String {
+    match queries::health(seen, id) {
+        None => String::new(),
+        Some(CheckAnswer::Yes) => "true".to_owned(),
+        Some(answer @ (CheckAnswer::No(_) | CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_))) => {
+            safe(&answer.to_string())
+        }
+        Some(CheckAnswer::Unavailable(_)) => "no answer".to_owned(),
+    }
+}
+
+/// Returns the output of a health check that neither reports health nor a failure: the definition's command needs a
+/// fix.
+pub fn unrecognized_health(seen: &Seen, id: EntryId) -> Option<String> {
+    queries::health(seen, id)?.unrecognized().map(str::to_owned)
+}
+
+/// Returns the cause of a repair's end, from its last attempt.
+pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
+    let last = seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next_back().and_then(Stored::get);
+    let text = match (entry.status, last) {
+        (RepairStatus::Succeeded, None) => "was healthy, nothing was run; it can be deleted".to_owned(),
+        (RepairStatus::Succeeded, Some(_)) => "healthy; it can be deleted".to_owned(),
+        (RepairStatus::Failed, Some(a)) if a.outcome.is_some() && !a.succeeded() => {
+            let outcome = a.outcome.as_ref();
+            let how = outcome.map(|o| o.end.to_string()).unwrap_or_default();
+            let output = outcome.and_then(|o| o.stderr.trim_end().lines().last()).unwrap_or_default();
+            let what = if a.success { "success command" } else { "command" };
+            format!("{what} failed: {how}{}{output}", if output.is_empty() { "" } else { ": " })
+        }
+        (RepairStatus::Failed, Some(_)) => "not healthy after the last step".to_owned(),
+        (RepairStatus::Failed, None) => "failed; no attempt is recorded".to_owned(),
+        _ => String::new(),
+    };
+    safe(&text)
+}
+
+/// Returns the pods that are gone, of those at the start, if they were counted.
+pub fn pods(seen: &Seen, id: EntryId) -> String {
+    let in_work = match seen.snapshot.store.entry(id) {
+        None => false,
+        Some(EntryRef::Reboot(e)) => e.status != RebootStatus::Queued,
+        Some(EntryRef::Repair(e)) => e.step_status == StepStatus::Draining,
+    };
+    match queries::progress(seen, id) {
+        Some(p) if p.pods_at_start > 0 && in_work => format!("{}/{}", p.pods_gone, p.pods_at_start),
+        _ => String::new(),
+    }
+}
+
+/// Returns `on`, `off`, or `-` if the power is not recorded.
+pub fn host_power(host: &HostRow) -> &'static str {
+    match host.powered_on {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "-",
+    }
+}
+
+/// Returns the requests to a host and their keys: `reboot hard, cketerm soft`.
+pub fn host_requests(host: &HostRow) -> String {
+    let base = host.asked.base.iter().map(|value| format!("reboot {}", Mode::of(value)));
+    let keys = host.asked.keys.iter().map(|(key, value)| format!("{key} {}", Mode::of(value)));
+    safe(&base.chain(keys).collect::<Vec<_>>().join(", "))
+}
+
+/// Returns further text about a host, and whether an operator should look: its error, what keeps a request from being
+/// carried out, the phase of cketerm's controller.
+pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
+    let Some(host) = queries::host(seen, id) else { return ("gone".to_owned(), true) };
+    let controller = seen.snapshot.metal3.hosts.get(&host.full_name());
+    if let Some(error) = controller.and_then(|seen| seen.error.as_ref()) {
+        return (safe(error), true);
+    }
+    if !host.error.is_empty() {
+        return (safe(&host.error), true);
+    }
+    match (host.hindrance(), controller) {
+        (Some(why), _) => (safe(&why.to_string()), !host.asked.is_empty()),
+        (None, Some(seen)) if !host.asked.is_empty() || host.pending() => (safe(&seen.doing), false),
+        _ => (String::new(), false),
+    }
+}
+
+/// Returns the state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web 2/2 12/40`, and its trouble. The
+/// blocker comes early, because narrow screens cut the end.
+pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
+    let entries = [app.knowledge.totals.reboot_of(name), app.knowledge.totals.repair_of(name)];
+    node_state_of(app, name, queries::node(&app.seen, name), entries)
+}
+
+/// Returns the state from data that is looked up already.
+pub fn node_state_of(
+    app: &App,
+    name: &str,
+    node: Option<&Arc<NodeRow>>,
+    entries: [Option<EntryId>; 2],
+) -> (String, Option<Trouble>) {
+    let (seen, now) = (&app.seen, app.known());
+    let mut words = String::new();
+    let mut trouble = None;
+    let entries = || entries.into_iter().flatten();
+    match node {
+        None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
+            push_word(&mut words, "unknown (no Kubernetes data)");
+        }
+        None => {
+            push_word(&mut words, "no Node");
+            trouble = Some(Trouble::Stuck);
+        }
+        Some(row) => {
+            push_word(&mut words, if row.ready { "Ready" } else { "NotReady" });
+            // a machine is expected to be away once its command was run
+            let is_rebooting = |id| crate::state::queries::finishes_anyway(seen, id);
+            if !row.ready && !entries().any(is_rebooting) {
+                trouble = Some(Trouble::Stuck);
+            }
+            if row.unschedulable {
+                let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
+                push_word(&mut words, if kept { "cordoned (kept)" } else { "cordoned" });
+            }
+        }
+    }
+    for id in entries() {
+        if let Some(entry) = queries::entry(seen, id) {
+            push_word(&mut words, status(entry, now));
+        } else if let Some(entry) = queries::repair(seen, id) {
+            push_word(&mut words, "repair");
+            push_word(&mut words, repair_status(entry, now));
+            push_word(&mut words, &step(seen, entry));
+        }
+        let entry_trouble = trouble::of(seen, id);
+        if let Some(why) = seen.reasons.get(&id).filter(|_| entry_trouble.is_some()) {
+            push_word(&mut words, if entry_trouble == Some(Trouble::Stuck) { "stuck:" } else { "waits on" });
+            push_word(&mut words, &stuck_on(why, now));
+        }
+        push_word(&mut words, &pods(seen, id));
+        trouble = trouble.max(entry_trouble);
+    }
+    if let Some(orphan) = seen.orphans.get(name) {
+        trouble = Some(Trouble::Stuck);
+        push_word(&mut words, &reason(orphan, now));
+    }
+    (into_safe(words), trouble)
+}
+
+/// Appends a word, if it is not empty.
+fn push_word(words: &mut String, word: &str) {
+    if !words.is_empty() && !word.is_empty() {
+        words.push(' ');
+    }
+    words.push_str(word);
+}

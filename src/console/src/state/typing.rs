@@ -1,0 +1,25 @@
+//! Text and keys that are being typed.
+
+use std::time::Duration;
+
+use tui_input::Input;
+
+use super::command_line::CommandLine;
+use crate::keys::Stroke;
+
+/// Text and keys that are being typed.
+#[derive(Clone, Debug, Default)]
+pub struct Typing {
+    /// The command line while it is open.
+    pub line: Option<CommandLine>,
+    /// Command lines that were executed, oldest first.
+    pub lines: Vec<String>,
+    /// The filter while it is typed, and the filter before.
+    pub filter: Option<(Input, String)>,
+    /// Whether the field still holds the previous text unchanged: the first letter then replaces it.
+    pub replace_on_typing: bool,
+    /// Keys of an unfinished chord.
+    pub chord: Vec<Stroke>,
+    /// Boot time of the chord's last key.
+    pub chord_at: Duration,
+}

@@ -1,0 +1,308 @@
+//! The console without a screen (`--plain`): prints a line for each change, for logs, screen readers and terminals that
+//! cannot draw. A line has the time, the object, its new state and the reason.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use cketerm_model::{
+    clock::{Now, Steady},
+    entry::{EntryId, Stored},
+    reason::Reason,
+    time::whole_seconds,
+};
+use cketerm_rules::{decide::ApplyState, preflight_fault::PreflightFault, seen::Seen};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+
+use super::options::ConsoleOptions;
+use crate::{
+    input::audit_messages,
+    state::{
+        lost,
+        queries::{self, Leader},
+        short_text,
+    },
+};
+
+/// The last printed state of an entry, and the reason why it does not move.
+type ReportedState = (String, String);
+
+/// Prints the changes between two states.
+#[derive(Debug, Default)]
+pub struct ChangeReporter {
+    /// Whether a state was printed already; from then on only changes are printed.
+    started: bool,
+    entries: BTreeMap<EntryId, (String, ReportedState)>,
+    states: BTreeMap<&'static str, String>,
+    orphans: BTreeSet<String>,
+    lost: BTreeMap<&'static str, f64>,
+    reported_revision: i64,
+}
+
+impl ChangeReporter {
+    /// Returns the lines for the changes. Empty until etcd was read.
+    pub fn report(&mut self, seen: &Seen, now: Now) -> Vec<String> {
+        let store = &seen.snapshot.store;
+        if !store.synced {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        if self.reported_revision == 0 {
+            // The audit records have the earlier actions.
+            self.reported_revision = store.revision;
+        }
+        lines.extend(
+            audit_messages::omitted_notice(&store.recent, self.reported_revision)
+                .map(|omitted| format!("{omitted}: see `cketerm audit`")),
+        );
+        for (_, audit) in store.recent.actions_after(self.reported_revision) {
+            lines.push(audit_messages::sentence(audit));
+        }
+        self.sources(seen, now, &mut lines);
+        self.states(seen, &mut lines);
+        self.entries(seen, now, &mut lines);
+        for (node, why) in seen.orphans.iter().filter(|(node, _)| !self.orphans.contains(*node)) {
+            lines.push(format!("node {node}: {why}"));
+        }
+        self.orphans = seen.orphans.keys().cloned().collect();
+        (self.started, self.reported_revision) = (true, store.revision);
+        let at = whole_seconds(now.wall);
+        lines.into_iter().map(|line| format!("{at} {}", short_text::safe(&line))).collect()
+    }
+
+    fn sources(&mut self, seen: &Seen, now: Now, lines: &mut Vec<String>) {
+        let boot = now.boot.as_secs_f64();
+        let sources = [lost::etcd_lost(seen, boot), lost::kube_lost(seen, boot), lost::sabakan_lost(seen)];
+        let lost: Vec<lost::Lost> = sources.into_iter().flatten().collect();
+        for one in &lost {
+            if self.lost.insert(one.source, one.last_seen.unwrap_or(boot)).is_none() {
+                let why = one.error.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+                lines.push(format!("{} is LOST{why}", one.source));
+            }
+        }
+        self.lost.retain(|source, since| {
+            let still = lost.iter().any(|one| one.source == *source);
+            if !still {
+                lines.push(format!("{source} is back after {}", crate::state::when::seconds(boot - *since)));
+            }
+            still
+        });
+    }
+
+    /// Adds the changes of things that exist once: the leader, the switches, the freeze, the gate.
+    fn states(&mut self, seen: &Seen, lines: &mut Vec<String>) {
+        let store = &seen.snapshot.store;
+        let leader = match queries::leader(seen) {
+            Leader::Us => "this program".to_owned(),
+            Leader::Other(host) => format!("{host} (another cketerm)"),
+            Leader::Cke(host) => format!("{host} (CKE)"),
+            Leader::Nobody => "NONE, nothing moves".to_owned(),
+            Leader::Unknown => "unknown, etcd is lost".to_owned(),
+        };
+        let on = |enabled: bool| if enabled { "enabled" } else { "DISABLED" }.to_owned();
+        let freeze = store.policy().freeze.clone().filter(|freeze| freeze.holds(seen.now.wall));
+        let frozen = freeze.map(|f| format!("FROZEN until {}: {}", whole_seconds(f.until), f.reason));
+        let observing = PreflightFault::joined(&seen.snapshot.engine.observing);
+        let gate = match &*seen.applying {
+            ApplyState::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
+            ApplyState::Error(why) => why.clone(),
+            _ => String::new(),
+        };
+        let registry = store.registry.url.is_some();
+        let all = [
+            ("leader", leader),
+            ("reboots", on(store.reboots.switch.enabled())),
+            ("repairs", on(store.repairs.switch.enabled())),
+            ("sabakan", if registry { on(store.sabakan.enabled()) } else { String::new() }),
+            ("automatic repair", if registry { on(store.auto_repair.enabled()) } else { String::new() }),
+            ("queues", frozen.unwrap_or_default()),
+            ("observing", observing),
+            ("definition", gate),
+        ];
+        for (name, now) in all {
+            let before = self.states.insert(name, now.clone()).unwrap_or_default();
+            match (before.is_empty(), now.is_empty()) {
+                _ if before == now => {}
+                (false, true) => lines.push(format!("{name}: no longer {before}")),
+                _ => lines.push(format!("{name}: {now}")),
+            }
+        }
+    }
+
+    fn entries(&mut self, seen: &Seen, now: Now, lines: &mut Vec<String>) {
+        let store = &seen.snapshot.store;
+        let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
+        let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
+        let present: Vec<EntryId> = reboots.chain(repairs).collect();
+        let removed: Vec<EntryId> =
+            self.entries.keys().filter(|id| present.binary_search(id).is_err()).copied().collect();
+        for id in removed {
+            let Some((machine, (state, _))) = self.entries.remove(&id) else { continue };
+            let outcome = store.recent.ended(id).map_or_else(
+                || format!("gone, it was {state} (ended, cancelled or deleted)"),
+                |outcome| format!("ended: {outcome}"),
+            );
+            lines.push(format!("{id} {machine}: {outcome}"));
+        }
+        for id in present {
+            let state = match (queries::entry(seen, id), queries::repair(seen, id)) {
+                (Some(entry), _) => short_text::status(entry, now.wall).to_owned(),
+                (_, Some(entry)) => {
+                    let step = short_text::step(seen, entry);
+                    let step = if step.is_empty() { step } else { format!(" step {step}") };
+                    format!("{} {}{step}", entry.operation, short_text::repair_status(entry, now.wall))
+                }
+                _ => "broken".to_owned(),
+            };
+            let why = seen.reasons.get(&id);
+            let reason_kind = why.map(reason_kind).unwrap_or_default();
+            let machine = queries::machine(seen, id).unwrap_or_else(|| "?".to_owned());
+            let known = self.entries.get(&id).map(|(_, reported)| reported);
+            if known.is_some_and(|reported| *reported == (state.clone(), reason_kind.clone())) {
+                continue;
+            }
+            let new = known.is_none() && self.started;
+            let asked = store.requests.get(&id).and_then(Stored::get).filter(|_| new).map(|r| {
+                let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                format!(" (requested by {}{why})", r.who)
+            });
+            let why = why.filter(|_| !reason_kind.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
+            lines.push(format!("{id} {machine} {state}{why}{}", asked.unwrap_or_default()));
+            self.entries.insert(id, (machine, (state, reason_kind)));
+        }
+    }
+}
+
+/// Returns a reason without its counters. If only these change, nothing is printed.
+#[warn(clippy::wildcard_enum_match_arm)]
+fn reason_kind(why: &Reason) -> String {
+    match why {
+        Reason::Ready | Reason::Working { .. } => String::new(),
+        Reason::PodsLeaving { .. } => "pods are leaving".to_owned(),
+        Reason::WaitingForSlot { .. } => "waits for a slot".to_owned(),
+        Reason::WaitingForBoot { stuck: true, .. } => "STUCK, no boot".to_owned(),
+        Reason::WaitingForBoot { .. } => "booting".to_owned(),
+        Reason::Stale { source, .. } => format!("{source} is stale"),
+        Reason::Settling { node, .. } => format!("settling {node}"),
+        other @ (Reason::WaitingForWorkers { .. }
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::UnreachableGate { .. }
+        | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::WaitingForGroup { .. }
+        | Reason::Backoff { .. }
+        | Reason::BlockedByPdb { .. }
+        | Reason::BlockedByManyPdbs { .. }
+        | Reason::BlockedByJob { .. }
+        | Reason::EvictionRefused { .. }
+        | Reason::DeferredToWebhook { .. }
+        | Reason::DeniedByWebhook { .. }
+        | Reason::EvictionFailing { .. }
+        | Reason::TerminatingStuck { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::UncordonedByOther { .. }
+        | Reason::CommandRunning { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::OutcomeUnknown { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::NodeMismatch { .. }
+        | Reason::OrphanedCordon { .. }
+        | Reason::AwaitingApproval { .. }
+        | Reason::Frozen { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::NoEngine { .. }
+        | Reason::OnHold { .. }
+        | Reason::OrderIgnored { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::MachineInRepair { .. }
+        | Reason::MachineInReboot { .. }
+        | Reason::WaitingForHealth { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. }
+        | Reason::QueueDisabled
+        | Reason::NoCommand { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::TransactionTooLarge { .. }) => other.to_string(),
+    }
+}
+
+/// Prints until a signal arrives or the reader closes the output.
+pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) -> anyhow::Result<()> {
+    let steady = Steady::new(&options.clock);
+    let mut signals = Signals::new()?;
+    let mut stop = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let (mut reporter, mut publisher) = (ChangeReporter::default(), true);
+    if !print(&[format!("{} connecting to {}", whole_seconds(steady.now().wall), options.endpoints.join(" "))])? {
+        return Ok(());
+    }
+    loop {
+        tokio::select! {
+            biased;
+            () = signals.wait_for_end() => return Ok(()),
+            _ = stop.recv() => {
+                eprintln!("cketerm: a suspended engine would keep the lock: it keeps running; Ctrl-C ends it");
+                continue;
+            }
+            changed = seen.changed(), if publisher => publisher = changed.is_ok(),
+            _ = tick.tick() => {}
+        }
+        let latest = Arc::clone(&seen.borrow_and_update());
+        if !print(&reporter.report(&latest, steady.now()))? {
+            return Ok(());
+        }
+    }
+}
+
+/// Prints lines. Returns false if the reader has closed the output.
+fn print(lines: &[String]) -> io::Result<bool> {
+    if lines.is_empty() {
+        return Ok(true);
+    }
+    let mut out = io::stdout().lock();
+    let written = lines.iter().try_for_each(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
+    match written {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait_for_end(&mut self) {
+        tokio::select! {
+            _ = self.hangup.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Text of detail panes: everything about one object, wrapped, never cut.
+
+mod host;
+mod machine;
+mod node;
+mod past;
+mod repair;
+
+use std::sync::Arc;
+
+use cketerm_model::{
+    attempt::{Attempt, Ended},
+    cketerm_records::Verb,
+    entry::{EntryId, QueueKind, Stored},
+    reason::{PodHold, Reason},
+    reboot::RebootStatus,
+    repair::StepStatus,
+    secret,
+    text::visible,
+};
+use cketerm_rules::trouble;
+use jiff::Timestamp;
+use ratatui::{
+    style::Style,
+    text::{Line, Span},
+};
+
+use super::bar::{self, Phase, phase};
+use crate::state::{App, Target, calendar, logs::LineId, queries, short_text, when};
+use crate::table::wrap;
+
+/// Width of the labels, in columns.
+const LABEL: usize = 11;
+
+/// Commands, and what they do to an entry.
+const CANCEL: (&str, &str) = ("cancel", "cancel");
+const HOLD: (&str, &str) = ("hold", "hold");
+const UNHOLD: (&str, &str) = ("unhold", "unhold");
+const FORCE: (&str, &str) = ("force", "force (skip the pods)");
+const RETRY: (&str, &str) = ("retry", "retry");
+const RESET: (&str, &str) = ("reset-backoff", "reset backoff");
+
+/// Lines under construction.
+struct Text<'a> {
+    app: &'a App,
+    width: usize,
+    lines: Vec<Line<'static>>,
+}
+
+/// Returns the lines of a pane of this width.
+pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
+    let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
+    match of {
+        Target::Entry(id) => text.entry_or_broken(*id, true),
+        Target::Node(name) => text.node(name),
+        Target::Machine(address) => text.machine_fields(address),
+        Target::Fold(what) => text.fold(what),
+        Target::Host(id) => text.host(id),
+        Target::Past(folder, id) => text.past(*folder, id),
+        Target::Line(id) => text.log_line_fields(*id),
+    }
+    text.lines
+}
+
+/// Returns the pane's title.
+pub fn title(app: &App, of: &Target) -> String {
+    match of {
+        Target::Entry(id) => match queries::address_of(&app.seen, *id) {
+            Some(address) => {
+                let name = app.seen.snapshot.machine(address);
+                let address = if name == address { String::new() } else { format!(" {address}") };
+                short_text::safe(&format!("{id} {name}{address}"))
+            }
+            None => id.to_string(),
+        },
+        Target::Node(name) => short_text::safe(&format!("node {name}")),
+        Target::Machine(address) => {
+            let serial = app.knowledge.registry.at(&app.seen, address).map(|m| m.serial.as_str()).unwrap_or_default();
+            short_text::safe(&format!("machine {serial} {address}"))
+        }
+        Target::Fold(what) => short_text::safe(what),
+        Target::Past(folder, id) => past::title(app, *folder, id),
+        Target::Line(id) => format!("log line {}", id.0),
+        Target::Host((namespace, name)) => short_text::safe(&format!("host {namespace}/{name}")),
+    }
+}
+
+impl Text<'_> {
+    fn now(&self) -> Timestamp {
+        self.app.known()
+    }
+
+    /// Adds a labelled text, wrapped with an indent.
+    fn field(&mut self, label: &str, text: &str, style: Style) {
+        let width = self.width.saturating_sub(LABEL);
+        let mut label = format!("{label:<LABEL$}");
+        for line in wrap(&visible(text, true), width) {
+            self.lines.push(Line::from(vec![
+                Span::styled(std::mem::replace(&mut label, " ".repeat(LABEL)), self.app.config.theme.muted),
+                Span::styled(line, style),
+            ]));
+        }
+    }
+
+    /// Adds the commands that make sense here, each with its key and its effect.
+    fn available_actions_field(&mut self, actions: &[(&str, &str)]) {
+        let can: Vec<String> = actions.iter().map(|(name, does)| format!("{} {does}", self.app.key(name))).collect();
+        self.field("you can", &can.join("  "), self.app.config.theme.key);
+    }
+
+    /// Adds a log line in full.
+    fn log_line_fields(&mut self, id: LineId) {
+        let Some(line) = self.app.knowledge.logs.get(&id).cloned() else {
+            self.plain("", "the line is gone: only the latest are kept");
+            return;
+        };
+        self.plain("at", &self.moment_by(line.at, self.app.now.wall));
+        self.plain("level", line.level.as_str());
+        self.plain("entry", line.entry.as_deref().unwrap_or("none"));
+        self.plain("text", &line.text);
+    }
+
+    fn plain(&mut self, label: &str, text: &str) {
+        self.field(label, text, Style::new());
+    }
+
+    fn heading(&mut self, text: String) {
+        self.lines.push(Line::default());
+        self.lines.push(Line::styled(text, self.app.config.theme.title));
+    }
+
+    fn moment(&self, at: Timestamp) -> String {
+        self.moment_by(at, self.now())
+    }
+
+    /// Formats a time with its age. The caller passes `now`: ages of past events always advance, ages from Kubernetes
+    /// stop while Kubernetes is lost.
+    fn moment_by(&self, at: Timestamp, now: Timestamp) -> String {
+        format!("{} ({} ago)", calendar::time(self.app, at), when::age(at, now))
+    }
+
+    /// Adds an entry of either queue. `alone` = the pane is the entry's; otherwise the node's lines are above already.
+    fn entry_or_broken(&mut self, id: EntryId, alone: bool) {
+        let store = Arc::clone(&self.app.seen.snapshot.store);
+        match store.stored_entry(id).map(|stored| stored.value.err()) {
+            None => {
+                let [back, history] = ["back", "history"].map(|name| self.app.key(name));
+                let how = format!(
+                    "{id} is gone: it ended, or was cancelled or deleted. {back} goes back, {history} shows how."
+                );
+                self.plain("", &how);
+            }
+            Some(Some(why)) => {
+                let key = queries::stored_at(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
+                self.field("broken", &format!("{key}: {why}"), self.app.config.theme.danger);
+                let remove = self.app.key("cancel");
+                self.plain("", &format!("Other entries continue. {remove} removes it; or fix that key with etcdctl."));
+            }
+            Some(None) if id.queue == QueueKind::Repair => self.repair(id, alone),
+            Some(None) => self.entry(id, alone),
+        }
+    }
+
+    /// Adds a reboot.
+    fn entry(&mut self, id: EntryId, alone: bool) {
+        let seen = Arc::clone(&self.app.seen);
+        let theme = self.app.config.theme.clone();
+        let Some(entry) = queries::entry(&seen, id) else { return };
+        let name = seen.snapshot.machine(&entry.node);
+        let since = queries::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
+        self.plain("status", &format!("{}{since}", short_text::status(entry, self.now())));
+        if let Some(why) = seen.reasons.get(&id) {
+            let style = if trouble::own(why) { theme.trouble } else { Style::new() };
+            self.field("why", &calendar::with_local_times(self.app, &short_text::sentence(why)), style);
+        }
+        let progress = queries::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
+        if let Some(p) = progress {
+            let counted = format!("{}, {} of {} pods gone", p.phase, p.pods_gone, p.pods_at_start);
+            self.plain("phase", &format!("{counted}, since {}", self.moment(p.since)));
+            if let Some(next) = p.next {
+                self.plain("next", &format!("{} ({})", when::until(next, self.now()), calendar::time(self.app, next)));
+            }
+        }
+        self.backoff_field(entry.drain_backoff_count, entry.drain_backoff_expire);
+        self.requested(id);
+        if alone {
+            self.machine(&name);
+        }
+        self.order_field(id);
+        let mut can = match entry.status {
+            RebootStatus::Draining => vec![CANCEL, HOLD, FORCE],
+            RebootStatus::Rebooting => vec![CANCEL, RETRY, ("done", "done (treat as booted)")],
+            RebootStatus::Queued if entry.drain_backoff_count > 0 => vec![CANCEL, HOLD, RESET],
+            _ => vec![CANCEL, HOLD],
+        };
+        can.extend((queries::order(&seen, id) == Some(Verb::Hold)).then_some(UNHOLD));
+        can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
+        self.available_actions_field(&can);
+        if progress.is_some() {
+            self.pods_left(id);
+        }
+        self.timeline(id, entry.last_transition_time, &entry.status.to_string());
+        self.attempts(id);
+    }
+
+    fn backoff_field(&mut self, count: i64, expire: Option<Timestamp>) {
+        if count > 0 {
+            let next = expire.map(|t| format!(", next {}", when::until(t, self.now())));
+            let times = if count == 1 { "time" } else { "times" };
+            self.plain("backed off", &format!("{count} {times}{}", next.unwrap_or_default()));
+        }
+    }
+
+    fn order_field(&mut self, id: EntryId) {
+        let given = self.app.seen.snapshot.store.orders.get(&id).and_then(Stored::get).cloned();
+        if let Some(order) = given {
+            let why = order.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
+            let taken = match order.verb {
+                Verb::Hold => format!("{} releases it", self.app.key("unhold")),
+                _ => "not processed yet".to_owned(),
+            };
+            let text = format!("{} by {} {}{why}; {taken}", order.verb, order.who, self.moment(order.at));
+            self.plain("order", &text);
+        }
+    }
+
+    /// Adds the pods that a drain still waits for, each with its blocker.
+    fn pods_left(&mut self, id: EntryId) {
+        let seen = Arc::clone(&self.app.seen);
+        let Some(p) = queries::progress(&seen, id) else { return };
+        self.heading(format!("Pods left: {}", p.blockers.len()));
+        for blocker in &p.blockers {
+            // The dry run's refusal is in the reason before any eviction is sent.
+            let refused = seen.reasons.get(&id).and_then(Reason::pod_hold).filter(|_| blocker.why == PodHold::Leaving);
+            let why = match refused {
+                Some((pod, hold)) if pod == blocker.pod => hold,
+                Some(_) | None => blocker.why.clone(),
+            };
+            let text = short_text::safe(&format!("{}  {why}", blocker.pod));
+            let lines = wrap(&text, self.width.saturating_sub(2));
+            self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
+        }
+    }
+
+    fn requested(&mut self, id: EntryId) {
+        let request = self.app.seen.snapshot.store.requests.get(&id).and_then(Stored::get).cloned();
+        let text = match request {
+            Some(r) => {
+                let why = r.reason.map(|r| format!(": {r}")).unwrap_or_default();
+                format!("by {} {}{why}", r.who, self.moment(r.at))
+            }
+            None => "via ckecli or another program (no record of who)".to_owned(),
+        };
+        self.plain("requested", &text);
+    }
+
+    /// Adds the phases of an unfinished entry as a bar.
+    fn phases(&mut self, id: EntryId) {
+        let (seen, mut all) = (&self.app.seen, Vec::new());
+        let store = &seen.snapshot.store;
+        let requested = store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
+        all.extend(requested.map(|at| phase(at, 'q', "queued")));
+        let draining_since = match (queries::entry(seen, id), queries::repair(seen, id)) {
+            (Some(e), _) => e.last_transition_time.filter(|_| e.status == RebootStatus::Draining),
+            (_, Some(e)) => e.last_transition_time.filter(|_| e.unfinished() && e.step_status == StepStatus::Draining),
+            _ => None,
+        };
+        // If an entry reboots already, its drain is known only from the audit records, if they were read.
+        let on = id.to_string();
+        let read = self.app.knowledge.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
+        let read: Vec<_> = read.filter(|audit| audit.on == on).collect();
+        let of = |what: &'static str| read.iter().filter(move |audit| audit.what == what).map(|audit| audit.at);
+        all.extend(draining_since.into_iter().chain(of("drain")).map(|at| phase(at, 'd', "draining")));
+        // Between two drains nothing is drained.
+        let last_transition = match (queries::entry(seen, id), queries::repair(seen, id)) {
+            (Some(e), _) => e.last_transition_time,
+            (_, Some(e)) => e.last_transition_time,
+            _ => None,
+        };
+        let backed_off_at = last_transition.filter(|_| queries::backoff_until(seen, id).is_some());
+        all.extend(backed_off_at.into_iter().chain(of("back off")).map(|at| phase(at, 'b', "backoff")));
+        all.extend(bar::attempts(store.attempts_of(id).filter_map(Stored::get)));
+        let end = queries::repair(seen, id).filter(|e| e.finished()).and_then(|e| e.last_transition_time);
+        self.bar(all, end.unwrap_or(self.now()));
+    }
+
+    /// Adds a bar and its legend.
+    fn bar(&mut self, phases: Vec<Phase>, end: Timestamp) {
+        let lines = bar::phases(phases, end, self.width.saturating_sub(3));
+        self.lines.extend(lines.into_iter().map(|line| Line::from(format!("  {line}"))));
+    }
+
+    /// Adds the known events of an entry, oldest first.
+    fn timeline(&mut self, id: EntryId, last_transition: Option<Timestamp>, status: &str) {
+        let store = &self.app.seen.snapshot.store;
+        let mut events: Vec<(Timestamp, String)> = Vec::new();
+        if let Some(r) = store.requests.get(&id).and_then(Stored::get) {
+            events.push((r.at, format!("queued by {}", r.who)));
+        }
+        if let Some(at) = last_transition {
+            events.push((at, status.to_owned()));
+        }
+        for a in store.attempts_of(id).filter_map(Stored::get) {
+            let of = step_suffix(a);
+            events.push((a.start, format!("attempt {}{of} started on {}", a.number, a.host)));
+            if let Some(o) = &a.outcome {
+                events.push((o.at, format!("attempt {}{of}: {}", a.number, o.end)));
+            }
+        }
+        if let Some(p) = queries::progress(&self.app.seen, id).filter(|p| p.phase != status) {
+            events.push((p.since, p.phase.clone()));
+        }
+        if let Some(o) = store.orders.get(&id).and_then(Stored::get) {
+            events.push((o.at, format!("{} ordered by {}", o.verb, o.who)));
+        }
+        if events.is_empty() {
+            return;
+        }
+        events.sort_by_key(|(at, _)| *at);
+        self.heading("Timeline".to_owned());
+        self.phases(id);
+        for (at, what) in events {
+            let line = format!("{:<10} {:>4} ago  {what}", calendar::time(self.app, at), when::age(at, self.now()));
+            self.lines.extend(
+                wrap(&short_text::safe(&line), self.width.saturating_sub(2))
+                    .into_iter()
+                    .map(|l| Line::from(format!("  {l}"))),
+            );
+        }
+    }
+
+    fn attempts(&mut self, id: EntryId) {
+        let seen = Arc::clone(&self.app.seen);
+        self.attempt_fields(&seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect::<Vec<_>>());
+    }
+
+    /// Adds attempts with the output of their commands, newest first.
+    fn attempt_fields(&mut self, attempts: &[&Attempt]) {
+        if attempts.is_empty() {
+            return;
+        }
+        self.heading(format!("Attempts: {}", attempts.len()));
+        for a in attempts.iter().rev() {
+            let end = a.outcome.as_ref().map_or_else(
+                || format!("no outcome recorded, limit {} s", a.bound_seconds),
+                |o| match &o.end {
+                    // The text contains the time already.
+                    Ended::TimedOut(_) => o.end.to_string(),
+                    _ => format!("{} after {}", o.end, when::age(a.start, o.at)),
+                },
+            );
+            let ordered = a.ordered_by.as_deref().map(|o| format!(", ordered by {o}")).unwrap_or_default();
+            self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{}{ordered}", a.host, step_suffix(a)));
+            self.plain("    argv", &a.command());
+            for (label, tail) in a.outcome.iter().flat_map(|o| [("    stdout", &o.stdout), ("    stderr", &o.stderr)]) {
+                let kept: Vec<&str> = tail.trim_end().lines().rev().take(10).collect();
+                if !kept.is_empty() {
+                    let kept: Vec<&str> = kept.into_iter().rev().collect();
+                    self.plain(label, &secret::masked(&kept.join("\n")));
+                }
+            }
+        }
+    }
+}
+
+/// Returns which of a repair's commands an attempt ran, such as ` of step 2`. Empty for reboots.
+fn step_suffix(attempt: &Attempt) -> String {
+    match attempt.step {
+        _ if attempt.success => " of the success command".to_owned(),
+        Some(step) => format!(" of step {}", step.saturating_add(1)),
+        None => String::new(),
+    }
+}

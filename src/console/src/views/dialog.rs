@@ -1,0 +1,270 @@
+//! Drawing of a dialog in the middle of the screen, over everything else.
+
+use ratatui::{
+    Frame,
+    layout::{Position, Rect, Size},
+    style::{Modifier, Style},
+};
+use tui_input::Input;
+
+use crate::state::{
+    App,
+    dialog::{Dialog, Focus, ReasonPolicy},
+    short_text,
+};
+use crate::table::{put, wrap};
+
+/// Returns the dialog's area and its text.
+fn dialog_area(app: &App, dialog: &Dialog, screen: Size) -> (Rect, Vec<String>) {
+    let (width, fixed, max_lines) = measure(dialog, screen);
+    let text = fit(app, dialog, usize::from(width.saturating_sub(4)), max_lines);
+    let height = (fixed + u16::try_from(text.len()).unwrap_or(0)).min(screen.height);
+    (Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height), text)
+}
+
+/// Returns the button at this place.
+pub fn button_at(app: &App, dialog: &Dialog, (x, y): (u16, u16)) -> Option<Focus> {
+    let (area, text) = dialog_area(app, dialog, app.size);
+    let fields = measure(dialog, app.size).1 - FRAME_LINES;
+    // the title, a line under it, the text, the fields, the message
+    let line = area.y + 4 + u16::try_from(text.len()).unwrap_or(0) + fields;
+    if y != line || dialog.expired.is_some() {
+        return None;
+    }
+    let (cancel, confirm) = button_labels(dialog);
+    let length = |text: &str| u16::try_from(text.len()).unwrap_or(0);
+    let at = area.x + 2;
+    let second = at + length(&cancel) + 2;
+    match x {
+        x if (at..at + length(&cancel)).contains(&x) => Some(Focus::Cancel),
+        x if (second..second + length(&confirm)).contains(&x) => Some(Focus::Confirm),
+        _ => None,
+    }
+}
+
+/// Draws the dialog.
+pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
+    let screen = frame.area();
+    let theme = &app.config.theme;
+    let (area, text) = dialog_area(app, dialog, screen.as_size());
+    let buffer = frame.buffer_mut();
+    outline(buffer, area, theme.title);
+    let (x, mut y) = (area.x + 2, area.y + 1);
+    let line = area.width.saturating_sub(4);
+    put(buffer, x, y, line, &short_text::safe(&dialog.title), theme.title);
+    y += 2;
+    for text in &text {
+        let style = if text.starts_with('!') { theme.trouble } else { Style::new() };
+        put(buffer, x, y, line, text, style);
+        y += 1;
+    }
+    let mut cursor = None;
+    if dialog.expired.is_none() {
+        if let Some(pick) = &dialog.pick {
+            let (first, second) = pick.short_labels();
+            let first = format!("  {first}: ");
+            let second = format!("  {second}: ");
+            choice(buffer, (x, y), line, &first, &pick.type_field(), dialog.focus == Focus::Type, theme.key);
+            y += 1;
+            if pick.has_second() {
+                let focus = dialog.focus == Focus::Operation;
+                choice(buffer, (x, y), line, &second, &pick.operation_field(), focus, theme.key);
+                y += 1;
+            }
+        }
+        if let Some(value) = &dialog.value {
+            let at = field(buffer, (x, y), line, "  value: ", value, dialog.focus == Focus::Value, theme.key);
+            cursor = cursor.or(at);
+            y += 1;
+        }
+        if dialog.why != ReasonPolicy::Never {
+            let label =
+                if dialog.why == ReasonPolicy::Required { "  reason (needed): " } else { "  reason (optional): " };
+            let at = field(buffer, (x, y), line, label, &dialog.reason, dialog.focus == Focus::Reason, theme.key);
+            cursor = cursor.or(at);
+            y += 1;
+        }
+        if let Some(expect) = &dialog.expect {
+            put(buffer, x, y, line, &format!("{}: type  {expect}", dialog.tier()), theme.danger);
+            let at =
+                field(buffer, (x, y + 1), line, "  typed: ", &dialog.typed, dialog.focus == Focus::Typed, theme.key);
+            cursor = cursor.or(at);
+            y += 2;
+        }
+    }
+    // other messages stay at their usual place
+    if let Some(message) = app.session.message.as_ref().filter(|message| message.here) {
+        let (sign, style) = if message.failed { ("! ", theme.danger) } else { ("", Style::new()) };
+        put(buffer, x, y, line, &short_text::safe(&format!("{sign}{}", message.text)), style);
+    }
+    buttons(app, dialog, buffer, (x, y + 1), line);
+    if let Some(cursor) = cursor {
+        frame.set_cursor_position(cursor);
+    }
+}
+
+/// Lines of every dialog: frame 2, title 1 and a line under it, a line for the message, buttons.
+const FRAME_LINES: u16 = 6;
+
+/// Returns the dialog's width, its height without the text, and the most lines of text.
+fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
+    let fields = u16::from(dialog.why != ReasonPolicy::Never)
+        + 2 * u16::from(dialog.expect.is_some())
+        + dialog.pick.as_ref().map_or(0, |pick| 1 + u16::from(pick.has_second()))
+        + u16::from(dialog.value.is_some());
+    let fixed = FRAME_LINES + fields;
+    (screen.width.saturating_sub(4).min(90), fixed, usize::from(screen.height.saturating_sub(fixed + 2)))
+}
+
+/// Returns how far the text can be scrolled.
+pub fn overflow(dialog: &Dialog, screen: Size) -> usize {
+    let (width, _, max_lines) = measure(dialog, screen);
+    let lines = wrapped(dialog, usize::from(width.saturating_sub(4))).len();
+    if lines > max_lines { lines - max_lines.saturating_sub(1) } else { 0 }
+}
+
+fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
+    // warnings first, then the preview, then each object
+    let warnings = dialog.lines.iter().take_while(|line| line.starts_with('!')).count();
+    let (warnings, rest) = dialog.lines.split_at(warnings);
+    let plan = dialog.plan.iter().flat_map(crate::state::dialog::plan::Plan::lines);
+    let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}"));
+    let all =
+        all.chain(dialog.notes.iter().cloned()).chain(warnings.iter().cloned()).chain(plan).chain(rest.iter().cloned());
+    let steps = dialog.pick.iter().flat_map(|pick| pick.steps().iter().cloned());
+    let all = all.chain(steps);
+    all.flat_map(|l| wrap(&short_text::safe(&l), width)).collect()
+}
+
+/// Returns the wrapped text. Lines that do not fit are counted, never silently cut.
+fn fit(app: &App, dialog: &Dialog, width: usize, max_lines: usize) -> Vec<String> {
+    let mut lines = wrapped(dialog, width);
+    if lines.len() > max_lines {
+        let (all, shown) = (lines.len(), max_lines.saturating_sub(1));
+        let from = dialog.scroll.min(all - shown);
+        lines = lines.drain(from..from + shown).collect();
+        let [down, up] = ["dialog-down", "dialog-up"].map(|name| app.key(name));
+        lines.push(format!("... lines {} to {} of {all}: {down}, {up}", from + 1, from + shown));
+    }
+    lines
+}
+
+/// Draws an empty frame.
+pub fn outline(buffer: &mut ratatui::buffer::Buffer, area: Rect, style: Style) {
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            buffer[(x, y)].reset();
+            let (left, right) = (x == area.left(), x + 1 == area.right());
+            let (top, bottom) = (y == area.top(), y + 1 == area.bottom());
+            let line = match (left, right, top, bottom) {
+                (true, _, true, _) => "\u{250c}",
+                (_, true, true, _) => "\u{2510}",
+                (true, _, _, true) => "\u{2514}",
+                (_, true, _, true) => "\u{2518}",
+                (_, _, true, _) | (_, _, _, true) => "\u{2500}",
+                (true, ..) | (_, true, ..) => "\u{2502}",
+                _ => continue,
+            };
+            buffer[(x, y)].set_symbol(line).set_style(style);
+        }
+    }
+}
+
+/// Draws a labelled text field. Returns the place of the terminal's cursor if the field has the focus.
+fn field(
+    buffer: &mut ratatui::buffer::Buffer,
+    (x, y): (u16, u16),
+    width: u16,
+    label: &str,
+    input: &Input,
+    focus: bool,
+    style: Style,
+) -> Option<Position> {
+    put(buffer, x, y, width, label, if focus { style.add_modifier(Modifier::BOLD) } else { style });
+    if focus {
+        put(buffer, x, y, 1, ">", style.add_modifier(Modifier::BOLD));
+    }
+    let label = u16::try_from(label.len()).unwrap_or(0);
+    let free_width = width.saturating_sub(label);
+    let scroll = input.visual_scroll(usize::from(free_width.saturating_sub(1)));
+    let text: String = input.value().chars().skip(scroll).collect();
+    put(buffer, x + label, y, free_width, &text, Style::new().add_modifier(Modifier::UNDERLINED));
+    let column = u16::try_from(input.visual_cursor().saturating_sub(scroll)).unwrap_or(0);
+    focus.then_some(Position::new(x + label + column, y))
+}
+
+/// Draws a labelled choice.
+fn choice(
+    buffer: &mut ratatui::buffer::Buffer,
+    (x, y): (u16, u16),
+    width: u16,
+    label: &str,
+    shown: &str,
+    focus: bool,
+    style: Style,
+) {
+    let bold = style.add_modifier(Modifier::BOLD);
+    put(buffer, x, y, width, label, if focus { bold } else { style });
+    if focus {
+        put(buffer, x, y, 1, ">", bold);
+    }
+    let label = u16::try_from(label.len()).unwrap_or(0);
+    let button_style = if focus { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+    put(buffer, x + label, y, width.saturating_sub(label), &short_text::safe(shown), button_style);
+}
+
+/// Returns the labels of the two buttons.
+fn button_labels(dialog: &Dialog) -> (String, String) {
+    let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
+    // if the action itself is a cancel or a delete, the other button is called "Keep"
+    let keeps = ["Cancel", "Delete"].iter().any(|word| dialog.verb.starts_with(word));
+    let no = if keeps { "Keep" } else { "Cancel" };
+    (bracket(no, dialog.focus == Focus::Cancel), bracket(&dialog.verb, dialog.focus == Focus::Confirm))
+}
+
+fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x, y): (u16, u16), width: u16) {
+    let theme = &app.config.theme;
+    let button_style =
+        |focus: bool| if focus { Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD) } else { Style::new() };
+    if dialog.expired.is_some() {
+        let close = format!("{} closes; no other key does anything", app.key("no"));
+        put(buffer, x, y, width, &close, theme.key);
+        return;
+    }
+    let (cancel, confirm) = button_labels(dialog);
+    put(buffer, x, y, width, &cancel, button_style(dialog.focus == Focus::Cancel));
+    let at = x + u16::try_from(cancel.len()).unwrap_or(0) + 2;
+    put(buffer, at, y, width, &confirm, button_style(dialog.focus == Focus::Confirm));
+    let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
+    let free_width = (x + width).saturating_sub(at);
+    put(buffer, at, y, free_width, &hint(app, dialog, usize::from(free_width)), theme.muted);
+}
+
+/// Returns the hint about the keys at the current focus. The way out is always shown, the rest if there is space.
+fn hint(app: &App, dialog: &Dialog, free_width: usize) -> String {
+    let key_hint = |name: &str, word: &str| format!("{} {word}", app.key(name));
+    let typing = matches!(dialog.focus, Focus::Reason | Focus::Typed | Focus::Value);
+    let out = key_hint(if typing { "drop" } else { "no" }, "no");
+    let (before, after) = match dialog.focus {
+        // the whole sequence in one line, if nothing has to be typed before
+        Focus::Reason if dialog.expect.is_none() && app.config.keymap.key("yes").is_some() => {
+            (vec![format!("{}, {} confirm", app.key("accept"), app.key("yes"))], None)
+        }
+        Focus::Reason | Focus::Typed | Focus::Value => (vec![key_hint("accept", "next")], None),
+        Focus::Type | Focus::Operation => {
+            let choose = format!("{} {} choose", app.key("next-option"), app.key("previous-option"));
+            (vec![choose, key_hint("press", "next")], None)
+        }
+        Focus::Cancel | Focus::Confirm => (vec![key_hint("yes", "yes")], Some(key_hint("next-field", "next"))),
+    };
+    let fits = |hints: &[String]| hints.iter().map(|hint| hint.chars().count() + 2).sum::<usize>() <= free_width + 2;
+    let mut hints = before;
+    while !hints.is_empty() && !fits(&[&hints[..], std::slice::from_ref(&out)].concat()) {
+        hints.pop();
+    }
+    hints.push(out);
+    if let Some(after) = after.filter(|after| fits(&[&hints[..], std::slice::from_ref(after)].concat())) {
+        hints.push(after);
+    }
+    hints.join("  ")
+}
