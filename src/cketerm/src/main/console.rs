@@ -52,7 +52,7 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         view,
         cluster_badge: run.sandbox.then(|| "SANDBOX".to_owned()),
         keys: config.keys.clone(),
-        settings: if run.sandbox { None } else { console::settings::path() },
+        settings: if run.sandbox { None } else { console::state::settings::path() },
         ask_background: theme == theme::AUTO && colour && theme::background::can_query(term.as_deref()),
         theme,
         charset,
@@ -119,7 +119,11 @@ async fn show(
     clients: ClientsReceiver,
     options: ConsoleOptions,
 ) -> anyhow::Result<()> {
-    if options.plain { console::plain::run(seen, options).await } else { console::run(seen, clients, options).await }
+    if options.plain {
+        console::terminal::plain::run(seen, options).await
+    } else {
+        console::run(seen, clients, options).await
+    }
 }
 
 /// Creates the backends of a sandbox. The scenario runs beside the console until the program ends.
