@@ -21,11 +21,11 @@ static CKETERM: LazyLock<String> = LazyLock::new(|| {
     let built = build.stderr(Stdio::inherit()).output().unwrap();
     assert!(built.status.success(), "cargo could not build cketerm: {}", built.status);
     let messages = String::from_utf8(built.stdout).unwrap();
-    let executables = messages.lines().filter_map(|line| {
+    let mut executables = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().filter(|path| path.ends_with("/cketerm")).map(str::to_owned)
     });
-    executables.last().expect("cargo reports the path of cketerm")
+    executables.next_back().expect("cargo reports the path of cketerm")
 });
 
 /// Returns the path of the program.

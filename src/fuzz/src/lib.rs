@@ -4,6 +4,8 @@
 //!
 //! `make fuzz` tries more inputs (`CKETERM_FUZZ` is a factor). Each parser prints one line with the number of its
 //! inputs.
+// only tests use this crate, and a failure of theirs is a panic
+#![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc)]
 
 mod change;
 
@@ -85,6 +87,7 @@ impl Fuzz {
     }
 
     /// Adds good inputs, to be mutated.
+    #[must_use]
     pub fn seeds<T: Into<String>>(mut self, seeds: impl IntoIterator<Item = T>) -> Self {
         self.seeds.extend(seeds.into_iter().map(Into::into));
         self

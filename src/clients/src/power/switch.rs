@@ -58,8 +58,8 @@ pub async fn off(
     }
     let (soft, hard) = (PowerRequest::Off(Mode::Soft), PowerRequest::Off(Mode::Hard));
     if mode == Mode::Soft {
-        match machine.requests.of(soft) {
-            Some(kind) => match driver.request(soft).await {
+        if let Some(kind) = machine.requests.of(soft) {
+            match driver.request(soft).await {
                 Ok(kind) => {
                     report(&format!("{kind} sent; waiting up to {} s", timeouts.soft.as_secs()));
                     match wait(driver, &PowerState::Off, timeouts.soft, timeouts.poll).await {
@@ -69,11 +69,10 @@ pub async fn off(
                 }
                 Err(e @ PowerError::Unauthorized(_)) => return Err(e),
                 Err(e) => report(&format!("{kind} failed; forcing the machine off: {e}")),
-            },
-            None => {
-                let (target, name) = (driver.target().kind, driver.usual_name(soft));
-                report(&format!("the {target} offers no {name}; forcing the machine off"));
             }
+        } else {
+            let (target, name) = (driver.target().kind, driver.usual_name(soft));
+            report(&format!("the {target} offers no {name}; forcing the machine off"));
         }
     }
     if machine.requests.of(hard).is_none() {
