@@ -21,7 +21,7 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 TEST_THREADS := $(shell echo $$((4 * $$(nproc))))
 
 test: setup lint ## format, lints, unit tests, tests on real servers, simulations
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --exclude cketerm-sim
 	$(MAKE) sim SEEDS=1000
 	$(MAKE) sim MUTATION=all
 

@@ -166,7 +166,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/console/src/theme/file.rs", "names of colours"),
     ("src/console/src/theme/loader.rs", "lines of theme files"),
     ("src/console/src/state/related.rs", "the object of an audit record, which is stored data"),
-    ("src/console/src/views/hosts.rs", "states of BareMetalHosts"),
+    ("src/console/src/state/columns/hosts.rs", "states of BareMetalHosts"),
     ("src/rules/src/decide/etcd_quorum.rs", "alarms of etcd"),
     ("src/clients/src/kubernetes/evict.rs", "answers of the API server, which only text tells apart"),
     ("src/clients/src/kubernetes/follow.rs", "answers of the API server, which only text tells apart"),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cketerm_model::{clock::Clock, reboot::RebootStatus};
+use cketerm_model::reboot::RebootStatus;
 use cketerm_sandbox::machines::{Behaviour, OnBoot};
 use cketerm_scenario::{Options, Scenario, Stage};
 use fastrand::Rng;

@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 use cketerm_actions::Operator;
 use cketerm_model::{
     cketerm_records::{Audit, Ending},
-    clock::Clock,
     entry::Stored,
     stored::keys::SwitchName,
 };
