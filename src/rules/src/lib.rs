@@ -10,6 +10,7 @@
 //! | `seen` | inputs and results of one pass, for observers |
 //! | `memory` | state kept between passes: observations only |
 //! | `publish` | progress and status for every observer |
+//! | `assumptions` | facts that a hypothetical decision takes for granted |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
 //! | `trouble` | classification of entries that do not proceed |
 //! | `preflight_fault` | faults for which an engine only observes |
@@ -18,6 +19,7 @@
 //! | `metal3/` | Metal3's controller role: the state machine of one host |
 //! | `notices/` | notices that are due |
 
+pub mod assumptions;
 pub mod decide;
 pub mod explain;
 pub mod forecast;

@@ -28,7 +28,7 @@ impl<'a> Pass<'a> {
     pub(super) fn release_cordons(&mut self) {
         let snap = self.snap;
         // Without a definition it is unknown which entries are in progress, so no node is uncordoned (REB-7).
-        if self.definition.is_none() || !snap.store.synced {
+        if self.definition.is_none() || !self.etcd_synced() {
             return;
         }
         let first_unreadable_reboot = self.first_unreadable_reboot();
@@ -248,7 +248,7 @@ impl<'a> Pass<'a> {
                 .store
                 .attempts_of(*id)
                 .filter_map(Stored::get)
-                .any(|a| attempts::may_run_until(snap, a, self.now).is_some());
+                .any(|a| attempts::may_run_until(snap, self.leading_since(), a, self.now).is_some());
             let held = snap.node_of(&attempt.address).is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id));
             if open || held {
                 continue;
