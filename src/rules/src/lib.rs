@@ -12,6 +12,7 @@
 //! | `publish` | progress and status for every observer |
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
+//! | `manual_drain` | drain of one node by an operator |
 //! | `trouble` | classification of entries that do not proceed |
 //! | `preflight_fault` | faults for which an engine only observes |
 //! | `state` | a snapshot exported without secrets, and read back |
@@ -23,6 +24,7 @@ pub mod assumptions;
 pub mod decide;
 pub mod explain;
 pub mod forecast;
+pub mod manual_drain;
 pub mod memory;
 pub mod metal3;
 pub mod notices;
