@@ -155,8 +155,8 @@ impl ManualDrain {
 
     /// Takes over the present copies. Returns false if the Node is gone or was replaced.
     fn update(&mut self, kube: &Arc<KubeView>, etcd: &StoreView) -> bool {
-        let same = kube.nodes.get(&self.node.name).is_some_and(|row| row.uid == self.node.uid);
-        if kube.synced() && !same {
+        let row = kube.nodes.get(&self.node.name);
+        if kube.synced() && row.is_none_or(|row| row.uid != self.node.uid) {
             return false;
         }
         self.snap.kube = Arc::clone(kube);
@@ -165,7 +165,7 @@ impl ManualDrain {
         if etcd.synced {
             store.last_seen = etcd.last_seen;
         }
-        if same && let Some(work) = self.snap.work.get_mut(&MANUAL_DRAIN) {
+        if let (Some(_), Some(work)) = (row, self.snap.work.get_mut(&MANUAL_DRAIN)) {
             memory::observe_pods(kube, &mut work.drain, &self.node.name, self.settings.eviction());
         }
         true

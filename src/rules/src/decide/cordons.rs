@@ -73,6 +73,7 @@ impl<'a> Pass<'a> {
     /// leader. Once a keep-alive that was sent after the record was first seen is acknowledged, the record is proved to
     /// be older, and the result is false (SAF-34, I24).
     fn may_belong_to_later_leader(&self, node: &str) -> bool {
+        // A leadership that is only assumed has no later one.
         let Some(leading) = &self.snap.engine.leading else { return false };
         self.snap.foreign.get(node).is_some_and(|(_, seen)| *seen > leading.since && leading.acknowledged <= *seen)
     }
