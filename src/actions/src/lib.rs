@@ -28,6 +28,8 @@ mod switch;
 mod unreadable;
 mod who;
 
+pub use cketerm_rules::manual_drain::Progress;
+
 pub use accept::{note, refusal};
 pub use added::Added;
 pub use bmcs::{BmcLookup, Registered};
@@ -36,7 +38,6 @@ pub use definition::{ClusterIdentities, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{HostRequest, Hosts, own_key};
 pub use host_actions::HostAction;
-pub use manual_drain::Progress;
 pub use node::Turned;
 pub use operator::Operator;
 pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};

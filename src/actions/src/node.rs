@@ -16,10 +16,11 @@ use cketerm_model::{
     reboot::RebootStatus,
     stored::view::StoreView,
 };
+use cketerm_rules::manual_drain::{Progress, Stopped};
 
 use super::{
     error::ActionError,
-    manual_drain::{self, DrainContext, Progress, Stopped},
+    manual_drain::{self, DrainContext},
     operator::Operator,
     repair,
 };

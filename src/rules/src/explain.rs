@@ -1,22 +1,22 @@
 //! Reasons why entries wait, for commands that read etcd only: the leader's published progress, else a decision from
 //! etcd's contents.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use cketerm_model::{
     clock::Now,
-    entry::{EntryId, Stored},
-    kube::{KubeView, NodeRow, SourceState},
-    policy::{EtcdMembers, Policy},
+    entry::EntryId,
+    kube::{KubeView, NodeRow},
     reason::Reason,
     stored::view::StoreView,
 };
 
 use super::{
-    decide::{ApplyState, decide},
+    assumptions::{Assumption, Assumptions},
+    decide::{ApplyState, decide, decide_assuming},
     publish,
     registry::{GoodAnswer, Proposal, QueryState, Registry},
-    snapshot::{Engine, Leading, Snapshot},
+    snapshot::{Snapshot, secs},
 };
 
 /// Returns the reason of one entry; `None` if there is no such entry.
@@ -26,40 +26,10 @@ pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
     reasons.get(&entry).cloned()
 }
 
-/// Returns the reasons that a leader would give for every entry now, from this etcd and this Kubernetes. Only the
-/// leader has probes, so a Ready API server counts as healthy.
-pub fn decided_as_leader(mut store: StoreView, mut kube: KubeView, now: Now) -> BTreeMap<EntryId, Reason> {
-    probe_by_readiness(&mut store);
-    let last_seen = now.boot.as_secs_f64();
-    (store.last_seen, store.synced) = (last_seen, true);
-    just_read(&mut kube, last_seen);
-    let engine = Engine { leading: Some(leading(last_seen)), ..Engine::default() };
-    let snap = Snapshot { store: Arc::new(store), kube: Arc::new(kube), engine, ..Snapshot::default() };
-    decide(&snap, now).reasons
-}
-
-fn probe_by_readiness(store: &mut StoreView) {
-    let policy = Policy {
-        control_plane_probe: "node".to_owned(),
-        etcd_members: EtcdMembers::None,
-        ..Policy::clone(&store.policy())
-    };
-    let (key, mod_revision) = store.policy.as_ref().map_or((String::new(), 0), |s| (s.key.clone(), s.mod_revision));
-    store.policy = Some(Stored { key, mod_revision, value: Ok(Arc::new(policy)) });
-}
-
-/// Marks every source that the rules use as read just now.
-fn just_read(kube: &mut KubeView, last_seen: f64) {
-    for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-        kube.sources.insert(
-            source.to_owned(),
-            SourceState { synced: true, last_seen, fresh_as_of: last_seen, error: None, forbidden: false },
-        );
-    }
-}
-
-fn leading(last_seen: f64) -> Leading {
-    Leading { key: String::new(), create_revision: 0, since: last_seen, acknowledged: last_seen }
+/// Returns what a command that has just read etcd and Kubernetes assumes, to ask what a leader would do. Only the leader
+/// has probes, so a Ready API server counts as healthy.
+pub(crate) fn assumptions_of_reader(now: Now) -> Assumptions {
+    Assumptions::leading_since(secs(now.boot)).and(Assumption::ReadJustNow).and(Assumption::ControlPlanesByNode)
 }
 
 /// Returns the state of applying a proposal that a leader would report, as far as etcd, sabakan's answer and these
@@ -72,30 +42,27 @@ pub fn applying_state(
     nodes: Option<&[NodeRow]>,
     now: Now,
 ) -> ApplyState {
-    let mut store = store.clone();
-    probe_by_readiness(&mut store);
-    // Everything was read just now.
-    let last_seen = now.boot.as_secs_f64();
-    store.last_seen = last_seen;
+    let mut assumed = assumptions_of_reader(now);
     let mut kube = KubeView::default();
-    just_read(&mut kube, last_seen);
     match nodes {
         Some(nodes) => nodes.iter().for_each(|node| kube.put_node(node.clone())),
-        None => store.registry.generated = None,
+        None => assumed = assumed.and(Assumption::ControlPlanesJoined),
     }
     let members = QueryState { good: Some(good.clone()), error: None, at: Some(good.at) };
     let registry = Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() };
-    let mut snap = Snapshot {
-        store: Arc::new(store),
+    let snap = Snapshot {
+        store: Arc::new(store.clone()),
         kube: Arc::new(kube),
         registry: Arc::new(registry),
-        engine: Engine { leading: Some(leading(last_seen)), ..Engine::default() },
         ..Snapshot::default()
     };
-    let state = decide(&snap, now).registry;
-    if state != ApplyState::Applies {
-        return state;
+    match decide_assuming(&snap, &assumed, now).registry {
+        ApplyState::Applies => decide_assuming(&snap, &assumed.without_leadership(), now).registry,
+        state @ (ApplyState::Off
+        | ApplyState::Disabled(_)
+        | ApplyState::Settled
+        | ApplyState::Error(_)
+        | ApplyState::Waits(_)
+        | ApplyState::Approval(..)) => state,
     }
-    snap.engine = Engine::default();
-    decide(&snap, now).registry
 }

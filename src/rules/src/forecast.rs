@@ -4,17 +4,16 @@
 use std::sync::Arc;
 
 use cketerm_model::{
-    clock::Now,
-    cluster::Node,
-    entry::{EntryId, Stored},
-    kube::KubeView,
-    policy::ApiServerOrder,
-    reason::Reason,
-    reboot::{RebootEntry, RebootStatus},
-    stored::view::{StoreView, Switch},
+    clock::Now, cluster::Node, entry::EntryId, kube::KubeView, policy::ApiServerOrder, reason::Reason,
+    reboot::RebootStatus, stored::view::StoreView,
 };
 
-use crate::explain::decided_as_leader;
+use crate::{
+    assumptions::{Assumption, Assumptions},
+    decide::decide_assuming,
+    explain::assumptions_of_reader,
+    snapshot::Snapshot,
+};
 
 /// Position of a machine in the forecast.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,31 +64,32 @@ impl Forecast {
 pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[String], now: Now) -> Option<Forecast> {
     let definition = store.definition()?;
     let (cluster, members) = (&definition.cluster, &definition.members);
-    let mut store = store.clone();
-    let mut notes = remove_queue_blockers(&mut store);
-    let first = store.reboots.entries.keys().next_back().map_or(0, |last| last + 1);
-    for (index, address) in (first..).zip(addresses) {
-        let entry = RebootEntry::queued(index, address);
-        let stored = Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(entry)) };
-        store.reboots.entries.insert(index, stored);
-    }
-    let reasons = decided_as_leader(store.clone(), kube.clone(), now);
+    let mut notes = queue_blockers(store);
+    let assumed = assumptions_of_reader(now)
+        .and(Assumption::PolicyReadable)
+        .and(Assumption::RebootQueueEnabled)
+        .and(Assumption::RebootCommandsConfigured)
+        .queued(addresses);
+    let snap = Snapshot { store: Arc::new(store.clone()), kube: Arc::new(kube.clone()), ..Snapshot::default() };
+    let reasons = decide_assuming(&snap, &assumed, now).reasons;
     let (mut in_work, mut starts, mut waits) = (Vec::new(), Vec::new(), Vec::new());
     let mut taken = 0_usize;
-    for (&index, stored) in &store.reboots.entries {
+    for (&index, stored) in store.reboots.entries.iter().chain(assumed.entries()) {
         let Some(entry) = stored.get().filter(|e| e.status != RebootStatus::Cancelled) else { continue };
-        let included = addresses.is_empty() || index >= first;
+        let id = EntryId::reboot(index);
+        let is_assumed = assumed.entry(id).is_some();
+        let included = addresses.is_empty() || is_assumed;
         let member = members.by_address(cluster, &entry.node);
         let placed = |place| MachineForecast {
             address: entry.node.clone(),
             name: member.map_or(entry.node.as_str(), Node::node_name).to_owned(),
             api_server: member.is_some_and(|m| m.control_plane),
-            entry: (index < first).then_some(index),
+            entry: (!is_assumed).then_some(index),
             place,
         };
-        let reason = reasons.get(&EntryId::reboot(index));
+        let reason = reasons.get(&id);
         let place = match reason {
-            Some(Reason::DuplicateOf { index: before }) if *before >= first => {
+            Some(Reason::DuplicateOf { index: before }) if assumed.entry(EntryId::reboot(*before)).is_some() => {
                 Place::Waits("given twice: it waits for the first, then is rebooted again".to_owned())
             }
             Some(reason @ (Reason::DuplicateOf { .. } | Reason::NotMember { .. })) => Place::Waits(reason.to_string()),
@@ -97,7 +97,7 @@ pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[String], now: N
                 taken += 1;
                 Place::InWork(entry.status.to_string())
             }
-            Some(reason) => place_of(reason, &mut notes),
+            Some(reason) => place_of(reason, &assumed, &mut notes),
             None => Place::Wave(0, None),
         };
         match place {
@@ -117,13 +117,12 @@ pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[String], now: N
     Some(Forecast { notes, placed: in_work.into_iter().chain(starts).chain(waits).collect() })
 }
 
-/// Removes everything that blocks the whole queue, and returns it as notes, so that the forecast can show what would
+/// Returns everything that blocks the whole queue as notes. The forecast assumes that it is gone, to show what would
 /// follow.
-fn remove_queue_blockers(store: &mut StoreView) -> Vec<String> {
+fn queue_blockers(store: &StoreView) -> Vec<String> {
     let mut notes = Vec::new();
     if !store.reboots.switch.enabled() {
         notes.push("the reboot queue is disabled; enable it with `cketerm rq enable`".to_owned());
-        store.reboots.switch = Switch::default();
     }
     match store.leader() {
         None => notes.push(match store.standing_back() {
@@ -138,25 +137,16 @@ fn remove_queue_blockers(store: &mut StoreView) -> Vec<String> {
     let Some(definition) = store.definition() else { return notes };
     let reboot = &definition.cluster.reboot;
     let lacks = |argv: &Option<Vec<String>>| argv.as_ref().is_none_or(Vec::is_empty);
-    let missing = [("reboot_command", &reboot.reboot_command), ("boot_check_command", &reboot.boot_check_command)]
-        .map(|(name, argv)| lacks(argv).then_some(name));
-    if missing.iter().any(Option::is_some) {
-        for name in missing.iter().flatten() {
-            notes.push(format!("the definition has no reboot.{name}; nothing starts without it"));
-        }
-        let mut opened = definition.clone();
-        let any = Some(vec!["any".to_owned()]);
-        (opened.cluster.reboot.reboot_command, opened.cluster.reboot.boot_check_command) = (any.clone(), any);
-        if let Some(stored) = &mut store.cluster {
-            stored.value = Ok(Arc::new(opened));
-        }
+    let commands = [("reboot_command", &reboot.reboot_command), ("boot_check_command", &reboot.boot_check_command)];
+    for (name, _) in commands.iter().filter(|(_, argv)| lacks(argv)) {
+        notes.push(format!("the definition has no reboot.{name}; nothing starts without it"));
     }
     notes
 }
 
 /// Derives the position of a queued entry from the reason that a leader would give for it.
 #[warn(clippy::wildcard_enum_match_arm)]
-fn place_of(reason: &Reason, notes: &mut Vec<String>) -> Place {
+fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> Place {
     match reason {
         Reason::Ready
         | Reason::Working { .. }
@@ -170,9 +160,12 @@ fn place_of(reason: &Reason, notes: &mut Vec<String>) -> Place {
             }
             Place::Wave(0, None)
         }
-        Reason::WaitingForGroup { .. } | Reason::ControlPlaneUnhealthy { .. } => {
-            Place::Wave(0, Some(reason.to_string()))
+        Reason::WaitingForGroup { by, group, holder } => {
+            // An assumed entry has no number that a reader could look up: its machine is named.
+            let machine = assumed.entry(*holder).map(|entry| format!("waits for {by} {group} ({})", entry.node));
+            Place::Wave(0, Some(machine.unwrap_or_else(|| reason.to_string())))
         }
+        Reason::ControlPlaneUnhealthy { .. } => Place::Wave(0, Some(reason.to_string())),
         other @ (Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }
         | Reason::EtcdUnchecked { .. }
@@ -254,9 +247,11 @@ mod tests {
     use cketerm_model::{
         cketerm_records::{Order, Verb, Who},
         cluster::{Cluster, Members},
+        entry::Stored,
         kube::NodeRow,
         policy::Policy,
-        stored::view::Definition,
+        reboot::RebootEntry,
+        stored::view::{Definition, Switch},
     };
 
     fn stored<T>(value: T) -> Stored<T> {
@@ -388,5 +383,22 @@ mod tests {
         {
             assert!(notes.contains(text), "{text}: {notes}");
         }
+    }
+
+    /// An added entry has no number yet, so that the machine is named.
+    #[test]
+    fn a_group_that_an_added_machine_holds_is_named_with_that_machine() {
+        let forecasted = planned(
+            fixture(&[], |cluster, store, _| {
+                for (node, rack) in cluster.nodes.iter_mut().zip(["0", "0", "1", "2", "1", "2", "1"]) {
+                    node.labels = Some([("cke.cybozu.com/rack".to_owned(), rack.to_owned())].into());
+                }
+                let groups = serde_json::from_str(r#"{"by": "rack", "limit": 1}"#).unwrap();
+                store.policy = Some(stored(Policy { groups: Some(groups), ..Policy::default() }));
+            }),
+            &["10.0.0.3", "10.0.0.4"],
+        );
+        let waits: Vec<_> = forecasted.placed.iter().map(|p| &p.place).collect();
+        assert_eq!(waits, [&Place::Wave(1, None), &Place::Wave(1, Some("waits for rack 1 (10.0.0.3)".to_owned()))]);
     }
 }

@@ -10,7 +10,9 @@
 //! | `seen` | inputs and results of one pass, for observers |
 //! | `memory` | state kept between passes: observations only |
 //! | `publish` | progress and status for every observer |
+//! | `assumptions` | facts that a hypothetical decision takes for granted |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
+//! | `manual_drain` | drain of one node by an operator |
 //! | `trouble` | classification of entries that do not proceed |
 //! | `preflight_fault` | faults for which an engine only observes |
 //! | `state` | a snapshot exported without secrets, and read back |
@@ -18,9 +20,11 @@
 //! | `metal3/` | Metal3's controller role: the state machine of one host |
 //! | `notices/` | notices that are due |
 
+pub mod assumptions;
 pub mod decide;
 pub mod explain;
 pub mod forecast;
+pub mod manual_drain;
 pub mod memory;
 pub mod metal3;
 pub mod notices;

@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
     clock::Now,
+    cluster::Eviction,
     drain::{Answer, Finding, Preview, Verdict},
     entry::{EntryId, QueueKind},
     entry_ref::EntryRef,
-    kube::NodeRow,
+    kube::{KubeView, NodeRow},
     reason::{PodHold, Reason},
     reboot::RebootStatus,
     repair::StepStatus,
@@ -16,7 +17,7 @@ use cketerm_model::{
 
 use super::{
     decide::{Effect, count_leaving, readiness},
-    snapshot::{CheckAnswer, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work, secs},
+    snapshot::{CheckAnswer, DrainWork, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work, secs},
 };
 
 /// Seconds before a machine is retried after an effect on it failed.
@@ -100,13 +101,16 @@ fn is_control_plane(snap: &Snapshot, address: &str) -> bool {
 fn observe_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return };
     note_uncordon(work, id, Some(node), now);
-    let Some(pods) = snap.kube.pods.get(&node.name).filter(|p| p.synced) else { return };
-    if work.drain.pods_at_start.is_none() {
-        let all: Vec<_> = pods.pods.values().cloned().collect();
-        let count = count_leaving(&all, definition.cluster.eviction(id.queue), &snap.kube);
-        work.drain.pods_at_start = u32::try_from(count).ok();
+    observe_pods(&snap.kube, &mut work.drain, &node.name, definition.cluster.eviction(id.queue));
+}
+
+/// Notes how many pods had to leave a Node at the start, and forgets the answers about pods that are gone.
+pub(crate) fn observe_pods(kube: &KubeView, drain: &mut DrainWork, node: &str, rules: Eviction<'_>) {
+    let Some(pods) = kube.pods.get(node).filter(|p| p.synced) else { return };
+    if drain.pods_at_start.is_none() {
+        drain.pods_at_start = pods_left(kube, node, rules);
     }
-    work.drain.answers.retain(|uid, _| pods.pods.contains_key(uid));
+    drain.answers.retain(|uid, _| pods.pods.contains_key(uid));
 }
 
 /// Notes since when the Node has been uncordoned by somebody else.
@@ -295,12 +299,17 @@ pub fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
     let start = snap.work.get(&id).and_then(|w| w.drain.pods_at_start).unwrap_or(0);
     let left = || {
         let (node, definition) = (snap.node_of(address)?, snap.store.definition()?);
-        let pods: Vec<_> = snap.kube.pods.get(&node.name)?.pods.values().cloned().collect();
-        u32::try_from(count_leaving(&pods, definition.cluster.eviction(id.queue), &snap.kube)).ok()
+        pods_left(&snap.kube, &node.name, definition.cluster.eviction(id.queue))
     };
     let drained = snap.store.entry(id).is_some_and(EntryRef::is_after_command);
     let left = if drained { 0 } else { left().unwrap_or(start) };
     (start.saturating_sub(left), start)
+}
+
+/// Returns how many pods have to leave a Node by these rules; `None` if its pods are not known.
+pub(crate) fn pods_left(kube: &KubeView, node: &str, rules: Eviction<'_>) -> Option<u32> {
+    let pods: Vec<_> = kube.pods.get(node)?.pods.values().cloned().collect();
+    u32::try_from(count_leaving(&pods, rules, kube)).ok()
 }
 
 #[cfg(test)]

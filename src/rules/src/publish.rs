@@ -7,9 +7,11 @@ use cketerm_model::{
     attempt::CheckAnswer,
     cketerm_records::{Progress, Status},
     clock::Now,
+    cluster::Eviction,
     drain::Verdict,
     entry::{EntryId, QueueKind, Stored},
     fault,
+    kube::{KubeView, NodeRow},
     reason::{Blocker, PodHold, Reason},
     stored::{
         keys::Keys,
@@ -21,7 +23,7 @@ use jiff::Timestamp;
 use super::{
     decide::{Decision, PodVerdict, classify_pod},
     memory::pods_gone,
-    snapshot::Snapshot,
+    snapshot::{DrainWork, Snapshot},
 };
 
 /// Largest number of waiting entries whose reason is published, if only the leader knows the reason.
@@ -192,14 +194,24 @@ fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Opti
 /// Returns the pods left on a Node, each with the cause that holds it.
 pub fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return Vec::new() };
-    let Some(pods) = snap.kube.pods.get(&node.name) else { return Vec::new() };
     let drain = snap.work.get(&id).map(|w| &w.drain);
+    blockers_on(&snap.kube, node, definition.cluster.eviction(id.queue), drain)
+}
+
+/// Returns the same for a Node that is drained by these rules.
+pub(crate) fn blockers_on(
+    kube: &KubeView,
+    node: &NodeRow,
+    rules: Eviction<'_>,
+    drain: Option<&DrainWork>,
+) -> Vec<Blocker> {
+    let Some(pods) = kube.pods.get(&node.name) else { return Vec::new() };
     // Before the preview has passed, no eviction was sent.
     let asked = drain.is_none_or(|d| d.previewed || d.accepted || d.taken_over);
     let answers = drain.map(|d| &d.answers);
     let mut left: Vec<Blocker> = Vec::new();
     for pod in pods.pods.values() {
-        let why = match classify_pod(pod, definition.cluster.eviction(id.queue), &snap.kube) {
+        let why = match classify_pod(pod, rules, kube) {
             PodVerdict::Ignore => continue,
             PodVerdict::Protected { job } => PodHold::Job { job },
             PodVerdict::Terminating => {

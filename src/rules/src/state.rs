@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    decide::{Decision, decide},
+    assumptions::Assumptions,
+    decide::{Decision, decide, decide_assuming},
     seen::Seen,
-    snapshot::{Leading, Snapshot, secs},
+    snapshot::{Snapshot, secs},
 };
 
 /// Version of the document's form.
@@ -92,21 +93,15 @@ impl State {
         }
     }
 
-    /// Turns the state into that of a leading engine, to show what a leader would do. Its own memory is empty, like a
-    /// new leader's.
-    pub fn led(&mut self) {
-        let engine = &mut self.snapshot.engine;
-        if engine.leading.is_none() {
-            let since = secs(self.now.boot);
-            engine.leading = Some(Leading { key: String::new(), create_revision: 0, since, acknowledged: since });
-        }
-        (engine.standing_back, engine.resigning) = (None, None);
-        engine.observing.clear();
-    }
-
     /// Applies the rules to the snapshot.
     pub fn decide(&self) -> Decision {
         decide(&self.snapshot, self.now)
+    }
+
+    /// Applies the rules as if the engine of the snapshot led, to show what a leader would do. Its own memory is empty,
+    /// like a new leader's.
+    pub fn decide_as_leader(&self) -> Decision {
+        decide_assuming(&self.snapshot, &Assumptions::leading_since(secs(self.now.boot)), self.now)
     }
 }
 

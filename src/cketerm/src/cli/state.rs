@@ -71,15 +71,13 @@ fn only_leaders_read(seen: &Seen) -> Option<String> {
 /// Repeats the decision of a stored state.
 pub fn decide(args: &DecideArgs, context: &Context) -> Result<(), ActionError> {
     let text = read(&args.from)?;
-    let mut state = State::read(&text).map_err(|e| ActionError::failed(format!("{} {e}", args.from.display())))?;
-    if args.as_leader {
-        state.led();
-    } else if state.snapshot.engine.leading.is_none() {
+    let state = State::read(&text).map_err(|e| ActionError::failed(format!("{} {e}", args.from.display())))?;
+    if !args.as_leader && state.snapshot.engine.leading.is_none() {
         context.print_message(
             "the engine of this state did not lead, and does nothing; --as-leader shows a leader's decision",
         );
     }
-    let decision = state.decide();
+    let decision = if args.as_leader { state.decide_as_leader() } else { state.decide() };
     match context.output(Output::Table) {
         Output::Table => context.out.text(table(&decision)),
         form => {

@@ -36,19 +36,19 @@ const KILL_SECONDS: f64 = 5.0;
 ///
 /// While this engine has the command in flight, the result is infinity. So it is while this engine does not lead,
 /// because it cannot know. A command of a dead leader may run until TTL + TTL/12 + its bound + 5 s after this engine
-/// won the lock (SAF-16).
-pub(super) fn may_run_until(snap: &Snapshot, attempt: &Attempt, now: Now) -> Option<f64> {
+/// won the lock (SAF-16). `leading_since`: boot-time seconds of that win; `None` while this engine does not lead.
+pub(super) fn may_run_until(snap: &Snapshot, leading_since: Option<f64>, attempt: &Attempt, now: Now) -> Option<f64> {
     if !attempt.open() {
         return None;
     }
     if snap.in_flight.values().any(|f| f.attempt.as_deref() == Some(&attempt.id)) {
         return Some(f64::INFINITY);
     }
-    let Some(leading) = &snap.engine.leading else { return Some(f64::INFINITY) };
+    let Some(since) = leading_since else { return Some(f64::INFINITY) };
     fault!(SecondRun => return None);
     let seconds = |n: u64| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
     let ttl = seconds(snap.engine.ttl);
-    let until = leading.since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILL_SECONDS;
+    let until = since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILL_SECONDS;
     (now.boot.as_secs_f64() < until).then_some(until)
 }
 
@@ -109,15 +109,15 @@ impl<'a> Pass<'a> {
         if !nothing_done || !automatic || !read || !self.leading() {
             return None;
         }
-        let disabled = || (!self.switch(ctx.queue()).enabled()).then_some(Reason::QueueDisabled);
+        let disabled = || (!self.queue_enabled(ctx.queue())).then_some(Reason::QueueDisabled);
         self.command_window_blocker(ctx).or_else(|| self.on_hold(ctx)).or_else(disabled)
     }
 
     /// Returns an attempt of this entry whose command may still run, and the boot time until which it may.
     pub(super) fn running_attempt(&self, id: EntryId) -> Option<(&'a Attempt, f64)> {
-        let snap = self.snap;
+        let (snap, leading_since) = (self.snap, self.leading_since());
         let mut attempts = snap.store.attempts_of(id).filter_map(Stored::get);
-        attempts.find_map(|a| may_run_until(snap, a, self.now).map(|until| (a, until)))
+        attempts.find_map(|a| may_run_until(snap, leading_since, a, self.now).map(|until| (a, until)))
     }
 
     /// Returns the reason for an attempt whose command may still run. Until it has ended, the machine gets no further
@@ -176,7 +176,7 @@ impl<'a> Pass<'a> {
         fault!(SecondRun if last.open() => return self.plan_next_command(ctx, command_spec, None));
         let CommandState::TriesLeft(outcome) = self.command_state(ctx.id, command_spec) else { return None };
         // While the queue is disabled, no command runs except the success command, which ends a repair.
-        if !command_spec.success && !self.switch(ctx.queue()).enabled() {
+        if !command_spec.success && !self.queue_enabled(ctx.queue()) {
             return None;
         }
         // A withheld command did nothing to the machine, so the next try need not wait for `command_interval`.
@@ -215,7 +215,7 @@ impl<'a> Pass<'a> {
         let drained = !command_spec.success && self.needs_drain(ctx);
         let barred = if command_spec.success {
             self.program_missing(command_spec.argv)
-        } else if !self.switch(ctx.queue()).enabled() {
+        } else if !self.queue_enabled(ctx.queue()) {
             Some(Reason::QueueDisabled)
         } else {
             let mismatch = || self.wrong_node(ctx, node.map(AsRef::as_ref));

@@ -11,7 +11,7 @@ use cketerm_model::{
 use cketerm_sabakan::{Machine, RepairInput, RepairPlan, State, plan_repairs};
 use serde::Serialize;
 
-use super::{Effect, Guard, Pass, RegistryEffect, gates::STALE};
+use super::{Effect, Guard, Pass, RegistryEffect};
 use crate::registry::GoodAnswer;
 
 /// Maximum age in seconds of sabakan's answer. An older answer may still show a machine as down that has recovered from
@@ -36,11 +36,9 @@ pub struct AutoRepair {
 impl Pass<'_> {
     /// Adds the entries of the plan if the conditions of REP-45 hold.
     pub(super) fn plan_auto_repair(&mut self) {
-        let store = &self.snap.store;
         self.out.auto_repair = self.auto_repair();
         let has_repairs = self.out.auto_repair.off.is_none() && !self.out.auto_repair.plan.entries.is_empty();
-        let fresh = self.monotonic_now() - store.last_seen <= STALE;
-        if !has_repairs || !fresh || !self.leading() {
+        if !has_repairs || !self.etcd_copy_is_fresh() || !self.leading() {
             return;
         }
         // `broken.good`: the last good answer of sabakan about broken machines.

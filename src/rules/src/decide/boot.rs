@@ -14,7 +14,7 @@ use cketerm_model::{
 };
 use jiff::Timestamp;
 
-use super::{Effect, End, Guard, Pass, entry_context::EntryContext, readiness::readiness};
+use super::{Effect, End, Guard, Pass, entry_context::EntryContext};
 use crate::snapshot::CheckAnswer;
 
 impl<'a> Pass<'a> {
@@ -76,7 +76,7 @@ impl<'a> Pass<'a> {
                 Err(reason) => return Some(reason),
             }
         } else if matches!(work.and_then(|w| w.check.as_ref()), Some((_, CheckAnswer::Yes)))
-            && readiness(self.snap, ctx.id, ctx.address, ctx.control_plane(), node, self.now).missing.is_none()
+            && self.readiness(ctx, node).missing.is_none()
         {
             End::Booted
         } else {
@@ -168,7 +168,7 @@ impl<'a> Pass<'a> {
             Some((_, answer @ (CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_)))) => (answer.to_string(), None),
             Some((_, CheckAnswer::Yes)) => {
                 let node = self.snap.node_of(ctx.address);
-                let status = readiness(self.snap, ctx.id, ctx.address, ctx.control_plane(), node, self.now);
+                let status = self.readiness(ctx, node);
                 (status.missing.map_or_else(String::new, |m| format!("true, but {m}")), None)
             }
             None => (String::new(), None),

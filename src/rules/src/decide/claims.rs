@@ -32,7 +32,8 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    pub(super) fn of(snap: &Snapshot, now: Now) -> Self {
+    /// Collects the work in progress. `leading_since`: boot-time seconds since which this engine leads.
+    pub(super) fn of(snap: &Snapshot, leading_since: Option<f64>, now: Now) -> Self {
         let mut claims = Self::default();
         let store = &snap.store;
         let control_plane = |address: &str| {
@@ -65,7 +66,7 @@ impl Claims {
                 claims.add_repair(&entry.address, id, control_plane(&entry.address), known);
             }
         }
-        claims.add_machines_of_ended_entries(snap, now);
+        claims.add_machines_of_ended_entries(snap, leading_since, now);
         claims.add_orphaned_api_servers(snap);
         claims
     }
@@ -73,11 +74,11 @@ impl Claims {
     /// Adds machines whose command outlived its entry, and API servers that are still cordoned for an ended entry. A
     /// cancel removes an entry at once, but a running command goes on. It keeps its slot and bars the machine. An API
     /// server counts as in progress until it has recovered (REB-51, SAF-27).
-    fn add_machines_of_ended_entries(&mut self, snap: &Snapshot, now: Now) {
+    fn add_machines_of_ended_entries(&mut self, snap: &Snapshot, leading_since: Option<f64>, now: Now) {
         let store = &snap.store;
         for ((id, _), stored) in &store.attempts {
             let Some(attempt) = stored.get() else { continue };
-            let may_run = attempts::may_run_until(snap, attempt, now).is_some();
+            let may_run = attempts::may_run_until(snap, leading_since, attempt, now).is_some();
             // A reboot whose machine left the definition is removed in this pass. It counts as removed already, so that
             // its running command keeps the slot: another entry may start in the same pass.
             let is_leaving = id.queue == QueueKind::Reboot

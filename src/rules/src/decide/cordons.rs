@@ -28,7 +28,7 @@ impl<'a> Pass<'a> {
     pub(super) fn release_cordons(&mut self) {
         let snap = self.snap;
         // Without a definition it is unknown which entries are in progress, so no node is uncordoned (REB-7).
-        if self.definition.is_none() || !snap.store.synced {
+        if self.definition.is_none() || !self.etcd_synced() {
             return;
         }
         let first_unreadable_reboot = self.first_unreadable_reboot();
@@ -73,6 +73,7 @@ impl<'a> Pass<'a> {
     /// leader. Once a keep-alive that was sent after the record was first seen is acknowledged, the record is proved to
     /// be older, and the result is false (SAF-34, I24).
     fn may_belong_to_later_leader(&self, node: &str) -> bool {
+        // A leadership that is only assumed has no later one.
         let Some(leading) = &self.snap.engine.leading else { return false };
         self.snap.foreign.get(node).is_some_and(|(_, seen)| *seen > leading.since && leading.acknowledged <= *seen)
     }
@@ -248,7 +249,7 @@ impl<'a> Pass<'a> {
                 .store
                 .attempts_of(*id)
                 .filter_map(Stored::get)
-                .any(|a| attempts::may_run_until(snap, a, self.now).is_some());
+                .any(|a| attempts::may_run_until(snap, self.leading_since(), a, self.now).is_some());
             let held = snap.node_of(&attempt.address).is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id));
             if open || held {
                 continue;

@@ -22,15 +22,14 @@ impl<'a> Pass<'a> {
     /// Moves an entry in `draining` on.
     pub(super) fn drain(&mut self, ctx: EntryContext<'a>) -> Reason {
         let snap = self.snap;
-        let Some(definition) = self.definition else { return self.no_definition() };
-        let rules = definition.cluster.eviction(ctx.queue());
+        let Some(rules) = self.drain_rules(ctx) else { return self.no_definition() };
         let node = self.node_of(ctx);
         self.out.ask_etcd |= self.hosts_voting_member(ctx);
         if let Some(node) = node {
             self.out.watch_pods.insert(node.name.clone());
         }
         // While the queue is disabled, drains back off (REB-50).
-        if !self.switch(ctx.queue()).enabled() {
+        if !self.queue_enabled(ctx.queue()) {
             return self.back_off(ctx, Reason::QueueDisabled);
         }
         // An entry on hold returns to the queue before its command, and its cordon is removed (REB-47, REB-44).
@@ -139,16 +138,16 @@ impl<'a> Pass<'a> {
     /// | another entry, or none | any | write the record, cordon |
     fn ensure_cordoned(&mut self, ctx: EntryContext<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
         let lease = self.snap.engine.lease;
-        let own_record = node.owner().filter(|o| o.entry == ctx.id && o.lease == lease);
-        fault!(UncordonUnseen if own_record.is_some() => return Ok(()));
-        let recordoned = match own_record {
+        let recordoned = self.times_recordoned(ctx, node);
+        fault!(UncordonUnseen if recordoned.is_some() => return Ok(()));
+        let recordoned = match recordoned {
             Some(_) if node.unschedulable => return Ok(()),
             // Somebody else uncordoned the node. cketerm cordons it once more, then waits with the reason (I12).
-            Some(owner) if owner.recordoned > 0 => {
+            Some(times) if times > 0 => {
                 let since = work.drain.uncordoned.unwrap_or(self.now.wall);
                 return Err(Reason::UncordonedByOther { since });
             }
-            Some(owner) => owner.recordoned + 1,
+            Some(times) => times + 1,
             // This leader wrote the record before, so a newer leader has replaced it. Nothing is planned; this engine
             // will find that its lease is lost.
             None if work.stamped && node.owner().is_some_and(|o| o.entry == ctx.id) => {

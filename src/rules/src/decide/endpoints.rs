@@ -91,7 +91,7 @@ impl Pass<'_> {
     fn is_serving(&self, address: &str) -> bool {
         let ready = self.snap.node_of(address).is_some_and(|n| n.ready);
         let probed = self.snap.probes.get(address).is_some_and(|p| p.good_since.is_some());
-        ready && (probed || self.policy.control_plane_probe == "node")
+        ready && (probed || self.control_planes_by_node())
     }
 
     fn plan_endpoints(&mut self, row: &EndpointsRow, addresses: Vec<String>) {

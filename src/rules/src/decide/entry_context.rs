@@ -13,7 +13,6 @@ use cketerm_model::{
     reason::Reason,
     reboot::RebootEntry,
     repair::RepairEntry,
-    stored::view::Switch,
 };
 use jiff::Timestamp;
 
@@ -143,7 +142,7 @@ impl<'a> Pass<'a> {
         let cap = self.policy.command_cap_seconds;
         match ctx.kind {
             EntryKind::Reboot(_) => {
-                let reboot = &self.definition?.cluster.reboot;
+                let reboot = self.reboot_settings(ctx)?;
                 Some(CommandSpec {
                     name: "the reboot command",
                     argv: reboot.reboot_command.as_deref().unwrap_or_default(),
@@ -166,10 +165,6 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn switch(&self, queue: QueueKind) -> &'a Switch {
-        self.snap.store.switch(queue)
-    }
-
     /// Returns the reason if a command is not available: the definition lacks it, this host can start no program or
     /// lacks this one, or the command may not use the machine's BMC. A missing program bars only the entries that need
     /// it.
@@ -178,13 +173,14 @@ impl<'a> Pass<'a> {
             return Some(Reason::EngineObserving { why });
         }
         let lacks = |field: &str, argv: Option<&Vec<String>>| match argv.filter(|argv| !argv.is_empty()) {
+            None if self.commands_assumed(ctx.queue()) => None,
             None => Some(Reason::NoCommand { field: field.to_owned() }),
             Some(argv) if self.leading() => self.program_missing(argv),
             Some(_) => None,
         };
         match ctx.kind {
             EntryKind::Reboot(_) => {
-                let reboot = &self.definition?.cluster.reboot;
+                let reboot = self.reboot_settings(ctx)?;
                 lacks("reboot.reboot_command", reboot.reboot_command.as_ref())
                     .or_else(|| lacks("reboot.boot_check_command", reboot.boot_check_command.as_ref()))
                     .or_else(|| self.bmc_not_allowed(ctx, [&reboot.reboot_command, &reboot.boot_check_command]))
@@ -273,7 +269,7 @@ impl<'a> Pass<'a> {
         if let Some(held) = self.on_hold(ctx) {
             return Some(held);
         }
-        let enabled = self.switch(ctx.queue()).enabled();
+        let enabled = self.queue_enabled(ctx.queue());
         fault!(SwitchIgnored => enabled = true);
         if !enabled {
             return Some(Reason::QueueDisabled);

@@ -289,9 +289,7 @@ impl<'a> Pass<'a> {
     /// Returns the condition on the etcd members for an effect on this machine, or `None` if there is none.
     pub(super) fn quorum(&self, ctx: EntryContext<'_>) -> Option<QuorumCondition> {
         let definition = self.definition?;
-        if self.policy.etcd_members == EtcdMembers::None
-            || definition.members.control_planes(&definition.cluster).next().is_none()
-        {
+        if !self.checks_etcd_members() || definition.members.control_planes(&definition.cluster).next().is_none() {
             return None;
         }
         let etcd = &self.snap.etcd;

@@ -9,11 +9,11 @@ use cketerm_model::{
     time::{after, seconds_between},
 };
 
-use super::{Pass, entry_context::EntryContext, readiness::probe_fault};
+use super::{Pass, entry_context::EntryContext};
 use crate::{preflight_fault::PreflightFault, snapshot::to_seconds};
 
 /// Maximum age in seconds of a copy from which new work starts (SAF-21).
-pub(super) const STALE: f64 = 10.0;
+const STALE: f64 = 10.0;
 
 impl Pass<'_> {
     /// Returns the reason why this engine may start nothing. `None` also while another cketerm leads and decides.
@@ -22,11 +22,9 @@ impl Pass<'_> {
     /// Without a leader, the reason is a preflight fault, or a candidate that defers to another one (`standing_back`).
     pub(super) fn leadership_blocker(&self) -> Option<Reason> {
         let engine = &self.snap.engine;
-        if engine.leading.is_some() {
+        if self.leading() {
             // A preflight that fails in mid-work is no cause to resign, but nothing new starts (SAF-4).
-            let fault = (!engine.observing.is_empty()).then(|| PreflightFault::joined(&engine.observing));
-            let why = engine.resigning.clone().or(fault).or_else(|| engine.unable.clone());
-            return why.map(|why| Reason::EngineObserving { why });
+            return self.leader_fault().map(|why| Reason::EngineObserving { why });
         }
         let store = &self.snap.store;
         match store.leader() {
@@ -65,24 +63,23 @@ impl Pass<'_> {
     }
 
     fn stale_sources(&self, kubernetes: bool) -> Option<Reason> {
-        if !self.leading() {
-            return None;
-        }
-        let store = &self.snap.store;
-        if self.monotonic_now() - store.last_seen > STALE {
-            return Some(self.stale_since("etcd", store.last_seen, store.error.as_ref()));
+        let leading_since = self.leading_since()?;
+        if !self.etcd_copy_is_fresh() {
+            return Some(self.stale_since("etcd", self.etcd_last_seen(), self.snap.store.error.as_ref()));
         }
         if !kubernetes {
             return None;
         }
         self.needs_proof.set(true);
+        if self.kube_read_just_now() {
+            return None;
+        }
         let sources = &self.snap.kube.sources;
-        if !self.snap.kube.synced() {
+        if !self.kube_synced {
             // BareMetalHosts do not count: many clusters do not have them.
             let mut watched_sources = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
             let error = watched_sources.find_map(|(_, s)| s.error.as_ref());
             // With the start of the leadership as `since`, the reason is the same in every pass.
-            let leading_since = self.snap.engine.leading.as_ref().map_or(self.monotonic_now(), |l| l.since);
             return Some(self.stale_since("kubernetes", leading_since, error));
         }
         let (name, oldest) = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
@@ -91,6 +88,11 @@ impl Pass<'_> {
             .min_by(|(_, a), (_, b)| a.fresh_as_of.total_cmp(&b.fresh_as_of))?;
         let late = self.monotonic_now() - oldest.fresh_as_of > STALE;
         late.then(|| self.stale_since(name, oldest.fresh_as_of, oldest.error.as_ref()))
+    }
+
+    /// Reports whether the copy of etcd is fresh enough to start work.
+    pub(super) fn etcd_copy_is_fresh(&self) -> bool {
+        self.monotonic_now() - self.etcd_last_seen() <= STALE
     }
 
     /// Returns a reason if the copy of a drained node's pods is older than 10 s.
@@ -122,7 +124,7 @@ impl Pass<'_> {
     /// holds power commands back too.
     pub(super) fn unreachable_gate(&self) -> Option<Reason> {
         let definition = self.definition?;
-        if !self.snap.kube.synced() {
+        if !self.kube_synced {
             return None;
         }
         let limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
@@ -186,8 +188,8 @@ impl Pass<'_> {
     /// server that was not probed yet is not known to be down.
     fn is_known_down(&self, ctx: EntryContext<'_>) -> bool {
         let ready = self.snap.kube.by_name.get(ctx.machine).is_some_and(|node| node.ready);
-        let probe = self.snap.probes.get(ctx.address).filter(|_| self.policy.control_plane_probe != "node");
-        (self.snap.kube.synced() && !ready) || probe.is_some_and(|p| p.error.is_some())
+        let probe = self.snap.probes.get(ctx.address).filter(|_| !self.control_planes_by_node());
+        (self.kube_synced && !ready) || probe.is_some_and(|p| p.error.is_some())
     }
 
     fn unhealthy(&self, name: &str, address: &str) -> Option<String> {
@@ -196,7 +198,6 @@ impl Pass<'_> {
             Some(node) if !node.ready => return Some("not Ready".to_owned()),
             Some(_) => {}
         }
-        let missing = probe_fault(self.snap, address, &self.policy.control_plane_probe, self.now);
-        missing.map(|why| format!("{why} (policy control_plane_probe)"))
+        self.probe_fault(address).map(|why| format!("{why} (policy control_plane_probe)"))
     }
 }

@@ -14,6 +14,7 @@
 //! | `scheduler` | choice of the entries that start: order, API servers, backoff, holds (I2, I5, I30) |
 //! | `effect` | effects that a decision requests, and the revisions that guard them (SAF-8, SAF-9) |
 //! | `entry_context` | one entry of either queue with its machine |
+//! | `facts` | facts that a hypothetical decision may assume |
 //! | `pods` | treatment of each pod by a drain (I18, I19) |
 //! | `drain` | cordon, drain, then command or backoff, for both queues (I16) |
 //! | `evictions` | preview, eviction, retries, wait until the pods are gone (I15, I18, I20–I22) |
@@ -41,6 +42,7 @@ mod endpoints;
 mod entry_context;
 mod etcd_quorum;
 mod evictions;
+mod facts;
 mod gates;
 mod groups;
 mod host;
@@ -73,7 +75,7 @@ pub use self::{
     effect::{Effect, End, Guard, Planned},
     etcd_quorum::QuorumCondition,
     pods::{PodVerdict, classify_pod},
-    preview::preview_result,
+    preview::{Budgeted, preview_result},
     registry::{Apply, ApplyState, RegistryEffect, compares, unwritten},
     repair::health::HEALTH_CHECK_PREFIX,
 };
@@ -81,7 +83,10 @@ pub(crate) use self::{
     pods::{count_leaving, pod_hold_reason},
     readiness::readiness,
 };
-use super::snapshot::Snapshot;
+use super::{
+    assumptions::{Assumption, Assumptions},
+    snapshot::Snapshot,
+};
 
 /// Result of a pass.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -114,6 +119,7 @@ pub struct Decision {
 /// Data of one pass.
 pub(super) struct Pass<'a> {
     snap: &'a Snapshot,
+    assumptions: &'a Assumptions,
     now: Now,
     definition: Option<&'a Definition>,
     policy: std::sync::Arc<cketerm_model::policy::Policy>,
@@ -133,16 +139,24 @@ pub(super) struct Pass<'a> {
 /// same rules to show reasons; its effects are dropped at the end (`docs/spec/reboot.md`,
 /// `docs/spec/repair.md`, `docs/spec/safety.md`).
 pub fn decide(snap: &Snapshot, now: Now) -> Decision {
+    decide_assuming(snap, &Assumptions::default(), now)
+}
+
+/// Returns the decision of [`decide`] for a snapshot of which some facts are assumed. Its effects say what an engine
+/// would do. Only those of a manual drain are carried out, and not by an engine.
+pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> Decision {
     let policy = snap.store.policy();
+    let leading_since = facts::leading_since(snap, assumptions);
     let mut pass = Pass {
         snap,
+        assumptions,
         now,
         definition: snap.store.definition(),
-        claims: claims::Claims::of(snap, now),
-        schedule: windows::Schedule::of(snap, &policy, now.wall),
+        claims: claims::Claims::of(snap, leading_since, now),
+        schedule: windows::Schedule::of(snap, assumptions, &policy, now.wall),
         policy,
         etcd_hosts: etcd_quorum::MemberHosts::of(snap),
-        kube_synced: snap.kube.synced(),
+        kube_synced: snap.kube.synced() || assumptions.assumes(Assumption::ReadJustNow),
         needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
@@ -151,6 +165,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     // The repair queue is decided first, as in CKE. Its claims hold when the reboot queue is decided.
     pass.process_repairs();
     let waiting = pass.process_reboots();
+    pass.process_manual_drain();
     pass.start_drains(&waiting);
     pass.out.ask_etcd |= pass.out.probe_often;
     pass.release_cordons();
@@ -160,11 +175,11 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.wake_for_windows();
     pass.set_phase();
     // Only the leader acts, and only on a live copy of etcd that is complete.
-    if snap.engine.leading.is_none() || !snap.store.synced {
+    if !pass.leading() || !pass.etcd_synced() {
         pass.out.effects.clear();
     }
-    pass.out.prove_watches =
-        snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
+    let leading = pass.leading();
+    pass.out.prove_watches = leading && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
     pass.out.reasons = pass.reasons.into_iter().collect();
     // A transaction that is too large holds the entry up, whatever other reason it has.
     for (id, work) in &snap.work {
@@ -172,14 +187,16 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
             *reason = Reason::TransactionTooLarge { what: what.clone(), size: *size };
         }
     }
-    ignored_orders(snap, &mut pass.out.reasons);
+    if !leading {
+        ignored_orders(snap, &mut pass.out.reasons);
+    }
     pass.out
 }
 
 /// Reports the orders that were accepted before another program took the lead. That program does not know them, so the
-/// operator must not rely on them any longer (I52).
+/// operator must not rely on them any longer (I52). Not called while this engine leads.
 fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
-    if snap.engine.leading.is_some() || snap.store.orders.is_empty() {
+    if snap.store.orders.is_empty() {
         return;
     }
     let leadership = snap.store.leadership();
@@ -207,7 +224,7 @@ impl<'a> Pass<'a> {
         let definition = self.definition;
         let index_of = |address: &str| definition.and_then(|d| d.members.index_of(address));
         let snap = self.snap;
-        for (&index, stored) in &snap.store.reboots.entries {
+        for (&index, stored) in snap.store.reboots.entries.iter().chain(self.assumptions.entries()) {
             let id = EntryId::reboot(index);
             let entry = match &stored.value {
                 Ok(entry) => entry.as_ref(),
@@ -322,10 +339,6 @@ impl<'a> Pass<'a> {
     /// Requests the next pass at this wall time at the latest.
     fn wake_at_wall(&mut self, at: Timestamp) {
         self.wake_at(self.monotonic_now() + cketerm_model::time::seconds_between(self.now.wall, at) + 0.001);
-    }
-
-    fn leading(&self) -> bool {
-        self.snap.engine.leading.is_some()
     }
 
     /// Sets CKE's phase: uncordon before repairs before reboots.

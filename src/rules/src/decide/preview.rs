@@ -15,7 +15,7 @@ use cketerm_model::{
 use super::pods::pod_hold_reason;
 
 /// A pod and the budgets that select it.
-pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+pub type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 /// Meaning of one answer for the preview.
 enum DryRunResult {

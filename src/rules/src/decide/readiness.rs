@@ -49,12 +49,12 @@ impl<'a> Pass<'a> {
             self.snap.work.get(&ctx.id).and_then(|w| w.sound_since).unwrap_or(self.monotonic_now())
         } else {
             // After `done` or with a new UID, check and boot id do not count. Ready and the probe do.
-            let probe = || probe_fault(self.snap, ctx.address, &self.policy.control_plane_probe, self.now);
+            let probe = || self.probe_fault(ctx.address);
             if let Some(missing) = not_ready(node).or_else(probe) {
                 return Some(Reason::Settling { node: name, until: None, missing });
             }
             let good_since = self.snap.probes.get(ctx.address).and_then(|p| p.good_since);
-            if self.policy.control_plane_probe == "node" {
+            if self.control_planes_by_node() {
                 self.monotonic_now() - settle
             } else {
                 good_since.unwrap_or(self.monotonic_now())
@@ -70,6 +70,12 @@ impl<'a> Pass<'a> {
             });
         }
         None
+    }
+
+    /// Returns the state of recovery of an entry's machine ([`missing_condition`]).
+    pub(super) fn readiness(&self, ctx: EntryContext<'_>, node: Option<&Arc<NodeRow>>) -> Readiness {
+        let probe = || self.probe_fault(ctx.address);
+        Readiness { missing: missing_condition(self.snap, ctx.id, ctx.control_plane(), node, probe) }
     }
 
     /// Reports whether a check is due: at most every second in the first minute, and every five seconds later (REB-38,
@@ -88,13 +94,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Returns the state of recovery of a machine that was rebooted or repaired.
-///
-/// * A reboot of an API server, or with policy `boot_id`: a new boot id (if the one before was recorded) and Ready.
-/// * A repair of an API server: Ready; the health check takes the place of the boot id.
-/// * Every API server: a good probe.
-///
-/// The boot check and the health check themselves are not part of it.
+/// Returns the state of recovery of a machine, by the policy that is stored ([`missing_condition`]).
 pub(crate) fn readiness(
     snap: &Snapshot,
     id: EntryId,
@@ -103,16 +103,36 @@ pub(crate) fn readiness(
     node: Option<&Arc<NodeRow>>,
     now: Now,
 ) -> Readiness {
+    let probe = || {
+        let required = snap.store.policy().control_plane_probe != "node";
+        required.then(|| probe_fault(snap, address, now)).flatten()
+    };
+    Readiness { missing: missing_condition(snap, id, control_plane, node, probe) }
+}
+
+/// Returns the condition that a machine still misses after it was rebooted or repaired. `probe`: fault of its probe.
+///
+/// * A reboot of an API server, or with policy `boot_id`: a new boot id (if the one before was recorded) and Ready.
+/// * A repair of an API server: Ready; the health check takes the place of the boot id.
+/// * Every API server: a good probe.
+///
+/// The boot check and the health check themselves are not part of it.
+fn missing_condition(
+    snap: &Snapshot,
+    id: EntryId,
+    control_plane: bool,
+    node: Option<&Arc<NodeRow>>,
+    probe: impl FnOnce() -> Option<String>,
+) -> Option<String> {
     let policy = snap.store.policy();
     let missing = match id.queue {
         QueueKind::Reboot if control_plane || policy.worker_completion == WorkerCompletion::BootId => {
             missing_reboot_proof(snap, id, node)
         }
         QueueKind::Repair if control_plane => not_ready(node),
-        QueueKind::Reboot | QueueKind::Repair => return Readiness { missing: None },
+        QueueKind::Reboot | QueueKind::Repair => return None,
     };
-    let probe = || control_plane.then(|| probe_fault(snap, address, &policy.control_plane_probe, now)).flatten();
-    Readiness { missing: missing.or_else(probe) }
+    missing.or_else(|| control_plane.then(probe).flatten())
 }
 
 /// Returns why a Node is not Ready.
@@ -183,11 +203,8 @@ fn began(snap: &Snapshot, id: EntryId) -> impl Iterator<Item = &Attempt> {
     snap.store.attempts_of(id).filter_map(Stored::get).filter(|a| a.began() && !a.success)
 }
 
-/// Returns the fault of a control plane's probe, or `None` if it is good or the policy requires none.
-pub(super) fn probe_fault(snap: &Snapshot, address: &str, policy: &str, now: Now) -> Option<String> {
-    if policy == "node" {
-        return None;
-    }
+/// Returns the fault of a control plane's probe, or `None` if it is good. Not asked if no probe is required.
+pub(super) fn probe_fault(snap: &Snapshot, address: &str, now: Now) -> Option<String> {
     match snap.probes.get(address) {
         None => Some("not probed yet".to_owned()),
         Some(Probe { not_known: Some(why), url, .. }) => {

@@ -106,8 +106,7 @@ impl<'a> Pass<'a> {
         if force {
             return None;
         }
-        let definition = self.definition?;
-        let rules = definition.cluster.eviction(ctx.queue());
+        let rules = self.drain_rules(ctx)?;
         let leaving = classify_pods(fresh.pods.iter().flatten(), rules, &self.snap.kube);
         if let Some(first) = leaving.first() {
             let left = u32::try_from(leaving.len()).unwrap_or(u32::MAX);

@@ -23,7 +23,7 @@ use cketerm_model::{
 };
 use serde::Serialize;
 
-use super::{Effect, Guard, Pass, gates::STALE};
+use super::{Effect, Guard, Pass};
 use crate::registry::{Basis, Proposed, sync};
 
 /// Key among the effects: at most one change of the definition is under way.
@@ -239,6 +239,9 @@ impl Pass<'_> {
     /// Returns a reason until the control planes that the last change added are Ready with a good probe. One that
     /// turned bad or leaves does not count (SAB-67).
     fn joining(&self, proposed: &Proposed) -> Option<String> {
+        if self.control_planes_joined() {
+            return None;
+        }
         let generated = self.snap.store.registry.generated.as_ref().and_then(Stored::get)?;
         let definition = self.definition?;
         let machines = self.snap.registry.members.good.as_ref().map(|g| &g.machines.list);
@@ -257,7 +260,7 @@ impl Pass<'_> {
                 return Some(format!("{} is not Ready: the last change made it a control plane", node.name));
             }
             let probe = self.snap.probes.get(address);
-            let good = self.policy.control_plane_probe == "node"
+            let good = self.control_planes_by_node()
                 || probe
                     .and_then(|p| p.good_since.and(p.last_good))
                     .is_some_and(|at| self.monotonic_now() - at <= PROBE_MAX_AGE);
@@ -272,7 +275,7 @@ impl Pass<'_> {
     }
 
     fn apply(&self) -> Option<Apply> {
-        if self.leadership_blocker().is_some() || !self.is_etcd_copy_fresh() {
+        if self.leadership_blocker().is_some() || !self.etcd_copy_is_fresh() {
             return None;
         }
         let (proposal, proposed) = (self.snap.registry.proposal.as_ref()?, self.proposed()?);
@@ -314,11 +317,6 @@ impl Pass<'_> {
         })
     }
 
-    /// Reports whether the live copy of etcd is fresh enough to start work.
-    fn is_etcd_copy_fresh(&self) -> bool {
-        self.monotonic_now() - self.snap.store.last_seen <= STALE
-    }
-
     /// Deletes approvals that expired after an hour, and approvals that a plan from a later answer replaced (SAB-71).
     fn drop_obsolete_approvals(&mut self) {
         let proposal = self.snap.registry.proposal.as_ref();
@@ -338,7 +336,7 @@ impl Pass<'_> {
     }
 
     fn describe_nodes(&mut self) {
-        let Some(definition) = self.definition.filter(|_| self.registry_in_use() && self.is_etcd_copy_fresh()) else {
+        let Some(definition) = self.definition.filter(|_| self.registry_in_use() && self.etcd_copy_is_fresh()) else {
             return;
         };
         if self.leadership_blocker().is_some() {

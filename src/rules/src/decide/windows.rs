@@ -22,7 +22,10 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 use super::{Guard, Pass, entry_context::EntryContext};
-use crate::snapshot::Snapshot;
+use crate::{
+    assumptions::{Assumption, Assumptions},
+    snapshot::Snapshot,
+};
 
 /// State of the windows and of the freeze at the moment of the pass.
 #[derive(Debug, Default)]
@@ -38,8 +41,9 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn of(snap: &Snapshot, policy: &Policy, now: Timestamp) -> Self {
-        let unreadable = snap.store.policy.as_ref().and_then(|stored| stored.value.as_ref().err());
+    pub(super) fn of(snap: &Snapshot, assumptions: &Assumptions, policy: &Policy, now: Timestamp) -> Self {
+        let stored = snap.store.policy.as_ref().filter(|_| !assumptions.assumes(Assumption::PolicyReadable));
+        let unreadable = stored.and_then(|stored| stored.value.as_ref().err());
         let freeze = policy.freeze.as_ref().filter(|freeze| freeze.holds(now));
         Self {
             frozen: freeze.map(|f| Reason::Frozen { until: f.until, why: f.reason.clone() }),

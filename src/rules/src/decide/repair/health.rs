@@ -16,7 +16,6 @@ use super::super::{
     Effect, End, Guard, Pass,
     attempts::CommandState,
     entry_context::{CommandSpec, EntryContext, EntryKind},
-    readiness,
 };
 use super::steps::waiting_for_health;
 use crate::snapshot::CheckAnswer;
@@ -52,9 +51,8 @@ impl<'a> Pass<'a> {
     /// Returns the health check of an entry if it is due.
     pub(super) fn health_check_due(&mut self, ctx: EntryContext<'a>) -> Option<DueCheck> {
         let EntryKind::Repair { entry, operation, .. } = ctx.kind else { return None };
-        let engine = &self.snap.engine;
         // A leader that is about to resign checks only entries that claim a machine.
-        if engine.leading.is_none() || (engine.resigning.is_some() && !entry.claims_machine()) {
+        if !self.leading() || (self.resigning() && !entry.claims_machine()) {
             return None;
         }
         // An entry that claims no machine has not started: the long interval applies, so its start is set long ago.
@@ -231,7 +229,7 @@ impl<'a> Pass<'a> {
             None => String::new(),
             Some((_, CheckAnswer::Yes)) => {
                 let node = self.node_of(ctx);
-                let status = readiness::readiness(self.snap, ctx.id, ctx.address, ctx.control_plane(), node, self.now);
+                let status = self.readiness(ctx, node);
                 status.missing.map_or_else(|| "true".to_owned(), |m| format!("true, but {m}"))
             }
             Some((_, answer)) => answer.to_string(),

@@ -108,7 +108,7 @@ impl<'a> Pass<'a> {
             return self.finish_repair(ctx, End::Failed(why));
         }
         // While the queue is disabled, the entry stays in `watching`.
-        if !self.switch(ctx.queue()).enabled() {
+        if !self.queue_enabled(ctx.queue()) {
             return Reason::QueueDisabled;
         }
         if let Some(reason) = self.paused(ctx.id, "the next step") {

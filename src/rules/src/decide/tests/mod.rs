@@ -1,6 +1,7 @@
 //! Tests of the rules in `docs/spec/`, mostly as tables.
 
 mod api_servers;
+mod assumptions;
 mod auto_repair;
 mod boot;
 mod bounds;
