@@ -95,7 +95,7 @@ fn control_planes_are_judged_by_their_node_if_nobody_probes_them() {
 /// A follower that assumes to lead decides what the leader of the same snapshot decides.
 #[test]
 fn an_assumed_leader_decides_like_a_leader() {
-    let scenes = [
+    let scenes = vec![
         Scene::new(4).queued(&[(1, 11), (2, 12), (3, 1)]),
         Scene::new(4).draining(1, 11, 60).pod(11, "web", |_| {}).queued(&[(2, 12), (3, 1)]),
         Scene::new(4).rebooting(1, 11, 30, None).queued(&[(2, 11), (3, 2)]),
