@@ -5,9 +5,7 @@ use cketerm_fuzz::{Fuzz, Took, Tried};
 use cketerm_model::{
     host::HostRow,
     kube::{BudgetRow, DaemonSetRow, KubeView, NamespaceRow, NodeRow, PodRow},
-    power_state::PowerState,
 };
-use cketerm_rules::metal3::controller::{self, Limits, Sent};
 use kube::core::{Status, WatchEvent};
 use serde_json::{Value, json};
 
@@ -136,15 +134,9 @@ fn bare_metal_hosts() {
         "status": {"poweredOn": true, "provisioning": {"state": "provisioned", "lastPoweredOn": "2026-08-01T11:00:00Z",
             "pendingRebootSince": "2026-08-01T11:30:00Z"}, "errorType": "", "errorMessage": "",
             "hardware": {"hostname": "w1", "nics": [{"ip": "10.0.0.1"}]}}});
-    let now = "2026-08-01T12:00:00Z".parse().unwrap();
-    let second = std::time::Duration::from_secs(1);
-    let limits = Limits { soft: second, hard: second, on: second };
     Fuzz::new("kube-host", 500).seeds(seeds(&host)).run(|bytes| {
         let row = event::<Host, HostRow>(bytes);
         if let Some(row) = &row {
-            for power in [PowerState::On, PowerState::Off, PowerState::Unknown] {
-                let _ = controller::decide(row, &power, &Sent::default(), &limits, now);
-            }
             let _ = (row.hindrance(), row.times(), row.pending(), row.full_name());
             serde_json::to_string(row).map_err(|e| e.to_string())?;
         }
