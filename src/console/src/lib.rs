@@ -6,7 +6,7 @@
 //!
 //! The folders depend on each other in one direction, from the top of this list to its bottom; none knows a later one:
 //!
-//! 1. [`keys`] and [`theme`]: the key table; colours and characters.
+//! 1. [`keys`], [`theme`] and [`table`]: the key table; colours and characters; tables on the screen.
 //! 2. [`state`]: what the console knows, and what follows from it.
 //! 3. [`dialogs`]: how each confirmation is opened and kept up to date.
 //! 4. [`views`]: what the screen shows.
