@@ -205,15 +205,15 @@ impl<'a> Pass<'a> {
     /// Returns a reason if a command logs in to a BMC that this host's file does not allow. It bars only the entries
     /// that need the BMC (SAF-39).
     fn bmc_not_allowed(&self, ctx: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
+        let refusal = self.snap.engine.bmcs.refusal(ctx.address)?;
         if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
             return None;
         }
-        let address = ctx.address.to_owned();
-        let fault = match self.snap.engine.bmcs.refusal(ctx.address)? {
+        let fault = match refusal {
             BmcRefusal::NotNamed => None,
             BmcRefusal::Fault(why) => Some(why.to_owned()),
         };
-        Some(Reason::BmcNotAllowed { address, fault })
+        Some(Reason::BmcNotAllowed { address: ctx.address.to_owned(), fault })
     }
 
     /// Returns a reason unless the Node is the intended machine. The Node must have the entry's address. Its UID must
