@@ -19,7 +19,7 @@ use cketerm_clients::store::live::Live;
 use cketerm_engine::command::{CommandLine, Commands, Spawner};
 use cketerm_model::{
     attempt::Ended,
-    cketerm_records::{Request, Who},
+    cketerm_records::{EngineMode, Request, Who},
     clock::Clock,
     entry::EntryId,
     reboot::RebootStatus,
@@ -104,7 +104,7 @@ async fn main() {
     }
     let live = Live::follow(&store);
     let began = Instant::now();
-    let engine = backends.start("daemon", true, None);
+    let engine = backends.start(EngineMode::Daemon, true, None);
     let machines_checked =
         |times: usize| log.ended.lock().unwrap().values().filter(|t| t.len() >= times).count() as u64;
     while machines_checked(1) == 0 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cketerm_actions::Operator;
 use cketerm_engine::run::Handle;
 use cketerm_model::{
+    cketerm_records::EngineMode,
     entry::Stored,
     kube::NodeRow,
     repair::RepairStatus,
@@ -29,7 +30,7 @@ impl Site {
         );
         let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
-        let engine = stage.backends("engine-host").start("daemon", true, None);
+        let engine = stage.backends("engine-host").start(EngineMode::Daemon, true, None);
         let operator = stage.operator("ann");
         Self { stage, engine, operator }
     }
@@ -107,7 +108,7 @@ async fn the_registry_scenario_runs_to_its_end() {
         let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let options = Options { nodes, ..Options::default() };
         let stage = Stage::set(Scenario::named("registry").unwrap(), options, clock).await.unwrap();
-        let engine = stage.backends("engine-host").start("daemon", true, None);
+        let engine = stage.backends("engine-host").start(EngineMode::Daemon, true, None);
         let operator = stage.operator("ann");
         let site = Site { stage, engine, operator };
         site.stage.play().await;

@@ -23,7 +23,7 @@ fn registration() -> EngineRegistration {
         host: "desk".to_owned(),
         pid: 1,
         version: "0".to_owned(),
-        mode: "daemon".to_owned(),
+        mode: cketerm_model::cketerm_records::EngineMode::Daemon,
         http: None,
         missing_programs: Vec::new(),
         missing_settings: Vec::new(),

@@ -6,7 +6,10 @@ use std::{
 };
 
 use cketerm_engine::{command::Spawner, run::Handle};
-use cketerm_model::clock::{Clock, WrongClock};
+use cketerm_model::{
+    cketerm_records::EngineMode,
+    clock::{Clock, WrongClock},
+};
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::faults::{FaultCounts, FaultHit};
 use cketerm_scenario::{Commands, Links, ResultStore, Stage, backends};
@@ -105,7 +108,7 @@ impl Slot {
             backends.pid = u32::try_from(at).unwrap() * 100 + slot.start_count;
             (slot.gate.clone(), backends)
         };
-        let handle = gate.hold(async move { backends.start("daemon", true, None) }).await;
+        let handle = gate.hold(async move { backends.start(EngineMode::Daemon, true, None) }).await;
         // a stuck main loop ends the process, as `daemon::run` does
         let stuck = handle.heartbeat().stuck();
         tokio::spawn(async move {

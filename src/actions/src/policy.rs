@@ -7,7 +7,7 @@ use cketerm_model::{
     cluster,
     constraints::Constraints,
     freeze::{Freeze, Groups},
-    policy::Policy,
+    policy::{ControlPlaneProbe, Policy},
     text::nearest,
     window::Windows,
 };
@@ -268,13 +268,8 @@ fn check_range(name: &str, value: &Value) -> Result<(), String> {
             Err(format!("policy {name} must be positive"))
         }
         "control_plane_probe" => {
-            let text = value.as_str().unwrap_or_default();
-            let url = text.starts_with("http://") || text.starts_with("https://");
-            if text == "node" || (url && text.contains("{address}")) {
-                Ok(())
-            } else {
-                Err(format!("policy {name} must be `node`, or an http(s) URL with {{address}} in it, not {text:?}"))
-            }
+            let probe = ControlPlaneProbe::from(value.as_str().unwrap_or_default().to_owned());
+            probe.check().map_err(|why| format!("policy {name} {why}"))
         }
         _ => Ok(()),
     }

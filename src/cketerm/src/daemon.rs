@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use cketerm_engine::Counters;
-use cketerm_model::{clock::Clock, stored::view::migrates};
+use cketerm_model::{cketerm_records::EngineMode, clock::Clock, stored::view::migrates};
 use cketerm_rules::{preflight_fault::PreflightFault, seen::Seen, snapshot::secs, state as written};
 use cketerm_runtime::telemetry;
 
@@ -42,7 +42,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         .await
         .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
     let address = listener.local_addr()?;
-    let engine = connect(&settings).await?.start("daemon", true, Some(address.to_string()));
+    let engine = connect(&settings).await?.start(EngineMode::Daemon, true, Some(address.to_string()));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon started");
     let served = tokio::spawn(serve(listener, engine.seen(), engine.counters()));
     let heartbeat = engine.heartbeat();

@@ -9,6 +9,7 @@ use cketerm_clients::{
     power::BmcClients,
     store::{Store, live::Live, members::EtcdMembers},
 };
+use cketerm_model::cketerm_records::EngineMode;
 
 use crate::{
     command::Spawner,
@@ -53,8 +54,8 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// Starts an engine. `mode` is `daemon` or `console`, `http` the address of its endpoint.
-    pub fn start(&self, mode: &'static str, campaign: bool, http: Option<String>) -> Handle {
+    /// Starts an engine; `http` is the address of its endpoint.
+    pub fn start(&self, mode: EngineMode, campaign: bool, http: Option<String>) -> Handle {
         let live = Arc::new(Live::follow(&self.store));
         let copies = self.kube.clone().map(|kube| {
             let live = KubeLive::follow(&kube, self.streaming);

@@ -60,6 +60,45 @@ pub struct Identity {
     pub at: Timestamp,
 }
 
+/// How an engine runs. Stored as one word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum EngineMode {
+    /// Without a screen.
+    #[default]
+    Daemon,
+    /// In the process of a console.
+    Console,
+    /// As a newer version calls it.
+    Other(String),
+}
+
+impl From<String> for EngineMode {
+    fn from(word: String) -> Self {
+        match word.as_str() {
+            "daemon" => Self::Daemon,
+            "console" => Self::Console,
+            _ => Self::Other(word),
+        }
+    }
+}
+
+impl From<EngineMode> for String {
+    fn from(mode: EngineMode) -> Self {
+        mode.to_string()
+    }
+}
+
+impl fmt::Display for EngineMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Daemon => "daemon",
+            Self::Console => "console",
+            Self::Other(word) => word,
+        })
+    }
+}
+
 /// Value of `cketerm/engines/<lease>`: one engine. The transaction that writes its key in `leader/` writes this too,
 /// under the same lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +110,7 @@ pub struct EngineRegistration {
     /// Version of cketerm.
     pub version: String,
     /// `daemon` or `console`.
-    pub mode: String,
+    pub mode: EngineMode,
     /// Address of its HTTP endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,

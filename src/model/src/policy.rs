@@ -102,6 +102,62 @@ pub enum Approval {
     Never,
 }
 
+/// How an engine judges a control plane (SAF-30). Stored as one text: `node`, or the URL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum ControlPlaneProbe {
+    /// By its Node's condition Ready alone.
+    Node,
+    /// By requests to this URL too, in which `{address}` stands for the address of the control plane.
+    Url(String),
+}
+
+impl ControlPlaneProbe {
+    /// Returns the URL to probe, or `None` if control planes are judged by their Node alone.
+    pub fn url(&self) -> Option<&str> {
+        match self {
+            Self::Node => None,
+            Self::Url(url) => Some(url),
+        }
+    }
+
+    /// Checks that a URL can be probed.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Node => Ok(()),
+            Self::Url(url) => {
+                let http = url.starts_with("http://") || url.starts_with("https://");
+                if http && url.contains("{address}") {
+                    Ok(())
+                } else {
+                    Err(format!("must be `node`, or an http(s) URL with {{address}} in it, not {url:?}"))
+                }
+            }
+        }
+    }
+}
+
+impl Default for ControlPlaneProbe {
+    fn default() -> Self {
+        Self::Url("https://{address}:6443/readyz".to_owned())
+    }
+}
+
+impl From<String> for ControlPlaneProbe {
+    fn from(text: String) -> Self {
+        if text == "node" { Self::Node } else { Self::Url(text) }
+    }
+}
+
+impl From<ControlPlaneProbe> for String {
+    fn from(probe: ControlPlaneProbe) -> Self {
+        match probe {
+            ControlPlaneProbe::Node => "node".to_owned(),
+            ControlPlaneProbe::Url(url) => url,
+        }
+    }
+}
+
 /// The whole policy. Absent fields have their defaults. With unknown fields an engine only observes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -112,8 +168,8 @@ pub struct Policy {
     pub api_server_order: ApiServerOrder,
     /// Rule for unreachable nodes.
     pub unreachable_rule: UnreachableRule,
-    /// URL of the probe with `{address}`, or `node` for Ready alone.
-    pub control_plane_probe: String,
+    /// How control planes are judged.
+    pub control_plane_probe: ControlPlaneProbe,
     /// Seconds for which a rebooted API server's probe must stay good.
     pub settle_seconds: u64,
     /// Whether the members of the Kubernetes etcd are queried.
@@ -163,7 +219,7 @@ impl Default for Policy {
             engine: EngineChoice::default(),
             api_server_order: ApiServerOrder::default(),
             unreachable_rule: UnreachableRule::default(),
-            control_plane_probe: "https://{address}:6443/readyz".to_owned(),
+            control_plane_probe: ControlPlaneProbe::default(),
             settle_seconds: 60,
             etcd_members: EtcdMembers::default(),
             allow_quorum_loss: false,

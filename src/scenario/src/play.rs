@@ -5,7 +5,7 @@ use std::time::Duration;
 use cketerm_actions::{ActionError, BmcLookup, Operator};
 use cketerm_engine::{backends::Backends, run::Handle};
 use cketerm_model::{
-    cketerm_records::{Verb, Who},
+    cketerm_records::{EngineMode, Verb, Who},
     clock::Clock,
     cluster::{parse, written},
     entry::{EntryId, QueueKind},
@@ -106,7 +106,7 @@ impl Stage {
         if stage.scenario.rival {
             let gate = Gate::default();
             let rival = stage.backends("standby-host");
-            let handle = gate.hold(async move { rival.start("daemon", true, None) }).await;
+            let handle = gate.hold(async move { rival.start(EngineMode::Daemon, true, None) }).await;
             // The rival must lead before any other engine exists.
             let mut seen = handle.seen();
             let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());

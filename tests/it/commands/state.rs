@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use cketerm_model::cketerm_records::EngineMode;
 use cketerm_rules::{decide::decide, seen::Seen, state::State};
 use cketerm_scenario::{Options, Scenario, Stage};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use crate::world::{Options as Servers, World};
 async fn passes(name: &str, minutes: u64) -> Vec<Arc<Seen>> {
     let clock = cketerm_runtime::tokio_clock::starting_at("2026-11-21T10:00:00Z".parse().unwrap());
     let stage = Stage::set(Scenario::named(name).unwrap(), Options::default(), clock).await.unwrap();
-    let engine = stage.backends("boot-0").start("daemon", true, None);
+    let engine = stage.backends("boot-0").start(EngineMode::Daemon, true, None);
     let mut seen = engine.seen();
     let watch = async {
         let mut all = Vec::new();

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use cketerm_model::{
-    cketerm_records::Audit,
+    cketerm_records::{Audit, EngineMode},
     entry::{EntryId, Stored},
 };
 use cketerm_sandbox::kubernetes::{
@@ -64,7 +64,7 @@ async fn drain_with_behaviours(protected: bool, behaviour: Behaviour, other: Opt
     }
     all.push(of("evictions.example.com", [].into(), behaviour));
     stage.sandbox.api.intercept(all);
-    let engine = stage.backends(ENGINE).start("daemon", true, None);
+    let engine = stage.backends(ENGINE).start(EngineMode::Daemon, true, None);
     stage.operator("ann").add_reboots(&[worker.address], None).await.unwrap();
     let mut drained =
         Drained { ended: false, backoffs: 0, reasons: BTreeSet::new(), changes: Vec::new(), tries: Vec::new() };

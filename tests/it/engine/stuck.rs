@@ -11,7 +11,7 @@ use std::{
 use cketerm::config::{Overrides, Settings};
 use cketerm_clients::store::Store;
 use cketerm_engine::run::Handle;
-use cketerm_model::entry::Stored;
+use cketerm_model::{cketerm_records::EngineMode, entry::Stored};
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::faults::State;
 use cketerm_scenario::{Links, Scenario, Stage, backends};
@@ -49,7 +49,7 @@ impl Site {
         let links = Links::new(name, &gate, 1);
         let mut backends = backends(&self.stage.sandbox, name, self.store.clock().clone(), &links);
         backends.ttl = TTL;
-        let handle = gate.hold(async move { backends.start("daemon", true, None) }).await;
+        let handle = gate.hold(async move { backends.start(EngineMode::Daemon, true, None) }).await;
         Engine { gate, links, handle }
     }
 

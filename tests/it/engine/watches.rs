@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use cketerm_actions::Operator;
 use cketerm_engine::run::Handle;
-use cketerm_model::{entry::EntryId, reason::Reason, reboot::RebootStatus, stored::keys::SwitchName};
+use cketerm_model::{
+    cketerm_records::EngineMode, entry::EntryId, reason::Reason, reboot::RebootStatus, stored::keys::SwitchName,
+};
 use cketerm_rules::seen::Seen;
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::kubernetes::resource::NODES;
@@ -32,7 +34,7 @@ impl Site {
         let links = Links::new("engine-host", &Gate::default(), 1);
         let mut backends = backends(&stage.sandbox, "engine-host", clock, &links);
         backends.ttl = Duration::from_mins(1);
-        let engine = backends.start("daemon", true, None);
+        let engine = backends.start(EngineMode::Daemon, true, None);
         let operator = stage.operator("ann");
         let site = Self { stage, engine, operator, links };
         site.operator.set_switch(SwitchName::Reboots, true, None).await.unwrap();

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use cketerm_actions::{HostAction, Operator};
 use cketerm_engine::run::Handle;
-use cketerm_model::host::{HostRow, Mode};
+use cketerm_model::{
+    cketerm_records::EngineMode,
+    host::{HostRow, Mode},
+};
 use cketerm_rules::seen::Seen;
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::{
@@ -28,11 +31,11 @@ impl Site {
     /// Three API servers, four workers, and their hosts under `operator`. The flag `policy` enables cketerm's
     /// controller. The engine is a console's, which watches hosts whether it leads or not.
     pub async fn new(operator: &str, policy: bool) -> Self {
-        Self::of("console", operator, policy).await
+        Self::of(EngineMode::Console, operator, policy).await
     }
 
     /// Same as [`Self::new`], with an engine of this mode.
-    pub async fn of(mode: &'static str, operator: &str, policy: bool) -> Self {
+    pub async fn of(mode: EngineMode, operator: &str, policy: bool) -> Self {
         let text = format!(
             "name: test\nabout: A test.\npopulation: {{nodes: 7, pods_per_node: 0, workloads: [], metal3: {{operator: \
              {operator}}}}}\npolicy: {{metal3_controller: {policy}}}\n"

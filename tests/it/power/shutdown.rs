@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use cketerm_engine::run::Handle;
-use cketerm_model::{cketerm_records::Audit, entry::Stored};
+use cketerm_model::{
+    cketerm_records::{Audit, EngineMode},
+    entry::Stored,
+};
 use cketerm_rules::seen::Seen;
 use cketerm_sandbox::{
     faults::State as LineState,
@@ -19,7 +22,7 @@ use super::sandbox::{Site, cycled, row};
 const HARD: &str = r#"{"mode":"hard"}"#;
 
 /// A place where a cycle of `w1` was requested this long ago, and its BMC is slow.
-async fn requested(mode: &'static str, elapsed: Duration) -> Site {
+async fn requested(mode: EngineMode, elapsed: Duration) -> Site {
     let site = Site::of(mode, "none", true).await;
     let known = |name: &str| site.host(name)["status"]["poweredOn"] == true;
     let ready = async {
@@ -65,15 +68,15 @@ impl Site {
     }
 
     fn standby(&self) -> Handle {
-        self.stage.backends("standby-host").start("daemon", true, None)
+        self.stage.backends("standby-host").start(EngineMode::Daemon, true, None)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn i44_disabling_the_policy_finishes_the_running_power_cycle_and_starts_no_other() {
-    for mode in ["console", "daemon"] {
+    for mode in [EngineMode::Console, EngineMode::Daemon] {
         for elapsed in moments() {
-            let site = requested(mode, elapsed).await;
+            let site = requested(mode.clone(), elapsed).await;
             site.set_controller_enabled("false").await;
             tokio::time::sleep(Duration::from_secs(90)).await;
             site.assert_cycle_complete(&format!("{mode}, switched off after {elapsed:?}"));
@@ -91,14 +94,19 @@ async fn i44_disabling_the_policy_finishes_the_running_power_cycle_and_starts_no
 #[tokio::test(start_paused = true)]
 async fn i44_with_the_policy_off_the_next_leader_finishes_a_dead_leaders_power_cycle() {
     for elapsed in moments() {
-        let site = requested("daemon", elapsed).await;
+        let site = requested(EngineMode::Daemon, elapsed).await;
         let _standby = site.standby();
         site.set_controller_enabled("false").await;
         // the engine dies without resigning: its tasks are dropped, and its lease expires
         let Site { stage, engine, operator, links } = site;
         drop(engine);
         tokio::time::sleep(Duration::from_mins(3)).await;
-        let site = Site { engine: stage.backends("idle-host").start("console", false, None), stage, operator, links };
+        let site = Site {
+            engine: stage.backends("idle-host").start(EngineMode::Console, false, None),
+            stage,
+            operator,
+            links,
+        };
         site.assert_cycle_complete(&format!("killed after {elapsed:?}"));
     }
 }
@@ -106,7 +114,7 @@ async fn i44_with_the_policy_off_the_next_leader_finishes_a_dead_leaders_power_c
 #[tokio::test(start_paused = true)]
 async fn i44_a_sole_engine_that_shuts_down_at_any_moment_leaves_no_machine_off() {
     for elapsed in moments() {
-        let site = requested("daemon", elapsed).await;
+        let site = requested(EngineMode::Daemon, elapsed).await;
         let Site { stage, engine, operator, links } = site;
         let mut seen = engine.seen();
         let beats = tokio::spawn(async move {
@@ -123,14 +131,19 @@ async fn i44_a_sole_engine_that_shuts_down_at_any_moment_leaves_no_machine_off()
         assert!(longest < Duration::from_secs(5), "no heartbeat for {longest:?} during the shutdown");
         // by now every request that it sent has been carried out
         tokio::time::sleep(Duration::from_mins(2)).await;
-        let site = Site { engine: stage.backends("idle-host").start("console", false, None), stage, operator, links };
+        let site = Site {
+            engine: stage.backends("idle-host").start(EngineMode::Console, false, None),
+            stage,
+            operator,
+            links,
+        };
         site.assert_cycle_complete(&format!("ended after {elapsed:?}"));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_graceful_shutdown_without_a_successor_reports_machines_that_stay_off() {
-    let site = requested("daemon", Duration::from_secs(3)).await;
+    let site = requested(EngineMode::Daemon, Duration::from_secs(3)).await;
     site.annotate("w2", "reboot.metal3.io/x", HARD);
     while site.host("w2")["status"]["poweredOn"] != false {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -153,7 +166,7 @@ async fn a_graceful_shutdown_without_a_successor_reports_machines_that_stay_off(
 #[tokio::test(start_paused = true)]
 async fn i44_an_engine_that_resigns_for_cke_finishes_its_cycles_and_starts_none() {
     for elapsed in moments() {
-        let site = requested("daemon", elapsed).await;
+        let site = requested(EngineMode::Daemon, elapsed).await;
         site.operator.set_policy("engine", "cke", None).await.unwrap();
         site.annotate("w2", "reboot.metal3.io", HARD);
         site.until("the engine resigns", |s| s.snapshot.engine.leading.is_none()).await;
@@ -165,7 +178,7 @@ async fn i44_an_engine_that_resigns_for_cke_finishes_its_cycles_and_starts_none(
 
 #[tokio::test(start_paused = true)]
 async fn a_resignation_names_the_host_it_waits_for_and_has_a_time_limit() {
-    let site = requested("daemon", Duration::from_secs(1)).await;
+    let site = requested(EngineMode::Daemon, Duration::from_secs(1)).await;
     while site.host("w1")["status"]["poweredOn"] != false {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -197,14 +210,14 @@ async fn a_resignation_names_the_host_it_waits_for_and_has_a_time_limit() {
 async fn i44_running_cycles_finish_despite_a_failed_check_or_a_new_operator() {
     for elapsed in moments() {
         // Kubernetes does not answer for longer than the interval of the checks for another operator
-        let site = requested("daemon", elapsed).await;
+        let site = requested(EngineMode::Daemon, elapsed).await;
         site.links.kubernetes.set_state(LineState::Cut);
         site.set_controller_enabled("false").await;
         tokio::time::sleep(Duration::from_secs(25)).await;
         site.links.kubernetes.set_state(LineState::Open);
         tokio::time::sleep(Duration::from_secs(90)).await;
         site.assert_cycle_complete(&format!("cut off after {elapsed:?}"));
-        let site = requested("daemon", elapsed).await;
+        let site = requested(EngineMode::Daemon, elapsed).await;
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "baremetal-operator", "namespace": "kube-system"},
@@ -225,7 +238,7 @@ async fn i44_running_cycles_finish_despite_a_failed_check_or_a_new_operator() {
 #[tokio::test(start_paused = true)]
 async fn with_the_policy_off_another_controllers_cycles_are_left_alone() {
     // another controller that writes the same timestamps, as the proposal describes them
-    let site = Site::of("daemon", "upstream", false).await;
+    let site = Site::of(EngineMode::Daemon, "upstream", false).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     let changed = site.stage.sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, "w1", |host| {
         host["metadata"]["annotations"]["reboot.metal3.io/other"] = json!(HARD);
@@ -248,7 +261,7 @@ async fn i44_after_a_leaders_death_at_any_moment_the_next_finishes_the_cycle() {
     for step in 0..24 {
         let site = Site::new("none", true).await;
         site.until("w1 is on", |s| s.snapshot.kube.hosts.len() == 7 && row(s, "w1").powered_on == Some(true)).await;
-        let standby = site.stage.backends("standby-host").start("console", true, None);
+        let standby = site.stage.backends("standby-host").start(EngineMode::Console, true, None);
         site.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
         site.annotate("w2", "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
         tokio::time::sleep(Duration::from_millis(500 * step)).await;

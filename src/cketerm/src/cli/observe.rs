@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm_engine::backends::Backends;
+use cketerm_model::cketerm_records::EngineMode;
 use cketerm_rules::seen::Seen;
 use tokio::time::{Instant, timeout_at};
 
@@ -14,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Returns the snapshot of an engine that only observes, once everything has been read. After a timeout it names what
 /// is missing.
 pub async fn read_complete(backends: &Backends, context: &Context) -> Arc<Seen> {
-    let engine = backends.start("console", false, None);
+    let engine = backends.start(EngineMode::Console, false, None);
     let mut seen = engine.seen();
     let deadline = Instant::now() + TIMEOUT;
     let missing_sources = |seen: &Seen| missing(seen, backends.kube.is_some());

@@ -10,7 +10,7 @@ use cketerm_console::{
     terminal::{screen, screenshot},
 };
 use cketerm_engine::backends::{Backends, host_name};
-use cketerm_model::clock::Clock;
+use cketerm_model::{cketerm_records::EngineMode, clock::Clock};
 use cketerm_rules::seen::Seen;
 use cketerm_runtime::telemetry::{self, Ring, Target};
 use cketerm_scenario::Stage;
@@ -127,7 +127,7 @@ async fn capture_sandbox(args: &ScreenshotArgs) -> Result<Capture, ActionError> 
     let (scenario, options) = args.choice.build().map_err(ActionError::misused)?;
     let stage = Stage::set(scenario, options, Clock::host()).await.map_err(ActionError::failed)?;
     let backends = stage.backends(&host_name());
-    let engine = backends.start("console", true, None);
+    let engine = backends.start(EngineMode::Console, true, None);
     let seconds = Duration::try_from_secs_f64(args.after).map_err(|e| ActionError::misused(format!("--after: {e}")))?;
     let mut seen = engine.seen();
     let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some() || seen.snapshot.store.leader().is_some());

@@ -24,7 +24,7 @@ use cketerm_engine::{
     backends::{Backends, host_name},
     run::LONGEST_END,
 };
-use cketerm_model::clock::Clock;
+use cketerm_model::{cketerm_records::EngineMode, clock::Clock};
 use cketerm_rules::seen::Seen;
 use cketerm_runtime::telemetry::{self, Logs, Ring, Target};
 use cketerm_scenario::{Scenario, Stage};
@@ -149,7 +149,7 @@ async fn keep(
     modes: Modes,
 ) -> anyhow::Result<()> {
     loop {
-        let engine = backends.start("console", campaign, None);
+        let engine = backends.start(EngineMode::Console, campaign, None);
         let heartbeat = engine.heartbeat();
         heartbeat.guard(move || leave(modes))?;
         let stuck = heartbeat.stuck();

@@ -381,7 +381,7 @@ pub fn standby_engines(seen: &Seen) -> Vec<String> {
     let leads = store.leader().map(|c| c.lease);
     let others = store.candidates.values().filter(|c| Some(c.lease) != leads);
     let name = |c: &cketerm_model::stored::view::Candidate| match store.engines.get(&c.lease).and_then(Stored::get) {
-        Some(engine) => format!("{} ({})", short_text::safe(&engine.host), short_text::safe(&engine.mode)),
+        Some(engine) => format!("{} ({})", short_text::safe(&engine.host), short_text::safe(&engine.mode.to_string())),
         None => format!("{} (CKE)", short_text::safe(&c.host)),
     };
     others.map(name).collect()

@@ -263,7 +263,7 @@ impl World {
             host: "admin1".into(),
             pid: 1,
             version: "0.1.0".into(),
-            mode: "console".into(),
+            mode: cketerm_model::cketerm_records::EngineMode::Console,
             http: None,
             missing_programs: vec![],
             missing_settings: Vec::new(),

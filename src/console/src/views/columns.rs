@@ -5,9 +5,15 @@ use std::borrow::Borrow;
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr;
 
-use crate::state::columns::{Column, Content, Table, Visibility, Width};
 use crate::{
-    state::{App, column_id::ColumnId, filter::Value, list::List, short_text, when},
+    state::{
+        App,
+        column_id::ColumnId,
+        columns::{Column, Content, Table, Visibility, Width},
+        filter::Value,
+        list::List,
+        short_text, when,
+    },
     table::{self, Cell, DrawnColumn, RowMarks},
 };
 

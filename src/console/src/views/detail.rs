@@ -26,8 +26,10 @@ use ratatui::{
 };
 
 use super::bar::{self, Phase, phase};
-use crate::state::{App, Target, calendar, logs::LineId, queries, short_text, when};
-use crate::table::wrap;
+use crate::{
+    state::{App, Target, calendar, logs::LineId, queries, short_text, when},
+    table::wrap,
+};
 
 /// Width of the labels, in columns.
 const LABEL: usize = 11;

@@ -7,12 +7,14 @@ use ratatui::{
 };
 use tui_input::Input;
 
-use crate::state::{
-    App,
-    dialog::{Dialog, Focus, ReasonPolicy},
-    short_text,
+use crate::{
+    state::{
+        App,
+        dialog::{Dialog, Focus, ReasonPolicy},
+        short_text,
+    },
+    table::{put, wrap},
 };
-use crate::table::{put, wrap};
 
 /// Returns the dialog's area and its text.
 fn dialog_area(app: &App, dialog: &Dialog, screen: Size) -> (Rect, Vec<String>) {

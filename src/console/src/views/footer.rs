@@ -10,10 +10,10 @@ use tui_input::Input;
 use unicode_width::UnicodeWidthStr;
 
 use super::{palette, tour};
-use crate::table::{cut, put};
 use crate::{
     keys::{self, Binding, Context, TABLE},
     state::{App, View, command_line, leaders, related, short_text},
+    table::{cut, put},
 };
 
 /// Most lines of a message.

@@ -9,8 +9,10 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use crate::state::{App, View, calendar, leaders, queries::Leader, short_text, sources};
-use crate::table::{put, wrap};
+use crate::{
+    state::{App, View, calendar, leaders, queries::Leader, short_text, sources},
+    table::{put, wrap},
+};
 
 /// Most lines of one text in the banner.
 const MAX_BANNER_LINES: usize = 2;

@@ -9,7 +9,6 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use crate::table::{cut, put, wrap};
 use crate::{
     keys::{Context, TABLE},
     state::{
@@ -18,6 +17,7 @@ use crate::{
         event::count,
         short_text,
     },
+    table::{cut, put, wrap},
 };
 
 fn lines(app: &App) -> Vec<Line<'static>> {

@@ -1,6 +1,6 @@
 //! Logs: lines of this process, and the place of the leader's log.
 
-use cketerm_model::entry::Stored;
+use cketerm_model::{cketerm_records::EngineMode, entry::Stored};
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use crate::{
@@ -42,7 +42,7 @@ pub(super) fn origin_lines(app: &App, width: usize) -> Vec<String> {
             format!("log of this process only; CKE leads on {host}: its logs are there (journalctl -u cke)")
         }
         (Leader::Other(host), Some(leader)) => match engine(leader.lease) {
-            Some(e) if e.mode == "daemon" => format!(
+            Some(e) if e.mode == EngineMode::Daemon => format!(
                 "log of this process only; the leader's is on {host}: journalctl -u cketerm, or its log directory"
             ),
             _ => format!("log of this process only; the leader is a console on {host}: see its log directory there"),

@@ -34,9 +34,9 @@ use ratatui::{
 pub use self::help::overflow as help_overflow;
 #[cfg(test)]
 pub(crate) use self::registry::summary_lines as registry_lines;
-use crate::table::put;
 use crate::{
     state::{App, View, queries, short_text},
+    table::put,
     theme::charset,
 };
 

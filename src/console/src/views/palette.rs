@@ -4,12 +4,14 @@ use cketerm_model::entry::EntryId;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use unicode_width::UnicodeWidthStr;
 
-use crate::state::{
-    App,
-    command_line::{self, CommandLine},
-    queries, short_text,
+use crate::{
+    state::{
+        App,
+        command_line::{self, CommandLine},
+        queries, short_text,
+    },
+    table::put,
 };
-use crate::table::put;
 
 /// Most lines of the list.
 const MAX_ROWS: usize = 6;

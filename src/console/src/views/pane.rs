@@ -3,8 +3,7 @@
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
 use super::detail;
-use crate::state::App;
-use crate::table::put;
+use crate::{state::App, table::put};
 
 /// Returns the pane's text at the screen's width.
 pub(super) fn lines(app: &App) -> Vec<Line<'static>> {

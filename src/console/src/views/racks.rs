@@ -6,12 +6,14 @@ use ratatui::{
     style::{Modifier, Style},
 };
 
-use crate::state::{
-    App, queries,
-    racks::{Map, State, shown},
-    short_text,
+use crate::{
+    state::{
+        App, queries,
+        racks::{Map, State, shown},
+        short_text,
+    },
+    table::{cut, put},
 };
-use crate::table::{cut, put};
 
 /// Most lines of the legend, and of the text about the machine under the cursor.
 const MAX_LINES: usize = 2;

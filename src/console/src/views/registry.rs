@@ -3,8 +3,10 @@
 use cketerm_rules::decide::ApplyState;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use crate::state::{App, registry, short_text, when};
-use crate::table::{cut, mark_cut, put};
+use crate::{
+    state::{App, registry, short_text, when},
+    table::{cut, mark_cut, put},
+};
 
 /// Draws one or two lines about the plan and the state of applying above the table. Returns the rest of the area.
 pub(super) fn draw_summary(app: &App, buffer: &mut Buffer, area: Rect) -> Rect {

@@ -2,11 +2,13 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use crate::state::{
-    App,
-    tour::{self, STEPS, Tour},
+use crate::{
+    state::{
+        App,
+        tour::{self, STEPS, Tour},
+    },
+    table::{put, wrap},
 };
-use crate::table::{put, wrap};
 
 /// Lines of the panel.
 pub const LINES: u16 = 4;

@@ -9,7 +9,10 @@ use cketerm_clients::{
     power::BmcClients,
     store::{Store, live::Live, members::EtcdMembers},
 };
-use cketerm_model::{cketerm_records::Who, clock::Steady};
+use cketerm_model::{
+    cketerm_records::{EngineMode, Who},
+    clock::Steady,
+};
 use cketerm_rules::{
     metal3::Metal3,
     seen::Seen,
@@ -33,7 +36,7 @@ pub struct Options {
     /// Whether the engine campaigns at all; with `--observe` it does not.
     pub campaign: bool,
     /// `daemon` or `console`.
-    pub mode: &'static str,
+    pub mode: EngineMode,
     /// Address of the engine's HTTP endpoint, for its registration.
     pub http: Option<String>,
     /// TTL of the lease.

@@ -370,12 +370,12 @@ impl Loop {
     fn registration(&self) -> EngineRegistration {
         let control_planes = self.snap.store.definition().map_or(0, |d| d.members.control_planes(&d.cluster).count());
         let good = self.snap.probes.values().filter(|p| p.last_good.is_some()).count();
-        let by_node = self.snap.store.policy().control_plane_probe == "node";
+        let by_node = self.snap.store.policy().control_plane_probe.url().is_none();
         EngineRegistration {
             host: self.options.host.clone(),
             pid: self.options.pid,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            mode: self.options.mode.to_owned(),
+            mode: self.options.mode.clone(),
             http: self.options.http.clone(),
             missing_programs: self.snap.engine.missing_programs.clone(),
             missing_settings: self

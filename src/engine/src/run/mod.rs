@@ -14,7 +14,7 @@ use cketerm_clients::{
     store::{Store, folders::FolderCursor, live::Live},
 };
 use cketerm_model::{
-    cketerm_records::EngineRegistration,
+    cketerm_records::{EngineMode, EngineRegistration},
     clock::{Clock, Now, Steady},
     entry::EntryId,
     fence::Fence,
@@ -235,25 +235,25 @@ impl Loop {
             }
             // Hosts are watched whatever the policies are. Only the BareMetalHosts show a power cycle under way, a host
             // that is held off, and a machine that does not boot.
-            live.watch_hosts(leads || self.options.mode == "console");
+            live.watch_hosts(leads || self.options.mode == EngineMode::Console);
         }
         let policy = self.snap.store.policy();
         let campaigns = self.options.campaign && preflight::may_campaign(&self.snap.store).is_ok();
         let mut targets = Targets { urls: BTreeMap::new(), often: leads && decision.probe_often };
         if let Some(definition) = self.snap.store.definition()
             && (leads || campaigns)
-            && policy.control_plane_probe != "node"
+            && let Some(probe_url) = policy.control_plane_probe.url()
         {
             targets.urls = definition
                 .members
                 .control_planes(&definition.cluster)
-                .map(|n| (n.address.clone(), url(&policy.control_plane_probe, &n.address)))
+                .map(|n| (n.address.clone(), url(probe_url, &n.address)))
                 .collect();
         }
         self.prober.aim(targets);
         self.etcd.aim(etcd_members::targets(&self.snap, leads, campaigns, decision.ask_etcd));
         // The leader queries sabakan. A console does so too, for display.
-        let (console, again) = (self.options.mode == "console", leads && decision.auto_repair.asks_again);
+        let (console, again) = (self.options.mode == EngineMode::Console, leads && decision.auto_repair.asks_again);
         let plans = match (leads && self.snap.store.sabakan.enabled(), console) {
             (true, _) => Plans::Applied,
             (false, true) => Plans::Shown,

@@ -23,12 +23,12 @@ pub(super) fn leading_since(snap: &Snapshot, assumptions: &Assumptions) -> Optio
 impl<'a> Pass<'a> {
     /// Returns the boot-time seconds since which this engine leads, or `None` if it does not lead.
     pub(super) fn leading_since(&self) -> Option<f64> {
-        leading_since(self.snap, self.assumptions)
+        self.leading_since
     }
 
     /// Reports whether this engine leads.
     pub(super) fn leading(&self) -> bool {
-        self.leading_since().is_some()
+        self.leading_since.is_some()
     }
 
     /// Reports whether this leader resigns as soon as nothing is in progress.
@@ -75,7 +75,7 @@ impl<'a> Pass<'a> {
 
     /// Reports whether control planes are judged by their Node alone, without probes.
     pub(super) fn control_planes_by_node(&self) -> bool {
-        self.policy.control_plane_probe == "node" || self.assumes(Assumption::ControlPlanesByNode)
+        self.policy.control_plane_probe.url().is_none() || self.assumes(Assumption::ControlPlanesByNode)
     }
 
     /// Returns the fault of a control plane's probe, or `None` if it is good or none is required.

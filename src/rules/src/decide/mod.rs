@@ -120,6 +120,8 @@ pub struct Decision {
 pub(super) struct Pass<'a> {
     snap: &'a Snapshot,
     assumptions: &'a Assumptions,
+    /// Boot-time seconds since which this engine leads; none = it does not lead.
+    leading_since: Option<f64>,
     now: Now,
     definition: Option<&'a Definition>,
     policy: std::sync::Arc<cketerm_model::policy::Policy>,
@@ -150,6 +152,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     let mut pass = Pass {
         snap,
         assumptions,
+        leading_since,
         now,
         definition: snap.store.definition(),
         claims: claims::Claims::of(snap, leading_since, now),

@@ -104,7 +104,7 @@ pub(crate) fn readiness(
     now: Now,
 ) -> Readiness {
     let probe = || {
-        let required = snap.store.policy().control_plane_probe != "node";
+        let required = snap.store.policy().control_plane_probe.url().is_some();
         required.then(|| probe_fault(snap, address, now)).flatten()
     };
     Readiness { missing: missing_condition(snap, id, control_plane, node, probe) }

@@ -98,7 +98,7 @@ fn control_plane_health_does_not_gate_workers() {
 #[test]
 fn policy_probe_node_checks_only_node_readiness() {
     let scene = Scene::new(0).queued(&[(0, 1)]).with(|s| {
-        s.policy.control_plane_probe = "node".to_owned();
+        s.policy.control_plane_probe = cketerm_model::policy::ControlPlaneProbe::Node;
         s.snap.probes.clear();
     });
     assert_eq!(scene.starts(), [0]);

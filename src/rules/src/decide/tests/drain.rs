@@ -344,7 +344,7 @@ fn i7_an_api_server_of_unknown_state_blocks_the_others_and_is_not_called_down() 
     assert!(matches!(scene.reason(0), Reason::ControlPlaneUnhealthy { why, .. } if why.contains("certificate")));
     let queued = Scene::new(0).queued(&[(0, 1)]).with(not_known);
     assert!(queued.starts().is_empty());
-    let by_readiness = queued.with(|s| s.policy.control_plane_probe = "node".to_owned());
+    let by_readiness = queued.with(|s| s.policy.control_plane_probe = cketerm_model::policy::ControlPlaneProbe::Node);
     assert_eq!(by_readiness.starts(), [0]);
 }
 
