@@ -60,7 +60,7 @@ pub struct Identity {
     pub at: Timestamp,
 }
 
-/// How an engine runs. Stored as one word.
+/// Form in which an engine runs. Stored as one word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum EngineMode {

@@ -102,7 +102,7 @@ pub enum Approval {
     Never,
 }
 
-/// How an engine judges a control plane (SAF-30). Stored as one text: `node`, or the URL.
+/// Check of a control plane by an engine (SAF-30). Stored as one text: `node`, or the URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum ControlPlaneProbe {
@@ -168,7 +168,7 @@ pub struct Policy {
     pub api_server_order: ApiServerOrder,
     /// Rule for unreachable nodes.
     pub unreachable_rule: UnreachableRule,
-    /// How control planes are judged.
+    /// Check of control planes.
     pub control_plane_probe: ControlPlaneProbe,
     /// Seconds for which a rebooted API server's probe must stay good.
     pub settle_seconds: u64,
