@@ -101,7 +101,8 @@ async fn changes_owner_records_and_deletions_reach_the_copy_at_once() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// On one thread, so that nothing is read between a request and the look at what it changed at once.
+#[tokio::test]
 async fn pods_are_watched_on_exactly_the_requested_nodes() {
     for server in both() {
         let (api, ns) = (server.api().await, server.api().await.namespace().await);
