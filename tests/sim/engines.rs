@@ -8,7 +8,7 @@ use std::{
 use cketerm_engine::{command::Spawner, run::Handle};
 use cketerm_model::{
     cketerm_records::EngineMode,
-    clock::{Clock, WrongClock},
+    clock::{Clock, SkewedClock},
 };
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::faults::{FaultCounts, FaultHit};
@@ -34,7 +34,7 @@ pub struct Slot {
     pub name: String,
     pub gate: Gate,
     pub links: Links,
-    pub clock: WrongClock,
+    pub clock: SkewedClock,
     pub handle: Option<Handle>,
     /// Number of starts, and the time of each.
     pub start_count: u32,
@@ -55,7 +55,7 @@ impl Slot {
     pub fn new(name: &str, true_time: &Clock, ttl: u64, rng: &mut Rng) -> Self {
         let mut rng = rng.fork();
         // within the 5 s that the preflight allows
-        let clock = WrongClock::new(true_time, SignedDuration::from_millis(rng.i64(-1500..1500)));
+        let clock = SkewedClock::new(true_time, SignedDuration::from_millis(rng.i64(-1500..1500)));
         let gate = Gate::default();
         let links = Links::new(name, &gate, rng.u64(..));
         Self {

@@ -69,18 +69,18 @@ impl TimeSource for HostClock {
 
 /// Another clock whose wall time is wrong and can be set, as on a host without NTP. Its boot time never steps.
 #[derive(Clone, Debug)]
-pub struct WrongClock {
+pub struct SkewedClock {
     right: Clock,
     /// Milliseconds by which wall time is ahead.
     error: Arc<AtomicI64>,
 }
 
-impl WrongClock {
+impl SkewedClock {
     /// Creates a clock that is ahead of `right` by `error`.
     pub fn new(right: &Clock, error: SignedDuration) -> Self {
-        let wrong = Self { right: right.clone(), error: Arc::default() };
-        wrong.step(error);
-        wrong
+        let skewed = Self { right: right.clone(), error: Arc::default() };
+        skewed.step(error);
+        skewed
     }
 
     /// Sets wall time forward or back, for all clones.
@@ -89,7 +89,7 @@ impl WrongClock {
     }
 }
 
-impl TimeSource for WrongClock {
+impl TimeSource for SkewedClock {
     fn boot(&self) -> Duration {
         self.right.boot()
     }

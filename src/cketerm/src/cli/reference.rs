@@ -29,7 +29,7 @@ pub fn markdown(mut command: Command) -> String {
     command.build();
     let mut out = String::from(
         "# Commands\n\n\
-         Generated from the subcommands in `src/cli`; a test compares them (`make docs` writes this\nfile).\n\n\
+         Generated from the subcommands in `src/cketerm/src/cli`; a test compares them (`make docs` writes this\nfile).\n\n\
          Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 5 done, except for unreadable entries\n\
          (a list prints all others). Data goes to standard output, messages to standard error.\n\n\
          ## Options of every subcommand\n",
