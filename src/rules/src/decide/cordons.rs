@@ -1,6 +1,6 @@
 //! Removal and protection of cordons (REB-44, REB-45, SAF-33 to SAF-35; I9–I14).
 
-use std::sync::Arc;
+use std::{cell::LazyCell, sync::Arc};
 
 use cketerm_model::{
     attempt::CheckAnswer,
@@ -12,7 +12,7 @@ use cketerm_model::{
     reason::Reason,
 };
 
-use super::{Effect, Guard, Pass, attempts, drain, entry_context::EntryContext, readiness};
+use super::{Effect, Guard, Pass, Snapshot, attempts, drain, entry_context::EntryContext, readiness};
 
 /// Decision about a cordon whose entry is gone.
 enum CordonState {
@@ -31,7 +31,7 @@ impl<'a> Pass<'a> {
         if self.definition.is_none() || !self.etcd_synced() {
             return;
         }
-        let first_unreadable_reboot = self.first_unreadable_reboot();
+        let first_unreadable_reboot = LazyCell::new(|| first_unreadable_reboot(snap));
         for name in &snap.kube.marked {
             let Some(node) = snap.kube.nodes.get(name) else { continue };
             let address = self.address_of(node);
@@ -52,7 +52,10 @@ impl<'a> Pass<'a> {
             }
             // CKE's annotation does not name the entry, which may be one that cannot be read. No order can name this
             // node: an operator uncordons it in Kubernetes, or removes the unreadable entry.
-            if let Some(entry) = first_unreadable_reboot.filter(|_| owner.is_none() && node.unschedulable) {
+            if owner.is_none()
+                && node.unschedulable
+                && let Some(entry) = *first_unreadable_reboot
+            {
                 let why = format!("{entry} cannot be read and may be for this node: the cordon stays");
                 self.out.orphans.insert(name.clone(), Reason::InvalidEntry { why });
                 continue;
@@ -96,12 +99,6 @@ impl<'a> Pass<'a> {
             Some(EntryRef::Reboot(entry)) => entry.claims_machine() && member(&entry.node),
             Some(EntryRef::Repair(entry)) => entry.claims_machine(),
         })
-    }
-
-    /// Returns the first entry of the reboot queue that cannot be read. It may be draining or rebooting any machine.
-    fn first_unreadable_reboot(&self) -> Option<EntryId> {
-        let broken = self.snap.store.reboots.entries.iter().find(|(_, stored)| stored.get().is_none());
-        broken.map(|(index, _)| EntryId::reboot(*index))
     }
 
     /// Reports whether a command ran on the machine for an entry that is gone, and the machine has not recovered since.
@@ -269,4 +266,10 @@ impl<'a> Pass<'a> {
         member
             .map_or_else(|| node.addresses.first().cloned().unwrap_or_else(|| node.name.clone()), |m| m.address.clone())
     }
+}
+
+/// Returns the first entry of the reboot queue that cannot be read. It may be draining or rebooting any machine.
+fn first_unreadable_reboot(snap: &Snapshot) -> Option<EntryId> {
+    let unreadable = snap.store.reboots.entries.iter().find(|(_, stored)| stored.get().is_none());
+    unreadable.map(|(index, _)| EntryId::reboot(*index))
 }
