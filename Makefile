@@ -14,7 +14,7 @@ run: ## the console on a simulated data centre inside the process
 	$(TARGET)/release/cketerm --sandbox $(ARGS)
 
 demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with pods
-	cargo build --locked
+	cargo build --locked -p cketerm
 	tests/servers/demo $(TARGET)/debug/cketerm
 
 # Most tests of `it` wait for servers, not for the processor.

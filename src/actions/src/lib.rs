@@ -2,7 +2,7 @@
 //! functions.
 //!
 //! An action checks before it writes. A refusal names the object, the reason and what to do instead. An action never
-//! makes a decision of the engine. Nothing in this module draws, parses arguments or prints.
+//! makes a decision of the engine. Nothing in this crate draws, parses arguments or prints.
 
 mod accept;
 mod added;
@@ -28,8 +28,6 @@ mod switch;
 mod unreadable;
 mod who;
 
-pub use cketerm_rules::manual_drain::Progress;
-
 pub use accept::{note, refusal};
 pub use added::Added;
 pub use bmcs::{BmcLookup, Registered};
@@ -46,4 +44,3 @@ pub use repair::{NewRepair, state as repair_state};
 pub use rights::rights;
 pub use stop::{resumed, stopped};
 pub use unreadable::LEFT;
-pub use who::host_name;

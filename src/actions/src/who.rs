@@ -3,11 +3,7 @@
 use std::{env, fs};
 
 use cketerm_model::cketerm_records::Who;
-
-/// Returns the name of this host.
-pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
+use cketerm_runtime::host::host_name;
 
 /// Returns the user behind this process; under sudo, the user who called it.
 pub(super) fn current_user() -> Who {

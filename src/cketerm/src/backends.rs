@@ -10,11 +10,12 @@ use cketerm_clients::{
     store::{Store, members::EtcdMembers},
 };
 use cketerm_engine::{
-    backends::{ANSWER, Backends, WEBHOOK, host_name},
+    backends::{ANSWER, Backends, WEBHOOK},
     command::{ResultFolder, Spawner},
     probe,
 };
 use cketerm_model::clock::Clock;
+use cketerm_runtime::host::host_name;
 
 use crate::config::Settings;
 

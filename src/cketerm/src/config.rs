@@ -19,6 +19,7 @@ use cketerm_clients::{
     store::EtcdSettings,
 };
 use cketerm_model::secret;
+use cketerm_runtime::host::is_world_readable;
 
 /// CKE's own configuration file.
 const CKE_FILE: &str = "/etc/cke/config.yml";
@@ -443,11 +444,6 @@ fn is_loopback_url(url: &str) -> bool {
 /// that one is not changed (STO-1).
 fn with_trailing_slash(prefix: &str) -> String {
     if prefix.is_empty() || prefix.ends_with('/') { prefix.to_owned() } else { format!("{prefix}/") }
-}
-
-fn is_world_readable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
 }
 
 /// Output of `cketerm config default`, also included in docs/configuration.md.

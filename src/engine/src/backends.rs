@@ -79,8 +79,3 @@ impl Backends {
         run::start(&self.store, live, copies, options)
     }
 }
-
-/// Returns this host's name.
-pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}

@@ -18,11 +18,10 @@ use std::{
 };
 
 use cketerm_model::{
-    attempt::{Ended, Outcome},
+    attempt::{CheckAnswer, Ended, Outcome},
     result::{CommandResult, ResultLabel},
     secret,
 };
-use cketerm_rules::snapshot::CheckAnswer;
 use cketerm_runtime::descriptors;
 use futures::future::BoxFuture;
 use tokio::{

@@ -121,15 +121,6 @@ impl<'a> EntryRef<'a> {
         self.claims_machine() && self.unfinished()
     }
 
-    /// Reports whether the leader processes the entry: a reboot in work, or a repair at any of its steps, also while it
-    /// waits for the next one. A deleted repair is not processed any more.
-    pub fn is_processing(self) -> bool {
-        match self {
-            Self::Reboot(_) => self.in_work(),
-            Self::Repair(e) => e.status == RepairStatus::Processing && !e.deleted,
-        }
-    }
-
     /// Reports whether the entry's command ran or is about to run. A repair that has ended keeps the state of its last
     /// step.
     pub fn is_after_command(self) -> bool {
@@ -209,7 +200,7 @@ mod tests {
         RepairEntry { status, step_status, ..RepairEntry::queued(4, "10.0.0.13", "qemu", "restart", None) }
     }
 
-    /// Answers in the order queued, waiting, claims the machine, in work, processing, after the command, finished,
+    /// Answers in the order queued, waiting, claims the machine, in work, after the command, finished,
     /// unfinished.
     fn answers(entry: EntryRef<'_>) -> String {
         let all = [
@@ -217,7 +208,6 @@ mod tests {
             (entry.is_waiting(), 'w'),
             (entry.claims_machine(), 'c'),
             (entry.in_work(), 'i'),
-            (entry.is_processing(), 'p'),
             (entry.is_after_command(), 'a'),
             (entry.finished(), 'f'),
             (entry.unfinished(), 'u'),
@@ -229,8 +219,8 @@ mod tests {
     fn every_state_of_a_reboot_has_its_answers() {
         let expected = [
             (RebootStatus::Queued, "qwu"),
-            (RebootStatus::Draining, "cipu"),
-            (RebootStatus::Rebooting, "cipau"),
+            (RebootStatus::Draining, "ciu"),
+            (RebootStatus::Rebooting, "ciau"),
             (RebootStatus::Cancelled, ""),
         ];
         for (status, expected) in expected {
@@ -242,9 +232,9 @@ mod tests {
     fn every_state_of_a_repair_has_its_answers_and_a_deleted_one_only_claims_its_machine() {
         let expected = [
             (RepairStatus::Queued, StepStatus::Waiting, "qwu", "", "queued"),
-            (RepairStatus::Processing, StepStatus::Waiting, "wpu", "", "waiting"),
-            (RepairStatus::Processing, StepStatus::Draining, "cipu", "c", "draining"),
-            (RepairStatus::Processing, StepStatus::Watching, "cipau", "ca", "watching"),
+            (RepairStatus::Processing, StepStatus::Waiting, "wu", "", "waiting"),
+            (RepairStatus::Processing, StepStatus::Draining, "ciu", "c", "draining"),
+            (RepairStatus::Processing, StepStatus::Watching, "ciau", "ca", "watching"),
             (RepairStatus::Succeeded, StepStatus::Watching, "af", "af", "succeeded"),
             (RepairStatus::Failed, StepStatus::Watching, "af", "af", "failed"),
         ];

@@ -1,7 +1,7 @@
 //! Domain types as plain data.
 //!
-//! All of them can be written, compared and read back. Nothing here does I/O, reads a clock or knows a client library.
-//! Every other module may use these types; this module uses no other one.
+//! All of them can be written, compared and read back. Nothing here does I/O or knows a client library; only
+//! [`clock`] reads the host's clock. Every other crate may use these types; this crate uses no other one.
 
 pub mod acceptance;
 pub mod any;
@@ -31,7 +31,6 @@ pub mod record;
 pub mod repair;
 pub mod result;
 pub mod rights;
-pub mod runbook;
 pub mod secret;
 pub mod selector;
 pub mod stored;

@@ -184,7 +184,7 @@ pub struct Policy {
     /// Bound in seconds of a command whose timeout is 0.
     pub command_cap_seconds: u64,
     /// Seconds after which a `rebooting` entry, or a condition that holds an entry up, counts as stuck
-    /// (`engine/trouble`).
+    /// (`src/rules/src/trouble.rs`).
     pub stuck_seconds: u64,
     /// Strategy that generates the definition.
     pub strategy: Strategy,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
+    attempt::CheckAnswer,
     clock::Now,
     cluster::Eviction,
     drain::{Answer, Finding, Preview, Verdict},
@@ -17,7 +18,7 @@ use cketerm_model::{
 
 use super::{
     decide::{Effect, count_leaving, readiness},
-    snapshot::{CheckAnswer, DrainWork, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work, secs},
+    snapshot::{DrainWork, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work, secs},
 };
 
 /// Seconds before a machine is retried after an effect on it failed.

@@ -1,5 +1,5 @@
 //! Earliest start of a queue's work, as far as switch, leader, policy, freeze and windows determine it. The Overview,
-//! the preview of an order and `rq plan` share it. The rules themselves are in `engine::decide`.
+//! the preview of an order and `rq plan` share it. The rules themselves are in `decide`.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Cluster definition from the machine registry: generated from sabakan's machines, a template, the constraints and the
 //! current definition (docs/spec/sabakan.md).
 //!
-//! All modules except [`client`] are pure: [`plan()`] takes an [`Input`] and returns the next definition with its
-//! reasons. Nothing else here contacts sabakan, etcd or Kubernetes, or reads a clock.
+//! All modules are pure: [`plan()`] takes an [`Input`] and returns the next definition with its reasons. Nothing here
+//! contacts sabakan, etcd or Kubernetes, or reads a clock.
 
 mod all_healthy;
 pub mod change;

@@ -3,7 +3,7 @@
 use std::{io::Read, sync::Arc};
 
 use cketerm_model::{
-    attempt::{Attempt, Ended, Outcome},
+    attempt::{Attempt, CheckAnswer, Ended, Outcome},
     cluster::{Cluster, Members, Node, Reboot, Repair},
     constraints::Constraints,
     entry::{EntryId, Stored},
@@ -14,7 +14,7 @@ use cketerm_model::{
     stored::view::{Definition, StoreView, Switch},
     time::after,
 };
-use cketerm_rules::snapshot::{CheckAnswer, Engine, Leading, Probe, Snapshot, Work};
+use cketerm_rules::snapshot::{Engine, Leading, Probe, Snapshot, Work};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

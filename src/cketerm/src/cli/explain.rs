@@ -1,13 +1,15 @@
 //! `explain`: prints a reason's section of the runbook, on the host where it is needed.
 
 use cketerm_actions::ActionError;
-use cketerm_model::{
-    runbook::{self, Section},
-    text::nearest,
-};
+use cketerm_model::text::nearest;
 use serde_json::json;
 
-use super::{Context, options::Output, output::columns};
+use super::{
+    Context,
+    options::Output,
+    output::columns,
+    runbook::{self, Section},
+};
 
 /// Prints the section of one reason, or the list of reasons.
 pub fn run(reason: Option<&str>, context: &Context) -> Result<(), ActionError> {

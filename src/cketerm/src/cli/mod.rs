@@ -37,6 +37,7 @@ pub mod reference;
 mod registry;
 mod repair_queue;
 mod restrictions;
+mod runbook;
 mod sabakan;
 mod sandbox;
 mod sandbox_options;

@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_actions::{ActionError, Operator, Progress, Turned};
+use cketerm_actions::{ActionError, Operator, Turned};
 use cketerm_model::{
     kube::NodeRow,
     reason::{PodHold, Reason as Why},
     stored::view::{Definition, StoreView},
 };
+use cketerm_rules::manual_drain::Progress;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 

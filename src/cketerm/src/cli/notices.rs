@@ -10,7 +10,7 @@ use cketerm_clients::{
     notices::{Receiver, sample},
 };
 use cketerm_engine::{
-    backends::{ANSWER, WEBHOOK, host_name},
+    backends::{ANSWER, WEBHOOK},
     command::Spawner,
     notices::{Delivery, DeliveryResult},
 };
@@ -21,6 +21,7 @@ use cketerm_model::{
     text::nearest,
     time::whole_seconds,
 };
+use cketerm_runtime::host::host_name;
 use clap::Subcommand;
 use serde::Serialize;
 

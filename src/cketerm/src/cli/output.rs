@@ -1,7 +1,7 @@
 //! Output of all subcommands: data to standard output, messages to standard error. Values from etcd, Kubernetes,
 //! sabakan, BMCs, receivers or files cannot send control sequences to the terminal. A test runs every subcommand on
-//! hostile values (`tests/it/commands/hostile.rs`); another one lets no other source of `src/cli` print
-//! (`tests/it/house.rs`).
+//! hostile values (`tests/it/commands/hostile.rs`); another one lets no other source of `src/cketerm/src/cli`
+//! print (`tests/it/repository.rs`).
 
 use std::{
     fmt::{Display, Write as _},

@@ -9,10 +9,13 @@ use cketerm_console::{
     ConsoleOptions, View,
     terminal::{screen, screenshot},
 };
-use cketerm_engine::backends::{Backends, host_name};
+use cketerm_engine::backends::Backends;
 use cketerm_model::{cketerm_records::EngineMode, clock::Clock};
 use cketerm_rules::seen::Seen;
-use cketerm_runtime::telemetry::{self, Ring, Target};
+use cketerm_runtime::{
+    host::host_name,
+    telemetry::{self, Ring, Target},
+};
 use cketerm_scenario::Stage;
 use clap::{Args, ValueEnum};
 use crossterm::event::KeyEvent;

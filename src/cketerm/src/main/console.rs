@@ -14,19 +14,20 @@ use cketerm_console::{
     terminal::{
         attention::has_title,
         guard::{Modes, leave},
+        options::Resign,
     },
     theme::{
         self,
         charset::{Charset, has_blocks},
     },
 };
-use cketerm_engine::{
-    backends::{Backends, host_name},
-    run::LONGEST_END,
-};
+use cketerm_engine::{backends::Backends, run::LONGEST_END};
 use cketerm_model::{cketerm_records::EngineMode, clock::Clock};
 use cketerm_rules::seen::Seen;
-use cketerm_runtime::telemetry::{self, Logs, Ring, Target};
+use cketerm_runtime::{
+    host::host_name,
+    telemetry::{self, Logs, Ring, Target},
+};
 use cketerm_scenario::{Scenario, Stage};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -85,7 +86,7 @@ pub async fn run(
     let (clients, clients_receiver) = watch::channel(None);
     let (ask, resign_requests) = mpsc::channel(1);
     let modes = options.modes;
-    options.resign = Some(ask);
+    options.resign = Some(Resign { requests: ask, longest: LONGEST_END });
     let engine = tokio::spawn(async move {
         let backends = backends.await?;
         let bmcs =

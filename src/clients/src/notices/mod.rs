@@ -1,5 +1,5 @@
 //! Receivers of notices and their templates, as the local configuration defines them (docs/notices.md).
-//! `engine::notices` decides which notices are sent and delivers them.
+//! `cketerm_rules::notices` decides which notices are due, `cketerm_engine` delivers them.
 
 mod receiver;
 mod samples;

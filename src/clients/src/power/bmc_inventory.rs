@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use cketerm_runtime::host::is_world_readable;
 use serde::Deserialize;
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
     networks::{NetworkForm, Networks},
     redfish::{Login, named_elsewhere},
     registration::{Found, Registration},
-    settings::{Entry, FileSettings, InventoryError, RawSettings, fault, is_world_readable},
+    settings::{Entry, FileSettings, InventoryError, RawSettings, fault},
 };
 
 #[derive(Deserialize)]

@@ -176,17 +176,6 @@ pub(super) fn fault(error: &serde_yaml::Error) -> String {
     }
 }
 
-pub(super) fn is_world_readable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
-}
-
-/// Reports whether everyone can write the file. An unreadable file counts as private.
-pub(super) fn is_world_writable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o002 != 0)
-}
-
 /// Returns the fault of a driver's settings without their values.
 fn settings_fault(error: &serde_yaml::Error, driver: &str) -> String {
     let text = error.to_string();

@@ -1,6 +1,6 @@
 //! Appearance and start of the console, from the settings, the flags and the terminal.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use cketerm_model::clock::Clock;
 use cketerm_runtime::telemetry::Ring;
@@ -12,6 +12,15 @@ use crate::{
     state::{AppConfig, View},
     theme::{self, Theme, ThemeLoader, background::Background, charset::Charset, display::Bell},
 };
+
+/// Request to this process's engine to resign.
+#[derive(Debug)]
+pub struct Resign {
+    /// The engine answers when it has resigned.
+    pub requests: mpsc::Sender<oneshot::Sender<()>>,
+    /// Longest time until then.
+    pub longest: Duration,
+}
 
 /// Appearance and start of the console.
 #[allow(clippy::struct_excessive_bools)] // independent switches
@@ -57,9 +66,8 @@ pub struct ConsoleOptions {
     pub clock: Clock,
     /// The last lines of this process's log.
     pub logs: Option<Ring>,
-    /// Notified before the process stops (Ctrl-Z, SIGTSTP), so that this process's engine resigns first. The engine
-    /// answers when it has resigned.
-    pub resign: Option<mpsc::Sender<oneshot::Sender<()>>>,
+    /// Asked before the process stops (Ctrl-Z, SIGTSTP), so that this process's engine resigns first.
+    pub resign: Option<Resign>,
 }
 
 impl Default for ConsoleOptions {

@@ -14,7 +14,6 @@ use std::{
 use anyhow::Context as _;
 use cketerm_actions::Operator;
 use cketerm_clients::{kubernetes::Kube, store::Store};
-use cketerm_engine::run::LONGEST_END;
 use cketerm_model::clock::Steady;
 use cketerm_rules::seen::Seen;
 use cketerm_runtime::telemetry::Ring;
@@ -56,9 +55,9 @@ const START_PERIOD: Duration = Duration::from_secs(3);
 /// Longest time without a published state before the ages on the screen advance anyway. It is a little longer than the
 /// engine's interval of one second, so an idle console wakes once a second, not twice.
 const TICK_INTERVAL: Duration = Duration::from_millis(1100);
-/// Longest wait for the engine to resign before the process stops: two seconds more than the longest shutdown. A
-/// stopped process would keep the lock, and a machine between power-off and power-on, until somebody notices.
-const RESIGN_TIMEOUT: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
+/// Time that is added to the engine's longest end before the process stops. A stopped process would keep the lock, and
+/// a machine between power-off and power-on, until somebody notices.
+const RESIGN_MARGIN: Duration = Duration::from_secs(2);
 
 /// Clients through which the console reads and acts, once the servers are connected.
 #[derive(Clone)]
@@ -367,14 +366,14 @@ impl Console {
     async fn suspend(&mut self, options: &ConsoleOptions) -> anyhow::Result<()> {
         if let Some(resign) = &options.resign {
             let (ask, answer) = oneshot::channel();
-            let most = LONGEST_END.as_secs();
+            let most = resign.longest.as_secs();
             self.app.print(format!(
                 "stops once the engine has released the lock: commands and power cycles that are under way end first \
                  (at most {most} s)"
             ));
             self.draw()?;
-            if resign.send(ask).await.is_ok() {
-                let _ = tokio::time::timeout(RESIGN_TIMEOUT, answer).await;
+            if resign.requests.send(ask).await.is_ok() {
+                let _ = tokio::time::timeout(resign.longest + RESIGN_MARGIN, answer).await;
             }
             self.app.session.message = None;
         }

@@ -13,7 +13,7 @@ use cketerm_model::{
     kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
 };
 use cketerm_rules::{
-    decide::{Guard, preview_result},
+    decide::{Budgeted, Guard, preview_result},
     snapshot::{EffectOutcome, StaleCause, secs},
 };
 
@@ -21,9 +21,6 @@ use super::{
     Actor, SHOWN_WITHIN, Stop,
     audit_intent::{AuditIntent, named, write_result},
 };
-
-/// A pod and the budgets that select it.
-pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 impl Actor {
     /// Cordons the Node, or writes the owner annotation again: one patch, conditioned on `resourceVersion` (I9).

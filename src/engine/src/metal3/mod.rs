@@ -1,5 +1,5 @@
 //! Metal3's controller role, for sites without the baremetal-operator, enabled by the policy `metal3_controller`
-//! (MET-28). The leader runs it with one task for each host; the rules are in `power::controller`.
+//! (MET-28). The leader runs it with one task for each host; the rules are in `cketerm_rules::metal3`.
 //!
 //! It begins nothing beside another controller: while the upstream operator's Lease is held, or while another field
 //! manager wrote a `status.poweredOn` within ten minutes. If it cannot find out, it acts as if another one ran (MET-29

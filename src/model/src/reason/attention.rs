@@ -1,5 +1,5 @@
 //! Urgency of reasons: whether and how soon an operator must act. The console, the notices and the metrics use this one
-//! list (`engine/trouble`).
+//! list (`src/rules/src/trouble.rs`).
 #![warn(clippy::wildcard_enum_match_arm)] // a new reason must be decided here
 
 use super::{ATTENTION_BACKOFF_COUNT, CommandRetry, Reason};

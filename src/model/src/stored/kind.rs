@@ -63,11 +63,6 @@ pub enum Folder {
 impl Folder {
     /// All folders.
     pub const ALL: [Self; 3] = [Self::History, Self::Audit, Self::Records];
-
-    /// Reports whether the folder's ids begin with the time at which they were written.
-    pub fn has_time_keys(self) -> bool {
-        self != Self::Records
-    }
 }
 
 /// Keys that the registry module reads.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{
-    attempt::{Attempt, Ended},
+    attempt::{Attempt, CheckAnswer, Ended},
     cketerm_records::Verb,
     entry::{EntryId, Stored},
     fault,
@@ -15,7 +15,6 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 use super::{Effect, End, Guard, Pass, entry_context::EntryContext};
-use crate::snapshot::CheckAnswer;
 
 impl<'a> Pass<'a> {
     /// Moves an entry in `rebooting` on.

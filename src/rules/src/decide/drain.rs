@@ -79,7 +79,7 @@ impl<'a> Pass<'a> {
         node: Option<&'a Arc<NodeRow>>,
         work: Option<&'a Work>,
     ) -> Result<Reason, Waits> {
-        // Only a leader has `work` for each drain; `engine/memory.rs` fills it before each pass.
+        // Only a leader has `work` for each drain; `memory.rs` fills it before each pass.
         let (Some(work), true) = (work, self.leading()) else {
             let reason = self.leadership_blocker().unwrap_or_else(|| Reason::Working { phase: "drains".to_owned() });
             return Err(Waits::For(reason));

@@ -2,7 +2,7 @@
 //! must be healthy (SAF-23, I46). An API server can be healthy while the etcd member on its machine is down, because it
 //! connects to the other members.
 //!
-//! Pure: [`EtcdView`] holds the answers of the members; `engine/etcd_members.rs` requests them.
+//! Pure: [`EtcdView`] holds the answers of the members; `src/engine/src/etcd_members.rs` requests them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,7 +9,6 @@ mod work;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use cketerm_model::attempt::CheckAnswer;
 use cketerm_model::{
     entry::EntryId,
     etcd::EtcdView,

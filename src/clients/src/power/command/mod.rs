@@ -9,6 +9,7 @@ mod tests;
 use std::time::Duration;
 
 use cketerm_model::{host::Mode, power_state::PowerState};
+use cketerm_runtime::host::is_world_writable;
 use futures::future::{BoxFuture, FutureExt};
 use serde::Deserialize;
 
@@ -20,7 +21,7 @@ use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
     registration::{Found, Registration},
-    settings::{Entry, InventoryError, is_world_writable},
+    settings::{Entry, InventoryError},
 };
 
 /// Registration of the driver.

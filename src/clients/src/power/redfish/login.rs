@@ -1,7 +1,9 @@
 //! Login of a BMC, from the entry or the defaults of the file, or from a file of its own.
 
+use cketerm_runtime::host::is_world_readable;
+
 use super::client::Login;
-use crate::power::settings::{Entry, FileSettings, RawSettings, is_world_readable};
+use crate::power::settings::{Entry, FileSettings, RawSettings};
 
 /// Returns the login of an entry: its own, else that of the defaults. `None`: neither has one.
 pub(super) fn login(entry: &Entry<'_>) -> Result<Option<Login>, String> {

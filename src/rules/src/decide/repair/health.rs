@@ -3,7 +3,7 @@
 
 use cketerm_model::{
     any::QueueEntry,
-    attempt::Attempt,
+    attempt::{Attempt, CheckAnswer},
     cketerm_records::Verb,
     cluster::Operation,
     entry::{EntryId, Stored},
@@ -18,7 +18,6 @@ use super::super::{
     entry_context::{CommandSpec, EntryContext, EntryKind},
 };
 use super::steps::waiting_for_health;
-use crate::snapshot::CheckAnswer;
 
 /// Maximum number of health checks under way at once.
 const MAX_QUICK_CHECKS: usize = 32;

@@ -1,12 +1,11 @@
 //! Choice of the repairs that start (REP-15 to REP-20; I1, I3, I4, I7, I30, I43).
 
-use cketerm_model::{entry::QueueKind, fault, reason::Reason, repair::RepairStatus};
+use cketerm_model::{attempt::CheckAnswer, entry::QueueKind, fault, reason::Reason, repair::RepairStatus};
 
 use super::super::{
     Pass, attempts,
     entry_context::{EntryContext, EntryKind},
 };
-use crate::snapshot::CheckAnswer;
 
 impl<'a> Pass<'a> {
     /// Starts repairs in this order, each group by index: processing API servers, other processing machines, queued API

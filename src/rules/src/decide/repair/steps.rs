@@ -4,7 +4,7 @@
 //! end.
 
 use cketerm_model::{
-    attempt::Outcome,
+    attempt::{CheckAnswer, Outcome},
     fault,
     reason::{Awaited, CommandRetry, Reason},
     repair::{RepairStatus, StepStatus},
@@ -17,7 +17,6 @@ use super::super::{
     attempts::CommandState,
     entry_context::{EntryContext, EntryKind},
 };
-use crate::snapshot::CheckAnswer;
 
 impl<'a> Pass<'a> {
     /// Moves an entry in progress on. Returns `None` if the entry waits for its turn.

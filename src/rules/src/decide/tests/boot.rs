@@ -1,7 +1,7 @@
 //! Reboots from the power command to the end.
 
 use cketerm_model::{
-    attempt::Ended,
+    attempt::{CheckAnswer, Ended},
     cketerm_records::Verb,
     entry::EntryId,
     host::{HostRow, RebootAnnotations},
@@ -13,7 +13,7 @@ use cketerm_model::{
 use super::scene::{BOOT, LEASE, Scene};
 use crate::{
     decide::{Effect, End},
-    snapshot::{CheckAnswer, InFlight},
+    snapshot::InFlight,
 };
 
 #[allow(clippy::unnecessary_wraps)] // as the field has it

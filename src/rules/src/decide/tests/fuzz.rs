@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use cketerm_fuzz::{Fuzz, Took, Tried};
 use cketerm_model::{
+    attempt::CheckAnswer,
     cketerm_records::{Audit, Ending},
     clock::Now,
     entry::EntryId,
@@ -21,11 +22,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::scene::{BOOT, Scene, now};
-use crate::{
-    decide::decide,
-    snapshot::{CheckAnswer, Snapshot},
-    state::State,
-};
+use crate::{decide::decide, snapshot::Snapshot, state::State};
 
 /// A scene with entries, orders and attempts of every kind.
 fn scene() -> Scene {

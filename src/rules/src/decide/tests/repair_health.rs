@@ -1,7 +1,12 @@
 //! Health checks, the success command, the end, and cordons of repairs (REP-29 to REP-39, SAF-31, SAF-35; I36, I40).
 
 use cketerm_model::{
-    attempt::Ended, cketerm_records::Verb, entry::EntryId, reason::Reason, repair::StepStatus, time::after,
+    attempt::{CheckAnswer, Ended},
+    cketerm_records::Verb,
+    entry::EntryId,
+    reason::Reason,
+    repair::StepStatus,
+    time::after,
 };
 
 use super::{
@@ -10,7 +15,7 @@ use super::{
 };
 use crate::{
     decide::{Effect, End},
-    snapshot::{CheckAnswer, InFlight},
+    snapshot::InFlight,
 };
 
 #[allow(clippy::unnecessary_wraps)] // as the scene wants it

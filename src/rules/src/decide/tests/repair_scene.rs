@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{
-    attempt::{Attempt, Ended, Outcome},
+    attempt::{Attempt, CheckAnswer, Ended, Outcome},
     cketerm_records::{Order, Verb, Who},
     entry::EntryId,
     kube::Owner,
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::scene::{BOOT, LEASE, Scene, now, stored};
 use crate::{
     decide::{Effect, End},
-    snapshot::{CheckAnswer, Work},
+    snapshot::Work,
 };
 
 /// Last number of the address outside the cluster.

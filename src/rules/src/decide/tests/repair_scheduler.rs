@@ -1,7 +1,7 @@
 //! Choice of the repairs that start: order, limits, and interaction of both queues (REP-8 to REP-20).
 
 use cketerm_model::{
-    attempt::Ended,
+    attempt::{CheckAnswer, Ended},
     cketerm_records::Verb,
     entry::EntryId,
     reason::Reason,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     decide::{Effect, End},
-    snapshot::{CheckAnswer, InFlight},
+    snapshot::InFlight,
 };
 
 #[allow(clippy::unnecessary_wraps)] // as the scene wants it

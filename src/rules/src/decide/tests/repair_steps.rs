@@ -2,7 +2,7 @@
 
 use cketerm_model::{
     any::QueueEntry,
-    attempt::Ended,
+    attempt::{CheckAnswer, Ended},
     cketerm_records::Verb,
     entry::QueueKind,
     reason::{Awaited, Reason},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     decide::{Effect, End, backoff_seconds},
-    snapshot::{CheckAnswer, FreshRead},
+    snapshot::FreshRead,
 };
 
 #[allow(clippy::unnecessary_wraps)] // as the scene wants it

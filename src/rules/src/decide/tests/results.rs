@@ -1,7 +1,7 @@
 //! Results of commands whose leader is gone.
 
 use cketerm_model::{
-    attempt::{Ended, Outcome},
+    attempt::{CheckAnswer, Ended, Outcome},
     cketerm_records::{EngineRegistration, Identity},
     entry::{EntryId, Stored},
     reason::Reason,
@@ -11,7 +11,7 @@ use cketerm_model::{
 use super::scene::{BOOT, LEASE, Scene, now, stored};
 use crate::{
     decide::{Effect, End},
-    snapshot::{CheckAnswer, InFlight},
+    snapshot::InFlight,
 };
 
 const CLUSTER: &str = "uid-of-kube-system";

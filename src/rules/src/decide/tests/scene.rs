@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm_model::{
-    attempt::{Attempt, Ended, Outcome},
+    attempt::{Attempt, CheckAnswer, Ended, Outcome},
     cketerm_records::{Order, Verb, Who},
     clock::Now,
     cluster::{Cluster, Members, Node},
@@ -21,7 +21,7 @@ use jiff::Timestamp;
 
 use crate::{
     decide::{Decision, Effect, End, decide},
-    snapshot::{CheckAnswer, Engine, FreshRead, Leading, Probe, Snapshot, Work},
+    snapshot::{Engine, FreshRead, Leading, Probe, Snapshot, Work},
 };
 
 pub(super) const LEASE: i64 = 7;

@@ -1,7 +1,7 @@
 //! Windows and freezes (I8), and that they stop nothing but new work (I6).
 
 use cketerm_model::{
-    attempt::Ended,
+    attempt::{CheckAnswer, Ended},
     cketerm_records::{Verb, Who},
     freeze::Freeze,
     policy::Policy,
@@ -13,7 +13,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 use super::scene::{BOOT, LEASE, Scene, now};
-use crate::{decide::Effect, snapshot::CheckAnswer};
+use crate::decide::Effect;
 
 /// The scene's clock shows 12:00 UTC on a Saturday.
 fn windows(scene: Scene, text: &str) -> Scene {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
 use cketerm_model::{
-    attempt::{Attempt, Ended, Outcome},
+    attempt::{Attempt, CheckAnswer, Ended, Outcome},
     cketerm_records::Who,
     clock::Now,
     drain::{Answer, Finding, Preview, Verdict},
@@ -20,7 +20,7 @@ use super::{FROZEN, LIMIT, OUTAGE, SimEvent, Weeks, allowed, at, stored};
 use crate::{
     decide::{Effect, Planned},
     memory::remember,
-    snapshot::{CheckAnswer, EffectOutcome, FreshRead, InFlight},
+    snapshot::{EffectOutcome, FreshRead, InFlight},
 };
 
 impl Weeks {

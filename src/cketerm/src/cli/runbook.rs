@@ -2,7 +2,7 @@
 //! that helps.
 
 /// The document.
-const TEXT: &str = include_str!("../../../docs/runbook.md");
+const TEXT: &str = include_str!("../../../../docs/runbook.md");
 
 /// Section of the document about one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reason::Reason;
+    use cketerm_model::reason::Reason;
 
     /// Names of the program's reasons, from serde's error message.
     fn reasons() -> Vec<String> {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn every_reason_is_listed_in_reasons_md() {
-        let table = include_str!("../../../docs/reasons.md");
+        let table = include_str!("../../../../docs/reasons.md");
         let missing: Vec<String> = reasons().into_iter().filter(|r| !table.contains(&format!("`{r}`"))).collect();
         assert!(missing.is_empty(), "docs/reasons.md lacks {missing:?}");
     }
