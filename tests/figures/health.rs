@@ -22,6 +22,7 @@ use cketerm_model::{
     cketerm_records::{EngineMode, Request, Who},
     clock::Clock,
     entry::EntryId,
+    fence::Person,
     reboot::RebootStatus,
     repair::RepairEntry,
 };
@@ -98,9 +99,16 @@ async fn main() {
     let who = Who { user: "figure".to_owned(), ..Who::default() };
     let request = Request { who: who.clone(), at: Clock::host().wall(), reason: None, node_uid: None };
     // the queue is disabled: the entries stay unfinished, and their health is still checked
-    store.set_switch(cketerm_model::stored::keys::SwitchName::Repairs, false, &who, None).await.unwrap();
+    store.set_switch(cketerm_model::stored::keys::SwitchName::Repairs, false, &Person::asks(&who), None).await.unwrap();
     for index in 0..REPAIRS {
-        store.add_repair(&RepairEntry::queued(index, &address(index), "t", "o", None), &request).await.unwrap();
+        store
+            .add_repair(
+                &Person::asks(&request.who),
+                &RepairEntry::queued(index, &address(index), "t", "o", None),
+                &request,
+            )
+            .await
+            .unwrap();
     }
     let live = Live::follow(&store);
     let began = Instant::now();
@@ -133,7 +141,8 @@ async fn main() {
         }
         tokio::time::sleep(Duration::from_millis(37)).await;
         let added = Instant::now();
-        let indexes = store.add_reboots(&[worker], &request, &BTreeMap::new()).await.unwrap();
+        let indexes =
+            store.add_reboots(&Person::asks(&request.who), &[worker], &request, &BTreeMap::new()).await.unwrap();
         let started = |view: &Arc<cketerm_model::stored::view::StoreView>| {
             let entry = view.reboots.entries.get(&indexes[0]).and_then(|s| s.get());
             entry.is_some_and(|e| e.status != RebootStatus::Queued)

@@ -8,10 +8,17 @@ mod live;
 mod queue;
 mod settings;
 
-use cketerm_model::cketerm_records::{EngineRegistration, Request, Who};
+use cketerm_model::{
+    cketerm_records::{EngineRegistration, Request, Who},
+    fence::Person,
+};
 
 fn who() -> Who {
     Who { user: "ann".to_owned(), host: "desk".to_owned(), ssh_client: Some("192.0.2.7".to_owned()) }
+}
+
+fn person() -> Person {
+    Person::asks(&who())
 }
 
 fn request() -> Request {

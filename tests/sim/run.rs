@@ -210,7 +210,13 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
         let backends = backends(&stage.sandbox, "console", clock.clone(), &links);
         let name = format!("person-{i}");
         let who = people::who(&name);
-        let operator = Operator { store: backends.store, kube: backends.kube, who, bmcs: None, handover: false };
+        let operator = Operator {
+            store: backends.store,
+            kube: backends.kube,
+            person: cketerm_model::fence::Person::asks(&who),
+            bmcs: None,
+            handover: false,
+        };
         let mut person = Person {
             name,
             operator,

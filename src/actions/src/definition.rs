@@ -46,7 +46,7 @@ impl Operator {
         }
         let note = self.check_cri_endpoint(&definition).await?;
         let json = written(&definition).to_string();
-        self.store.set_cluster(&json, None, &self.who, reason).await?;
+        self.store.set_cluster(&json, None, &self.person, reason).await?;
         let keys = self.store.keys();
         let template = self.store.raw(&keys.sabakan("template")).await?;
         let switch = self.store.switch(cketerm_model::stored::keys::SwitchName::Sabakan).await?;
@@ -103,6 +103,6 @@ impl Operator {
     /// cluster that was confirmed before.
     pub async fn confirm_identity(&self, replace: Option<&str>) -> Result<Identity, ActionError> {
         let identities = self.identify().await?;
-        Ok(self.store.confirm_identity(&identities.found, replace, &self.who).await?)
+        Ok(self.store.confirm_identity(&identities.found, replace, &self.person).await?)
     }
 }

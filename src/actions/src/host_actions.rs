@@ -70,7 +70,7 @@ impl Operator {
             return Err(ActionError::refused(format!("{name} was replaced by another host; nothing was done")));
         }
         let (what, on) = (action.what(), format!("host {name}"));
-        let note = || AuditNote { who: &self.who, what: &what, on: &on, reason };
+        let note = || AuditNote::new(&self.person, &what, &on, reason);
         self.store.write(note(), "begun", Vec::new(), Vec::new()).await?;
         let answer = hosts.perform(name, &action).await;
         let result = answer.as_ref().map_or_else(|e| AuditResult::Failed(&e.text), |_| AuditResult::Done("done"));

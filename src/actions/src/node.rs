@@ -11,7 +11,6 @@ use cketerm_clients::{
 use cketerm_model::{
     acceptance::OperatorCommand,
     entry::{EntryId, Stored},
-    fence::Person,
     kube::NodeRow,
     reboot::RebootStatus,
     stored::view::StoreView,
@@ -93,11 +92,12 @@ impl Operator {
     pub async fn keep_cordoned(&self, node: &str, keep: bool, reason: Option<&str>) -> Result<(), ActionError> {
         let kube = self.kube("keep-cordoned")?;
         self.accepted(if keep { OperatorCommand::KeepCordoned } else { OperatorCommand::GiveCordonBack }).await?;
-        let answer = kube.annotate_keep_cordoned(&Person::asks(&self.who), node, keep).await;
+        let answer = kube.annotate_keep_cordoned(&self.person, node, keep).await;
         let failure = answer.as_ref().err().map(ToString::to_string);
         let result = failure.as_deref().map_or(AuditResult::Done("done"), AuditResult::Failed);
         let what = if keep { "node keep-cordoned" } else { "node give the cordon back" };
-        let record = AuditNote { who: &self.who, what, on: &format!("node {node}"), reason };
+        let on = format!("node {node}");
+        let record = AuditNote::new(&self.person, what, &on, reason);
         let audited = self.store.write(record, result, Vec::new(), Vec::new()).await;
         answer.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))?;
         audited.map_err(|e| ActionError::failed(format!("node {node}: done, but not recorded in the audit: {e}")))?;
@@ -115,7 +115,7 @@ impl Operator {
                 return Ok(Turned::Already);
             }
             let was = row.unschedulable == cordon;
-            let answer = kube.cordon_manually(&Person::asks(&self.who), &row, cordon).await;
+            let answer = kube.cordon_manually(&self.person, &row, cordon).await;
             if answer.as_ref().is_err_and(|e| *e == WriteError::Conflict) {
                 continue;
             }
@@ -145,7 +145,7 @@ impl Operator {
         let (entries, live) = (Live::follow(&self.store), KubeLive::follow(kube, Streaming::Auto));
         let cluster = definition.definition().map(|d| &d.cluster);
         let on =
-            DrainContext { kube, live: &live, entries: &entries, definition: cluster, person: Person::asks(&self.who) };
+            DrainContext { kube, live: &live, entries: &entries, definition: cluster, person: self.person.clone() };
         let drained = manual_drain::drain(&on, &row, |view| claiming_entry(view, &row), report).await;
         let stays = format!("{} stays cordoned (`cketerm nodes uncordon {}`)", row.name, row.name);
         let (result, outcome) = match drained {
@@ -182,7 +182,8 @@ impl Operator {
         reason: Option<&str>,
         result: AuditResult<'_>,
     ) -> Result<(), ActionError> {
-        let note = AuditNote { who: &self.who, what, on: &format!("node {on}"), reason };
+        let on = format!("node {on}");
+        let note = AuditNote::new(&self.person, what, &on, reason);
         let recorded = self.store.write(note, result, Vec::new(), Vec::new()).await;
         recorded
             .map(drop)

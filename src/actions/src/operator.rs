@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cketerm_clients::{kubernetes::Kube, store::Store};
-use cketerm_model::cketerm_records::Who;
+use cketerm_model::{cketerm_records::Who, fence::Person};
 
 use super::{bmcs::BmcLookup, error::ActionError, who};
 
@@ -18,8 +18,8 @@ pub struct Operator {
     pub store: Store,
     /// Kubernetes, if it is configured *and* the action may query it. Subcommands that touch only etcd never set it.
     pub kube: Option<Kube>,
-    /// Identity of the operator, for the audit.
-    pub who: Who,
+    /// Proof that the operator asks, with the identity for the audit.
+    pub person: Person,
     /// BMCs of machines, for the proof that a host is off. `None`: no BMC is queried.
     pub bmcs: Option<BmcLookup>,
     /// Whether rules that the current leader does not know are stored for the next leader.
@@ -29,7 +29,7 @@ pub struct Operator {
 impl Operator {
     /// Creates an operator for the user who runs this process.
     pub fn new(store: Store, kube: Option<Kube>) -> Self {
-        Self { store, kube, who: who::current_user(), bmcs: None, handover: false }
+        Self { store, kube, person: Person::asks(&who::current_user()), bmcs: None, handover: false }
     }
 
     /// Adds the BMCs that this operator can query.
@@ -44,6 +44,11 @@ impl Operator {
     pub fn for_handover(mut self, handover: bool) -> Self {
         self.handover = handover;
         self
+    }
+
+    /// Returns the operator's identity.
+    pub fn who(&self) -> &Who {
+        self.person.who()
     }
 
     /// Returns Kubernetes, or the error of an action that needs it; `what` names the action.

@@ -34,10 +34,10 @@ impl Operator {
     /// Sets one field of the policy, validated by its type. `windows`, `freeze` and `groups` take YAML or JSON, or
     /// `none`.
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
-        let set_by = SetBy { who: &self.who, now: self.store.clock().wall() };
+        let set_by = SetBy { who: self.who(), now: self.store.clock().wall() };
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
         let on = audit_target(name, value);
-        let note = AuditNote { who: &self.who, what: "policy set", on: &on, reason };
+        let note = AuditNote::new(&self.person, "policy set", &on, reason);
         let command = OperatorCommand::of_policy(name, value);
         let set = self.store.update_policy_if(
             note,
@@ -55,10 +55,10 @@ impl Operator {
     pub async fn freeze(&self, until: Timestamp, reason: &str) -> Result<Option<Freeze>, ActionError> {
         let now = self.store.clock().wall();
         let reason = one_line(reason).map_err(ActionError::misused)?;
-        let freeze = Freeze { until, reason: reason.clone(), who: self.who.clone(), unknown: Map::new() };
+        let freeze = Freeze { until, reason: reason.clone(), who: self.who().clone(), unknown: Map::new() };
         let mut before = None;
         let on = format!("both queues until {until}");
-        let note = AuditNote { who: &self.who, what: "freeze", on: &on, reason: Some(&reason) };
+        let note = AuditNote::new(&self.person, "freeze", &on, Some(&reason));
         let set = self.store.update_policy_if(
             note,
             |led| accept_policy_change(OperatorCommand::Freeze, led, self.handover),
@@ -75,7 +75,7 @@ impl Operator {
     pub async fn unfreeze(&self, reason: Option<&str>) -> Result<Option<Freeze>, ActionError> {
         let now = self.store.clock().wall();
         let mut before = None;
-        let note = AuditNote { who: &self.who, what: "unfreeze", on: "both queues", reason };
+        let note = AuditNote::new(&self.person, "unfreeze", "both queues", reason);
         let set = self.store.update_policy(note, |policy| {
             before = policy.freeze.take().filter(|freeze| freeze.holds(now));
             Ok(())
@@ -103,7 +103,7 @@ impl Operator {
     ) -> Result<ConstraintSet, ActionError> {
         let mut before = None;
         let number = constraint(name, value).map_err(ActionError::misused)?;
-        let set = self.store.update_constraints(&self.who, reason, |c| {
+        let set = self.store.update_constraints(&self.person, reason, |c| {
             before = value_of(c, name);
             set_value(c, name, number);
             match (c.minimum_workers, c.maximum_workers) {

@@ -35,12 +35,12 @@ impl Operator {
         let members = Members::of(&cluster);
         let uids = self.node_uids(addresses, &cluster, &members).await;
         let request = Request {
-            who: self.who.clone(),
+            who: self.who().clone(),
             at: self.store.clock().wall(),
             reason: reason.map(str::to_owned),
             node_uid: None,
         };
-        let indexes = self.store.add_reboots(addresses, &request, &uids).await?;
+        let indexes = self.store.add_reboots(&self.person, addresses, &request, &uids).await?;
         Ok(Added { indexes, notes })
     }
 
@@ -72,12 +72,12 @@ impl Operator {
         if let Some(refused) = self.unreadable(EntryId::reboot(index)).await? {
             return Err(refused);
         }
-        Ok(self.store.cancel_reboot(index, seen, &self.who, reason).await?)
+        Ok(self.store.cancel_reboot(index, seen, &self.person, reason).await?)
     }
 
     /// Cancels every entry and returns their indexes.
     pub async fn cancel_all_reboots(&self, reason: Option<&str>) -> Result<Vec<u64>, ActionError> {
-        Ok(self.store.cancel_all_reboots(&self.who, reason).await?)
+        Ok(self.store.cancel_all_reboots(&self.person, reason).await?)
     }
 
     /// Ends the backoff of one entry or of all, and returns the indexes that had one.
@@ -87,7 +87,7 @@ impl Operator {
         only: Option<u64>,
         reason: Option<&str>,
     ) -> Result<Vec<u64>, ActionError> {
-        Ok(self.store.reset_backoff(queue, only, &self.who, reason).await?)
+        Ok(self.store.reset_backoff(queue, only, &self.person, reason).await?)
     }
 
     /// Stores an order for the leader. Only `hold`, `unhold` and `uncordon` need no reason.
@@ -107,7 +107,7 @@ impl Operator {
         let mut checks = 1;
         loop {
             let (expect, under) = self.check_order(entry, verb, seen).await?;
-            match self.store.put_order(entry, verb, expect, &self.who, reason, under.as_ref()).await {
+            match self.store.put_order(entry, verb, expect, &self.person, reason, under.as_ref()).await {
                 // another leader has taken over: whether it honours the order has to be checked again
                 Err(StoreError::LeaderChanged) if checks < MAX_CHECKS => checks += 1,
                 given => return Ok(given?),

@@ -16,7 +16,7 @@ impl Operator {
     /// does. Returns the stored URL.
     pub async fn set_sabakan_url(&self, url: &str, reason: Option<&str>) -> Result<String, ActionError> {
         let stored = graphql_url(url).map_err(ActionError::failed)?;
-        let note = AuditNote { who: &self.who, what: "sabakan set-url", on: &stored, reason };
+        let note = AuditNote::new(&self.person, "sabakan set-url", &stored, reason);
         self.store.put_raw(&self.store.keys().sabakan("url"), &stored, None, note).await?;
         Ok(stored)
     }
@@ -26,7 +26,7 @@ impl Operator {
         let template = parse(text).map_err(|e| ActionError::failed(format!("the template {e}")))?;
         let judged = Template::parse_value(&template)
             .map_err(|e| ActionError::failed(format!("the template was not set:\n{}", e.0.join("\n"))))?;
-        let note = AuditNote { who: &self.who, what: "sabakan set-template", on: "sabakan/template", reason };
+        let note = AuditNote::new(&self.person, "sabakan set-template", "sabakan/template", reason);
         let key = self.store.keys().sabakan("template");
         self.store.put_raw(&key, &written(&template).to_string(), None, note).await?;
         Ok(judged.warnings)
@@ -36,7 +36,7 @@ impl Operator {
     pub async fn approve(&self, digest: &str, reason: Option<&str>) -> Result<Approval, ActionError> {
         self.refuse_mismatch().await?;
         let leadership = self.accepted(OperatorCommand::Approve).await?;
-        Ok(self.store.approve(digest, &self.who, reason, Some(&leadership.under)).await?)
+        Ok(self.store.approve(digest, &self.person, reason, Some(&leadership.under)).await?)
     }
 
     /// Stops all applying of generated definitions, or (`hold` false) resumes it. If `seen` is given, the write
@@ -48,7 +48,7 @@ impl Operator {
             self.refuse_mismatch().await?;
             None
         };
-        Ok(self.store.set_hold(hold, seen, &self.who, reason, under.as_ref()).await?)
+        Ok(self.store.set_hold(hold, seen, &self.person, reason, under.as_ref()).await?)
     }
 
     /// Checks and stores the variables of a query to sabakan, byte for byte: those of the integration or of automatic
@@ -63,7 +63,7 @@ impl Operator {
         let (keys, what) = (self.store.keys(), format!("{} set-variables", of.folder()));
         let key =
             if of == SwitchName::AutoRepair { keys.auto_repair_variables() } else { keys.sabakan("query-variables") };
-        let note = AuditNote { who: &self.who, what: &what, on: "query-variables", reason };
+        let note = AuditNote::new(&self.person, &what, "query-variables", reason);
         self.store.put_raw(&key, text, None, note).await?;
         Ok(())
     }

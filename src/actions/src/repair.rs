@@ -54,14 +54,14 @@ impl Operator {
         let view = self.store.read_view().await?;
         let notes = notes(&view, &cluster, &members, &address);
         let request = Request {
-            who: self.who.clone(),
+            who: self.who().clone(),
             at: self.store.clock().wall(),
             reason: reason.map(str::to_owned),
             node_uid: self.uid_of(&cluster, &members, &address).await,
         };
         let serial = new_repair.serial.as_deref().filter(|s| !s.is_empty());
         let entry = RepairEntry::queued(0, &address, &new_repair.machine_type, &new_repair.operation, serial);
-        let index = self.store.add_repair(&entry, &request).await?;
+        let index = self.store.add_repair(&self.person, &entry, &request).await?;
         Ok(Added { indexes: vec![index], notes })
     }
 
@@ -71,12 +71,12 @@ impl Operator {
         if let Some(refused) = self.unreadable(EntryId::repair(index)).await? {
             return Err(refused);
         }
-        Ok(self.store.delete_repair(index, seen, &self.who, reason).await?)
+        Ok(self.store.delete_repair(index, seen, &self.person, reason).await?)
     }
 
     /// Marks all finished or all unfinished repairs as deleted, and returns their indexes.
     pub async fn delete_repairs(&self, which: Which, reason: Option<&str>) -> Result<Vec<u64>, ActionError> {
-        Ok(self.store.delete_repairs(which, &self.who, reason).await?)
+        Ok(self.store.delete_repairs(which, &self.person, reason).await?)
     }
 
     /// Returns the UID of the machine's Node, if Kubernetes answers in time.

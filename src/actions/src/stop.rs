@@ -46,7 +46,7 @@ impl ActiveIntegration {
 impl Operator {
     /// Disables both queues, under every leader.
     pub async fn stop(&self, reason: Option<&str>) -> Result<Stop, ActionError> {
-        let turned = self.store.stop(&self.who, reason).await?;
+        let turned = self.store.stop(&self.person, reason).await?;
         // read after the write: an unreadable setting must not prevent a stop
         Ok(Stop { turned, active_integrations: self.active_integrations().await.ok() })
     }
@@ -73,7 +73,7 @@ impl Operator {
     /// Enables the queues that the last stop disabled. Returns `None` if no stop is in force.
     pub async fn resume(&self, reason: Option<&str>) -> Result<Option<Turned>, ActionError> {
         self.refuse_mismatch().await?;
-        Ok(self.store.resume(&self.who, reason).await?)
+        Ok(self.store.resume(&self.person, reason).await?)
     }
 }
 

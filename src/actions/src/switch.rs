@@ -16,6 +16,6 @@ impl Operator {
         if enabled {
             self.refuse_mismatch().await?;
         }
-        Ok(self.store.set_switch(name, enabled, &self.who, reason).await?)
+        Ok(self.store.set_switch(name, enabled, &self.person, reason).await?)
     }
 }

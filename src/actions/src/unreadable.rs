@@ -12,7 +12,7 @@ impl Operator {
         revision: i64,
         reason: Option<&str>,
     ) -> Result<(), ActionError> {
-        Ok(self.store.remove_unreadable(entry, revision, &self.who, reason).await?)
+        Ok(self.store.remove_unreadable(entry, revision, &self.person, reason).await?)
     }
 
     /// Returns the refusal for an unreadable entry, with its content and the command that removes it. Returns `None` if

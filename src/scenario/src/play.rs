@@ -9,6 +9,7 @@ use cketerm_model::{
     clock::Clock,
     cluster::{parse, written},
     entry::{EntryId, QueueKind},
+    fence::Person,
     stored::keys::SwitchName,
     time::after,
 };
@@ -129,7 +130,13 @@ impl Stage {
         let backends = self.backends("console");
         let who = Who { user: user.to_owned(), host: "console".to_owned(), ssh_client: None };
         let bmcs = BmcLookup::new(backends.bmcs).and_registry(backends.store.clone(), backends.registry);
-        Operator { store: backends.store, kube: backends.kube, who, bmcs: Some(bmcs), handover: false }
+        Operator {
+            store: backends.store,
+            kube: backends.kube,
+            person: Person::asks(&who),
+            bmcs: Some(bmcs),
+            handover: false,
+        }
     }
 
     /// Returns the cluster definition of this stage.

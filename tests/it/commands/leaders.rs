@@ -245,9 +245,9 @@ async fn i52_an_order_is_written_only_if_the_leader_has_not_changed_since_the_ch
     reset_state(&rig).await;
     let settings = EtcdSettings { endpoints: vec![rig.url.clone()], ..EtcdSettings::default() };
     let store = Store::connect(&settings, Clock::host()).await.unwrap();
-    let who = Operator::new(store.clone(), None).who;
+    let person = Operator::new(store.clone(), None).person;
     let id = EntryId::reboot(0);
-    let hold = async |under: &LeaderGuard| store.put_order(id, Verb::Hold, None, &who, None, Some(under)).await;
+    let hold = async |under: &LeaderGuard| store.put_order(id, Verb::Hold, None, &person, None, Some(under)).await;
     let mut seen = Vec::new();
     for leader in ["cketerm", "nobody", "CKE"] {
         set_leader(&rig, leader).await;

@@ -11,7 +11,10 @@ use std::{
 };
 
 use cketerm_clients::kubernetes::{Kube, KubeSettings};
-use cketerm_model::{clock::Clock, fence::Permit};
+use cketerm_model::{
+    clock::Clock,
+    fence::{Fence, Life, Permit},
+};
 use kube::config::KubeConfigOptions;
 use serde_json::{Value, json};
 
@@ -93,7 +96,9 @@ pub(crate) async fn connect(kubeconfig: &Path) -> Kube {
 }
 
 pub(crate) fn permit() -> Permit {
-    Permit { leader_key: "test".into(), create_revision: 1, lease: 1 }
+    let clock = Clock::host();
+    let life = Life::new(clock.clone(), Duration::from_secs(600), clock.boot());
+    Fence::new("test", 1, 1, life).permit_record().expect("the lease has begun just now")
 }
 
 /// Returns a name that no other test has.

@@ -25,7 +25,7 @@ use etcd_client::Client;
 
 use super::{
     etcd::{Etcd, any, versions},
-    registration, who,
+    person, registration, who,
 };
 
 async fn lead(store: &Store) -> (Candidacy, Fence) {
@@ -99,7 +99,10 @@ async fn i48_engine_audit_records_never_displace_those_of_operators() {
     let store = etcd.store().await;
     let (candidacy, fence) = lead(&store).await;
     for index in 0..5 {
-        store.set_switch(SwitchName::Reboots, index % 2 == 0, &who(), Some(&format!("person {index}"))).await.unwrap();
+        store
+            .set_switch(SwitchName::Reboots, index % 2 == 0, &person(), Some(&format!("person {index}")))
+            .await
+            .unwrap();
     }
     let mut client = client(&etcd).await;
     let now = jiff::Timestamp::now();
@@ -263,7 +266,7 @@ async fn i48_an_audit_record_is_classified_by_its_author() {
     let (label, outcome) = (attempt.get().unwrap().label("c1"), attempt.get().unwrap().outcome.clone().unwrap());
     let result = CommandResult { label, argv: "0".to_owned(), outcome };
     assert!(store.publish_result(&attempt, &result, &engine).await.unwrap());
-    store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
+    store.set_switch(SwitchName::Reboots, false, &person(), None).await.unwrap();
     let records = store.newest::<Audit>(&store.keys().audit_prefix(), 100).await.unwrap();
     let by_operator: BTreeMap<&str, bool> =
         records.iter().map(|s| (s.get().unwrap().what.as_str(), store.keys().is_person_audit(&s.key))).collect();

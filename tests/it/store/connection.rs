@@ -9,7 +9,7 @@ use cketerm_runtime::heartbeat::Heartbeat;
 use super::{
     addresses,
     etcd::{Etcd, any, free_port, versions},
-    registration, request, who,
+    person, registration, request,
 };
 
 async fn connect(settings: &EtcdSettings) -> Result<Store, StoreError> {
@@ -60,7 +60,7 @@ async fn tls_with_a_client_certificate_works_and_an_untrusted_ca_is_named() {
             ..etcd.settings()
         };
         let store = connect(&good).await.unwrap();
-        store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
+        store.set_switch(SwitchName::Reboots, false, &person(), None).await.unwrap();
         assert!(!store.switch(SwitchName::Reboots).await.unwrap().enabled());
 
         let foreign = EtcdSettings { tls_ca: read("other.crt"), ..good.clone() };
@@ -100,7 +100,7 @@ async fn user_and_password_work_and_wrong_ones_are_reported_with_the_remedy() {
         etcd.ctl(&["auth", "enable"]);
 
         let store = connect(&settings("cke", "secret")).await.unwrap();
-        store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
+        store.set_switch(SwitchName::Reboots, false, &person(), None).await.unwrap();
         let live = Live::follow(&store);
         super::etcd::wait_until(
             "the live copy is synced with rights on the prefix only",
@@ -138,7 +138,7 @@ async fn user_and_password_work_and_wrong_ones_are_reported_with_the_remedy() {
         })
         .await;
         etcd.up();
-        store.set_switch(SwitchName::Reboots, true, &who(), None).await.unwrap();
+        store.set_switch(SwitchName::Reboots, true, &person(), None).await.unwrap();
         super::etcd::wait_until("the live copy follows etcd again", Duration::from_secs(8), || {
             live.borrow().reboots.switch.enabled()
         })
@@ -159,7 +159,7 @@ async fn an_unreachable_endpoint_is_named_with_cause_and_remedy() {
     for words in [url.as_str(), "refused", "check that etcd runs there"] {
         assert!(error.contains(words), "{error}");
     }
-    let error = store.set_switch(SwitchName::Reboots, true, &who(), None).await.unwrap_err();
+    let error = store.set_switch(SwitchName::Reboots, true, &person(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable { .. }), "the error must show that nothing was written: {error}");
     // with a user name, connecting itself sends a request
     let named = EtcdSettings { username: Some("u".to_owned()), ..settings };
@@ -174,7 +174,7 @@ async fn one_unreachable_endpoint_of_three_causes_no_error() {
     let endpoints = vec![away.clone(), etcd.url.clone(), etcd.url.replace("127.0.0.1", "localhost")];
     let store = connect(&EtcdSettings { endpoints, ..EtcdSettings::default() }).await.unwrap();
     for round in 0..40 {
-        store.set_switch(SwitchName::Reboots, round % 2 == 0, &who(), None).await.unwrap();
+        store.set_switch(SwitchName::Reboots, round % 2 == 0, &person(), None).await.unwrap();
         store.read_view().await.unwrap();
     }
 }
@@ -208,7 +208,7 @@ async fn the_loss_of_one_of_three_members_costs_neither_lock_nor_copy_nor_writes
         let mut good = 0;
         // repeat until three writes in a row succeed; detecting a hanging member takes time
         while good < 3 {
-            match store.add_reboots(&addresses(1), &request(), &BTreeMap::new()).await {
+            match store.add_reboots(&person(), &addresses(1), &request(), &BTreeMap::new()).await {
                 Ok(_) => (good, added) = (good + 1, added + 1),
                 Err(error) => {
                     good = 0;

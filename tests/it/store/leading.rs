@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::{
     addresses,
     etcd::{Etcd, LinkState, Proxy, any, versions},
-    registration, request, who,
+    person, registration, request,
 };
 
 const TTL: Duration = Duration::from_secs(5);
@@ -143,9 +143,9 @@ async fn i27_a_cancel_between_the_engines_read_and_its_write_is_never_overwritte
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let (_candidacy, fence) = lead(&store).await;
-    store.add_reboots(&addresses(1), &request(), &std::collections::BTreeMap::new()).await.unwrap();
+    store.add_reboots(&person(), &addresses(1), &request(), &std::collections::BTreeMap::new()).await.unwrap();
     let seen = store.read_view().await.unwrap().reboots.entries[&0].clone();
-    store.cancel_reboot(0, Some(seen.mod_revision), &who(), None).await.unwrap();
+    store.cancel_reboot(0, Some(seen.mod_revision), &person(), None).await.unwrap();
     let change = Change {
         compares: vec![
             ("/cke/reboots/write-index".to_owned(), seen.mod_revision),

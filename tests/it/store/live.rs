@@ -19,7 +19,7 @@ use cketerm_model::{
 use super::{
     addresses,
     etcd::{Etcd, LinkState, Proxy, any, versions, wait_until},
-    request, who,
+    person, request,
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -51,13 +51,13 @@ async fn the_copy_follows_pages_of_keys_changes_and_deletions() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
-        store.add_reboots(&addresses(1600), &request(), &BTreeMap::new()).await.unwrap();
+        store.add_reboots(&person(), &addresses(1600), &request(), &BTreeMap::new()).await.unwrap();
         etcd.ctl(&["put", "/cke/records/0000000000000001", "{"]);
         let live = Live::follow(&store);
         let view = until(&live, "3,200 keys are read", |v| v.synced).await;
         assert_eq!((view.reboots.entries.len(), view.requests.len(), view.broken.len()), (1600, 1600, 0));
         agrees(&live, &store).await;
-        store.cancel_reboot(7, None, &who(), None).await.unwrap();
+        store.cancel_reboot(7, None, &person(), None).await.unwrap();
         etcd.ctl(&["del", "/cke/reboots/data/0000000000000008"]);
         until(&live, "the deletion is known", |v| !v.reboots.entries.contains_key(&8)).await;
         agrees(&live, &store).await;
@@ -72,7 +72,7 @@ async fn recent_records_read_by_key_equal_a_read_of_the_whole_prefix() {
         let live = Live::follow(&store);
         let begun = until(&live, "the copy is synced", |v| v.synced).await.revision;
         for round in 0..7 {
-            store.set_switch(SwitchName::Reboots, round % 2 == 0, &who(), Some(&round.to_string())).await.unwrap();
+            store.set_switch(SwitchName::Reboots, round % 2 == 0, &person(), Some(&round.to_string())).await.unwrap();
         }
         let last = store.read_view().await.unwrap().revision;
         let view = until(&live, "all changes are known", |v| v.revision >= last).await;
@@ -97,7 +97,7 @@ async fn a_record_written_with_a_slow_clock_is_among_the_newest() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
         for round in 0..90 {
-            store.set_switch(SwitchName::Reboots, round % 2 == 0, &who(), Some(&round.to_string())).await.unwrap();
+            store.set_switch(SwitchName::Reboots, round % 2 == 0, &person(), Some(&round.to_string())).await.unwrap();
         }
         let newest = store.page::<Audit>(Folder::Audit, Part::Newest, 10).await.unwrap().values;
         let last = newest[0].get().unwrap();
@@ -120,7 +120,7 @@ async fn the_copy_survives_a_lost_connection_and_a_compaction_meanwhile() {
         let etcd = Etcd::start(&version, &[]);
         let proxy = Proxy::before(&etcd).await;
         let direct = etcd.store().await;
-        direct.add_reboots(&addresses(600), &request(), &BTreeMap::new()).await.unwrap();
+        direct.add_reboots(&person(), &addresses(600), &request(), &BTreeMap::new()).await.unwrap();
         let live = Live::follow(&proxy.store().await);
         until(&live, "the copy is synced", |v| v.synced).await;
         // a gap without a compaction
@@ -128,7 +128,7 @@ async fn the_copy_survives_a_lost_connection_and_a_compaction_meanwhile() {
         until(&live, "the copy reports an error", |v| v.error.is_some()).await;
         let error = live.borrow().error.clone().unwrap();
         assert!(error.contains(&proxy.url), "{error}");
-        direct.cancel_reboot(1, None, &who(), None).await.unwrap();
+        direct.cancel_reboot(1, None, &person(), None).await.unwrap();
         proxy.set(LinkState::Open);
         until(&live, "the copy follows etcd again", |v| v.error.is_none()).await;
         agrees(&live, &direct).await;
@@ -150,7 +150,7 @@ async fn the_copy_survives_a_lost_connection_and_a_compaction_meanwhile() {
 async fn the_copy_survives_a_restart_and_an_etcd_that_was_rebuilt() {
     let Some(mut etcd) = any() else { return };
     let store = etcd.store().await;
-    store.add_reboots(&addresses(5), &request(), &BTreeMap::new()).await.unwrap();
+    store.add_reboots(&person(), &addresses(5), &request(), &BTreeMap::new()).await.unwrap();
     let live = Live::follow(&store);
     until(&live, "the copy is synced", |v| v.synced).await;
     etcd.down();
@@ -191,7 +191,7 @@ async fn unreadable_keys_are_listed_while_the_others_are_followed() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let live = Live::follow(&store);
-    store.add_reboots(&addresses(2), &request(), &BTreeMap::new()).await.unwrap();
+    store.add_reboots(&person(), &addresses(2), &request(), &BTreeMap::new()).await.unwrap();
     for (key, value) in [("reboots/data/0000000000000009", "{"), ("cluster", "no"), ("cketerm/policy", "[]")] {
         etcd.ctl(&["put", &format!("/cke/{key}"), value]);
     }

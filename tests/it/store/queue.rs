@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::{
     addresses,
     etcd::{Etcd, LinkState, Proxy, any, versions},
-    request, who,
+    person, request,
 };
 
 const ENTRY: &str = r#"{"index":"0","node":"10.0.0.12","status":"queued","last_transition_time":"0001-01-01T00:00:00Z","drain_backoff_expire":"0001-01-01T00:00:00Z"}"#;
@@ -36,7 +36,7 @@ async fn an_enqueue_is_one_transaction_that_also_records_the_requester() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
         let uids = BTreeMap::from([("10.0.0.12".to_owned(), "uid-12".to_owned())]);
-        assert_eq!(store.add_reboots(&["10.0.0.12".to_owned()], &request(), &uids).await, Ok(vec![0]));
+        assert_eq!(store.add_reboots(&person(), &["10.0.0.12".to_owned()], &request(), &uids).await, Ok(vec![0]));
         assert_eq!(etcd.value("/cke/reboots/data/0000000000000000"), ENTRY);
         assert_eq!(etcd.value("/cke/reboots/write-index"), "1");
         let asked = json(&etcd, "/cke/cketerm/requests/reboots/0");
@@ -47,7 +47,7 @@ async fn an_enqueue_is_one_transaction_that_also_records_the_requester() {
         // all four keys have the same revision
         assert_eq!(etcd.ctl(&["get", "--prefix", "/", "-w", "json"]).matches("\"mod_revision\":2,").count(), 4);
         let before = etcd.ctl(&["get", "x", "-w", "json"]);
-        assert_eq!(store.add_reboots(&[], &request(), &none()).await, Ok(vec![]));
+        assert_eq!(store.add_reboots(&person(), &[], &request(), &none()).await, Ok(vec![]));
         assert_eq!(before, etcd.ctl(&["get", "x", "-w", "json"]), "an empty list must write nothing");
     }
 }
@@ -64,7 +64,7 @@ async fn i29_concurrent_enqueues_never_share_or_skip_an_index() {
                 for round in 0..5 {
                     // some rounds exceed the size of one transaction
                     let n = if (task + round) % 7 == 0 { 70 } else { 1 + round };
-                    own_indexes.extend(store.add_reboots(&addresses(n), &request(), &none()).await.unwrap());
+                    own_indexes.extend(store.add_reboots(&person(), &addresses(n), &request(), &none()).await.unwrap());
                 }
                 own_indexes
             });
@@ -86,11 +86,11 @@ async fn i29_concurrent_enqueues_never_share_or_skip_an_index() {
 async fn i29_an_index_is_not_used_again_when_the_write_index_was_lost() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    store.add_reboots(&addresses(3), &request(), &none()).await.unwrap();
+    store.add_reboots(&person(), &addresses(3), &request(), &none()).await.unwrap();
     etcd.ctl(&["del", "/cke/reboots/write-index"]);
-    assert_eq!(store.add_reboots(&addresses(1), &request(), &none()).await, Ok(vec![3]));
+    assert_eq!(store.add_reboots(&person(), &addresses(1), &request(), &none()).await, Ok(vec![3]));
     etcd.ctl(&["put", "/cke/reboots/write-index", "four"]);
-    let error = store.add_reboots(&addresses(1), &request(), &none()).await.unwrap_err().to_string();
+    let error = store.add_reboots(&person(), &addresses(1), &request(), &none()).await.unwrap_err().to_string();
     for words in ["/cke/reboots/write-index", "\"four\"", "etcdctl put /cke/reboots/write-index 4"] {
         assert!(error.contains(words), "{error}");
     }
@@ -102,7 +102,7 @@ async fn two_thousand_addresses_are_queued_in_few_transactions() {
     let store = etcd.store().await;
     store.read_view().await.unwrap();
     let began = Instant::now();
-    let indexes = store.add_reboots(&addresses(2000), &request(), &none()).await.unwrap();
+    let indexes = store.add_reboots(&person(), &addresses(2000), &request(), &none()).await.unwrap();
     let took = began.elapsed();
     eprintln!("2,000 entries in {took:?} (this build)");
     assert_eq!(indexes, (0..2000).collect::<Vec<_>>());
@@ -120,13 +120,13 @@ async fn i28_a_write_with_a_lost_answer_is_carried_out_once() {
         let Some(etcd) = any() else { return };
         let proxy = Proxy::before(&etcd).await;
         let store = proxy.store().await;
-        store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+        store.add_reboots(&person(), &addresses(1), &request(), &none()).await.unwrap();
         // the answer to the read of the index arrives, then none for longer than one timeout
         let writing = {
             let store = store.clone();
             tokio::spawn(async move {
-                store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
-                store.add_reboots(&addresses(2), &request(), &none()).await
+                store.set_switch(SwitchName::Reboots, false, &person(), None).await.unwrap();
+                store.add_reboots(&person(), &addresses(2), &request(), &none()).await
             })
         };
         proxy.set(LinkState::NoAnswers);
@@ -152,7 +152,7 @@ async fn a_write_without_an_answer_reports_that_it_may_have_succeeded() {
     let store = proxy.store().await;
     store.read_view().await.unwrap();
     proxy.set(LinkState::NoAnswers);
-    let error = store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap_err();
+    let error = store.set_switch(SwitchName::Reboots, false, &person(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
     assert!(error.to_string().contains("check before you repeat it"), "{error}");
     assert_eq!(etcd.value("/cke/reboots/disabled"), "true", "the write must have succeeded");
@@ -164,12 +164,12 @@ async fn a_cancel_changes_only_the_status_and_keeps_unknown_fields() {
     let store = etcd.store().await;
     let entry = r#"{"index":"5","node":"10.0.0.12","status":"draining","last_transition_time":"2026-06-01T01:02:03.5Z","drain_backoff_count":3,"drain_backoff_expire":"2026-06-01T02:00:00Z","ticket":{"a":[1,2]}}"#;
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000005", entry]);
-    store.cancel_reboot(5, None, &who(), Some("wrong rack")).await.unwrap();
+    store.cancel_reboot(5, None, &person(), Some("wrong rack")).await.unwrap();
     assert_eq!(etcd.value("/cke/reboots/data/0000000000000005"), entry.replace("draining", "cancelled"));
     let audit = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/cketerm/audit/"]);
     assert!(audit.contains("reboots/5") && audit.contains("wrong rack") && audit.contains("192.0.2.7"), "{audit}");
     // a second cancel writes nothing
-    store.cancel_reboot(5, None, &who(), None).await.unwrap();
+    store.cancel_reboot(5, None, &person(), None).await.unwrap();
     assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 1);
 }
 
@@ -177,16 +177,16 @@ async fn a_cancel_changes_only_the_status_and_keeps_unknown_fields() {
 async fn a_cancel_is_refused_if_the_entry_has_changed_since_it_was_shown() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    store.add_reboots(&person(), &addresses(1), &request(), &none()).await.unwrap();
     let seen = store.read_view().await.unwrap().reboots.entries[&0].mod_revision;
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000000", &ENTRY.replace("queued", "rebooting")]);
-    let error = store.cancel_reboot(0, Some(seen), &who(), None).await.unwrap_err();
+    let error = store.cancel_reboot(0, Some(seen), &person(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
-    store.cancel_reboot(0, None, &who(), None).await.unwrap();
-    let error = store.cancel_reboot(9, None, &who(), None).await.unwrap_err();
+    store.cancel_reboot(0, None, &person(), None).await.unwrap();
+    let error = store.cancel_reboot(9, None, &person(), None).await.unwrap_err();
     assert_eq!(error.to_string(), "reboots/9 does not exist");
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000001", "{"]);
-    let error = store.cancel_reboot(1, None, &who(), None).await.unwrap_err().to_string();
+    let error = store.cancel_reboot(1, None, &person(), None).await.unwrap_err().to_string();
     assert!(error.contains("/cke/reboots/data/0000000000000001") && error.contains("it begins with {"), "{error}");
 }
 
@@ -194,7 +194,7 @@ async fn a_cancel_is_refused_if_the_entry_has_changed_since_it_was_shown() {
 async fn i5_an_unreadable_entry_is_removed_only_in_the_shown_revision() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    store.add_reboots(&person(), &addresses(1), &request(), &none()).await.unwrap();
     let key = |index: u64| format!("/cke/reboots/data/{index:016x}");
     let stored_keys = || etcd.ctl(&["get", "--prefix", "/cke/reboots/data/", "--keys-only"]);
     etcd.ctl(&["put", &key(9), r#"{"index":"9","node":12"#]);
@@ -206,16 +206,16 @@ async fn i5_an_unreadable_entry_is_removed_only_in_the_shown_revision() {
 
     // another program rewrites it: the shown value is no longer the stored one
     etcd.ctl(&["put", &key(9), "garbage"]);
-    let error = store.remove_unreadable(id, shown.revision, &who(), None).await.unwrap_err();
+    let error = store.remove_unreadable(id, shown.revision, &person(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     assert!(stored_keys().contains(&key(9)));
     // a readable entry can be cancelled but not removed
     let readable = store.read_view().await.unwrap().reboots.entries[&0].mod_revision;
-    assert!(store.remove_unreadable(EntryId::reboot(0), readable, &who(), None).await.is_err());
+    assert!(store.remove_unreadable(EntryId::reboot(0), readable, &person(), None).await.is_err());
     assert!(stored_keys().contains(&key(0)));
 
     let shown = store.unreadable(id).await.unwrap().unwrap();
-    store.remove_unreadable(id, shown.revision, &who(), Some("INC-5")).await.unwrap();
+    store.remove_unreadable(id, shown.revision, &person(), Some("INC-5")).await.unwrap();
     assert!(!stored_keys().contains(&key(9)) && stored_keys().contains(&key(0)));
     let audit = etcd.ctl(&["get", "--prefix", "/cke/cketerm/audit/", "--print-value-only"]);
     for expected in ["reboot remove unreadable", "reboots/9", "INC-5", "it begins with garbage"] {
@@ -230,7 +230,7 @@ async fn i5_an_unreadable_entry_is_removed_only_in_the_shown_revision() {
 async fn i27_cancel_all_cancels_every_entry_despite_concurrent_writes() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    store.add_reboots(&addresses(300), &request(), &none()).await.unwrap();
+    store.add_reboots(&person(), &addresses(300), &request(), &none()).await.unwrap();
     etcd.ctl(&["put", "/cke/reboots/data/00000000000000ff", "not JSON"]);
     // another program keeps rewriting some entries, as CKE does, but compares their current values first
     let (busy, keys) = (etcd.store().await, store.keys().clone());
@@ -245,12 +245,12 @@ async fn i27_cancel_all_cancels_every_entry_despite_concurrent_writes() {
             kv.txn(etcd_client::Txn::new().when([compare]).and_then([put])).await.unwrap();
         }
     });
-    let cancelled = store.cancel_all_reboots(&who(), None).await.unwrap();
+    let cancelled = store.cancel_all_reboots(&person(), None).await.unwrap();
     writer.await.unwrap();
     assert_eq!(cancelled.len(), 299, "all entries except the unreadable one must be cancelled");
     let all = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/reboots/data/"]);
     assert_eq!((all.matches("\"cancelled\"").count(), all.matches("not JSON").count()), (299, 1));
-    assert_eq!(store.cancel_all_reboots(&who(), None).await, Ok(vec![]));
+    assert_eq!(store.cancel_all_reboots(&person(), None).await, Ok(vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,14 +266,14 @@ async fn a_reset_writes_only_entries_with_a_backoff_and_keeps_unknown_fields() {
     put(18, r#","drain_backoff_count":2,"drain_backoff_expire":"2026-06-01T02:00:00Z""#);
     let repair = r#"{"index":"0","address":"10.0.0.9","machine_type":"t","operation":"o","status":"queued","drain_backoff_count":1}"#;
     etcd.ctl(&["put", "/cke/repairs/data/0000000000000000", repair]);
-    assert_eq!(store.reset_backoff(QueueKind::Reboot, Some(18), &who(), None).await, Ok(vec![18]));
-    assert_eq!(store.reset_backoff(QueueKind::Reboot, None, &who(), None).await, Ok(vec![17]));
-    assert_eq!(store.reset_backoff(QueueKind::Repair, None, &who(), None).await, Ok(vec![0]));
+    assert_eq!(store.reset_backoff(QueueKind::Reboot, Some(18), &person(), None).await, Ok(vec![18]));
+    assert_eq!(store.reset_backoff(QueueKind::Reboot, None, &person(), None).await, Ok(vec![17]));
+    assert_eq!(store.reset_backoff(QueueKind::Repair, None, &person(), None).await, Ok(vec![0]));
     let entry = json(&etcd, "/cke/reboots/data/0000000000000011");
     assert_eq!(entry["extra"]["a"], 1);
     assert_eq!(entry["drain_backoff_expire"], "0001-01-01T00:00:00Z");
     assert!(entry.get("drain_backoff_count").is_none(), "{entry}");
-    let error = store.reset_backoff(QueueKind::Reboot, Some(99), &who(), None).await.unwrap_err();
+    let error = store.reset_backoff(QueueKind::Reboot, Some(99), &person(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
 }
 
@@ -290,7 +290,7 @@ async fn switches_use_ckeclis_values_and_unknown_values_count_as_enabled() {
         assert!(store.switch(name).await.unwrap().enabled());
         let mut last = Switch::default();
         for (enabled, bytes) in [(false, "true"), (false, "true"), (true, "false")] {
-            let turned = store.set_switch(name, enabled, &who(), None).await.unwrap();
+            let turned = store.set_switch(name, enabled, &person(), None).await.unwrap();
             assert_eq!(etcd.value(key), bytes);
             // `before` is the value of the previous write, read in the same transaction
             assert_eq!(turned.before, Some(last));
@@ -307,17 +307,17 @@ async fn switches_use_ckeclis_values_and_unknown_values_count_as_enabled() {
 async fn an_order_records_the_revision_that_it_was_given_for() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    store.add_reboots(&person(), &addresses(1), &request(), &none()).await.unwrap();
     let (id, seen) = (EntryId::reboot(0), store.read_view().await.unwrap().reboots.entries[&0].mod_revision);
-    store.put_order(id, Verb::Retry, Some(seen), &who(), Some("fan was stuck"), None).await.unwrap();
+    store.put_order(id, Verb::Retry, Some(seen), &person(), Some("fan was stuck"), None).await.unwrap();
     let order = json(&etcd, "/cke/cketerm/orders/reboots/0");
     assert_eq!((&order["verb"], &order["entry_revision"]), (&"retry".into(), &seen.into()));
-    let error = store.put_order(id, Verb::Done, Some(seen - 1), &who(), None, None).await.unwrap_err();
+    let error = store.put_order(id, Verb::Done, Some(seen - 1), &person(), None, None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     let gone = EntryId::reboot(7);
-    let error = store.put_order(gone, Verb::Hold, None, &who(), None, None).await.unwrap_err();
+    let error = store.put_order(gone, Verb::Hold, None, &person(), None, None).await.unwrap_err();
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
-    store.put_order(gone, Verb::Uncordon, None, &who(), None, None).await.unwrap();
+    store.put_order(gone, Verb::Uncordon, None, &person(), None, None).await.unwrap();
     assert_eq!(store.read_view().await.unwrap().orders.len(), 2);
 }
 
@@ -325,17 +325,17 @@ async fn an_order_records_the_revision_that_it_was_given_for() {
 async fn unhold_removes_a_hold_and_nothing_else() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    store.add_reboots(&person(), &addresses(1), &request(), &none()).await.unwrap();
     let id = EntryId::reboot(0);
-    let error = store.put_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap_err();
+    let error = store.put_order(id, Verb::Unhold, None, &person(), None, None).await.unwrap_err();
     assert_eq!(error.to_string(), "reboots/0 is not on hold");
-    store.put_order(id, Verb::Hold, None, &who(), Some("rack is open"), None).await.unwrap();
+    store.put_order(id, Verb::Hold, None, &person(), Some("rack is open"), None).await.unwrap();
     // a hold survives changes of the entry
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000000", &ENTRY.replace("queued", "draining")]);
-    store.put_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap();
+    store.put_order(id, Verb::Unhold, None, &person(), None, None).await.unwrap();
     assert_eq!(etcd.value("/cke/cketerm/orders/reboots/0"), "");
-    store.put_order(id, Verb::Force, None, &who(), None, None).await.unwrap();
-    assert!(store.put_order(id, Verb::Unhold, None, &who(), None, None).await.is_err());
+    store.put_order(id, Verb::Force, None, &person(), None, None).await.unwrap();
+    assert!(store.put_order(id, Verb::Unhold, None, &person(), None, None).await.is_err());
     assert!(etcd.value("/cke/cketerm/orders/reboots/0").contains("force"));
 }
 
@@ -344,7 +344,7 @@ async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     for index in 0..5 {
-        store.set_switch(SwitchName::Reboots, index % 2 == 0, &who(), Some(&index.to_string())).await.unwrap();
+        store.set_switch(SwitchName::Reboots, index % 2 == 0, &person(), Some(&index.to_string())).await.unwrap();
     }
     let folder = store.keys().audit_prefix();
     let newest = store.newest::<Audit>(&folder, 2).await.unwrap();

@@ -1,16 +1,19 @@
 //! Settings that are stored once: schema, policy, constraints, identity, definition.
 
 use cketerm_clients::store::{StoreError, election::Candidacy, operator::AuditNote};
-use cketerm_model::policy::{ApiServerOrder, EngineChoice};
+use cketerm_model::{
+    fence::Person,
+    policy::{ApiServerOrder, EngineChoice},
+};
 use cketerm_runtime::heartbeat::Heartbeat;
 
 use super::{
     etcd::{Etcd, any, versions},
-    registration, who,
+    person, registration, who,
 };
 
-fn set_by<'a>(who: &'a cketerm_model::cketerm_records::Who, reason: Option<&'a str>) -> AuditNote<'a> {
-    AuditNote { who, what: "policy set", on: "policy", reason }
+fn set_by<'a>(person: &'a Person, reason: Option<&'a str>) -> AuditNote<'a> {
+    AuditNote::new(person, "policy set", "policy", reason)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +60,7 @@ async fn a_newer_schema_is_never_written() {
     let store = etcd.store().await;
     etcd.ctl(&["put", "/cke/cketerm/schema", "3"]);
     assert_eq!(store.ensure_schema(&who()).await, Ok(3));
-    let error = store.update_policy(set_by(&who(), None), |_| Ok(())).await.unwrap_err();
+    let error = store.update_policy(set_by(&person(), None), |_| Ok(())).await.unwrap_err();
     assert!(error.to_string().contains("newer"), "{error}");
     assert_eq!(etcd.value("/cke/cketerm/policy"), "");
 }
@@ -72,12 +75,12 @@ async fn the_policy_changes_by_field_keeps_unknown_ones_and_is_audited() {
         p.api_server_order = ApiServerOrder::First;
         Ok(())
     };
-    store.update_policy(set_by(&who(), Some("older rules")), first).await.unwrap();
+    store.update_policy(set_by(&person(), Some("older rules")), first).await.unwrap();
     let policy: serde_json::Value = serde_json::from_str(&etcd.value("/cke/cketerm/policy")).unwrap();
     assert_eq!(policy["of_tomorrow"]["x"], 1);
     assert_eq!((&policy["engine"], &policy["api_server_order"]), (&"always".into(), &"first".into()));
     assert!(etcd.ctl(&["get", "--prefix", "/cke/cketerm/audit/"]).contains("older rules"));
-    let error = store.update_policy(set_by(&who(), None), |_| Err("no such value".to_owned())).await.unwrap_err();
+    let error = store.update_policy(set_by(&person(), None), |_| Err("no such value".to_owned())).await.unwrap_err();
     assert_eq!(error, StoreError::NotAllowed("no such value".to_owned()));
 }
 
@@ -87,7 +90,7 @@ async fn constraints_are_written_like_ckecli_and_extra_fields_are_kept_separatel
     let store = etcd.store().await;
     assert_eq!(store.constraints().await, Ok(None));
     store
-        .update_constraints(&who(), None, |c| {
+        .update_constraints(&person(), None, |c| {
             c.control_plane_count = 3;
             Ok(())
         })
@@ -98,7 +101,7 @@ async fn constraints_are_written_like_ckecli_and_extra_fields_are_kept_separatel
         r#"{"control-plane-count":3,"minimum-workers-rate":80,"maximum-unreachable-nodes-for-reboot":0,"maximum-repair-queue-entries":0,"wait-seconds-to-repair-rebooting":0}"#
     );
     store
-        .update_constraints(&who(), None, |c| {
+        .update_constraints(&person(), None, |c| {
             c.maximum_workers = Some(9);
             Ok(())
         })
@@ -110,7 +113,7 @@ async fn constraints_are_written_like_ckecli_and_extra_fields_are_kept_separatel
     assert_eq!(store.constraints().await.unwrap().unwrap().maximum_workers, Some(9));
     assert_eq!(store.read_view().await.unwrap().constraints().maximum_workers, Some(9));
     store
-        .update_constraints(&who(), None, |c| {
+        .update_constraints(&person(), None, |c| {
             c.minimum_workers_rate = 60;
             Ok(())
         })
@@ -127,12 +130,12 @@ async fn the_identity_is_proposed_once_confirmed_by_an_operator_and_replaced_exp
     let proposed = store.propose_identity("uid-1", &who()).await.unwrap();
     assert_eq!((proposed.uid.as_str(), proposed.confirmed_by), ("uid-1", None));
     assert_eq!(store.propose_identity("uid-2", &who()).await.unwrap().uid, "uid-1");
-    let error = store.confirm_identity("uid-2", None, &who()).await.unwrap_err().to_string();
+    let error = store.confirm_identity("uid-2", None, &person()).await.unwrap_err().to_string();
     assert!(error.contains("--replace uid-1"), "{error}");
-    let confirmed = store.confirm_identity("uid-1", None, &who()).await.unwrap();
+    let confirmed = store.confirm_identity("uid-1", None, &person()).await.unwrap();
     assert_eq!(confirmed.confirmed_by, Some(who()));
-    assert!(store.confirm_identity("uid-2", Some("uid-9"), &who()).await.is_err());
-    assert_eq!(store.confirm_identity("uid-2", Some("uid-1"), &who()).await.unwrap().uid, "uid-2");
+    assert!(store.confirm_identity("uid-2", Some("uid-9"), &person()).await.is_err());
+    assert_eq!(store.confirm_identity("uid-2", Some("uid-1"), &person()).await.unwrap().uid, "uid-2");
     assert_eq!(store.identity().await.unwrap().unwrap().get().unwrap().uid, "uid-2");
 }
 
@@ -140,14 +143,14 @@ async fn the_identity_is_proposed_once_confirmed_by_an_operator_and_replaced_exp
 async fn a_definition_beyond_etcds_size_limit_is_refused_with_the_remedy() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    let error = store.set_cluster(&"x".repeat(1_700_000), None, &who(), None).await.unwrap_err().to_string();
+    let error = store.set_cluster(&"x".repeat(1_700_000), None, &person(), None).await.unwrap_err().to_string();
     for words in ["/cke/cluster", "1700012", "--max-request-bytes"] {
         assert!(error.contains(words), "{error}");
     }
     // the largest text that fits is accepted
     let text = "x".repeat(3 * 512 * 1024 - 4096 - "/cke/cluster".len());
-    store.set_cluster(&text, Some(0), &who(), None).await.unwrap();
-    let error = store.set_cluster("{}", Some(0), &who(), None).await.unwrap_err();
+    store.set_cluster(&text, Some(0), &person(), None).await.unwrap();
+    let error = store.set_cluster("{}", Some(0), &person(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
 }
 
@@ -158,7 +161,7 @@ async fn an_etcd_without_space_is_reported_with_the_remedy() {
     let store = etcd.store().await;
     let mut refused = None;
     for _ in 0..20 {
-        if let Err(error) = store.set_cluster(&"x".repeat(1_000_000), None, &who(), None).await {
+        if let Err(error) = store.set_cluster(&"x".repeat(1_000_000), None, &person(), None).await {
             refused = Some(error.to_string());
             break;
         }

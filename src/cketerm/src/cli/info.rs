@@ -45,7 +45,7 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
     let store = Store::connect(&s.etcd, Clock::host()).await;
     match &store {
         Ok(store) => {
-            all.insert("you".to_owned(), json!(Operator::new(store.clone(), None).who.to_string()));
+            all.insert("you".to_owned(), json!(Operator::new(store.clone(), None).who().to_string()));
             let kube = kube.as_ref().and_then(|kube| kube.as_ref().ok());
             let stored_state = stored(store).await;
             let lacking = if stored_state.contains_key("stored") {

@@ -137,14 +137,14 @@ impl Store {
             ..change
         });
         let mut compares =
-            vec![Compare::create_revision(&*permit.leader_key, CompareOp::Equal, permit.create_revision)];
+            vec![Compare::create_revision(permit.leader_key(), CompareOp::Equal, permit.create_revision())];
         compares.extend(change.compares.iter().map(|(k, r)| Compare::mod_revision(k.as_str(), CompareOp::Equal, *r)));
         compares.extend(unwritten.iter().map(|(span, since)| {
             Compare::mod_revision(span.from.as_str(), CompareOp::Less, since + 1).with_range(span.to.clone())
         }));
         fault!(CompareNothing => compares.truncate(1));
         fault!(UnfencedWrite => compares.remove(0));
-        let leased = || Some(PutOptions::new().with_lease(permit.lease));
+        let leased = || Some(PutOptions::new().with_lease(permit.lease()));
         let mut ops: Vec<TxnOp> = Vec::with_capacity(change.puts.len() + change.deletes.len() + cleared.len());
         ops.extend(change.puts.into_iter().map(|p| TxnOp::put(p.key, p.value, p.leased.then(leased).flatten())));
         ops.extend(change.deletes.into_iter().map(|key| TxnOp::delete(key, None)));
@@ -154,7 +154,7 @@ impl Store {
         }));
         // State of the compared keys, read in the same transaction if a comparison fails.
         let read_key = |key: &str| TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
-        let mut reads = vec![read_key(&permit.leader_key)];
+        let mut reads = vec![read_key(permit.leader_key())];
         reads.extend(change.compares.iter().map(|(key, _)| read_key(key)));
         // For a range: one of the keys written since.
         reads.extend(unwritten.iter().map(|(span, since)| {
@@ -181,7 +181,7 @@ impl Store {
                 .map(|kv| (String::from_utf8_lossy(kv.key()).into_owned(), kv.create_revision(), kv.mod_revision())),
             _ => None,
         });
-        if seen.next().flatten().is_none_or(|(_, created, _)| created != permit.create_revision) {
+        if seen.next().flatten().is_none_or(|(_, created, _)| created != permit.create_revision()) {
             return Err(CommitError::LostLeadership);
         }
         let mut keys = Vec::new();

@@ -10,6 +10,7 @@ use std::{
 
 use cketerm_model::{
     cketerm_records::{Audit, Who},
+    fence::Person,
     stored::transaction::Put,
 };
 use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
@@ -17,17 +18,24 @@ use jiff::Timestamp;
 
 use super::{connect::Store, error::StoreError, failure::Failure};
 
-/// Description of an operator's write.
+/// Description of a write, for its audit record. Outside the store only an operator's request makes one.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditNote<'a> {
     /// Author.
-    pub who: &'a Who,
+    pub(super) who: &'a Who,
     /// Action, as in the audit record: `cluster set`.
-    pub what: &'a str,
+    pub(super) what: &'a str,
     /// Object.
-    pub on: &'a str,
+    pub(super) on: &'a str,
     /// Reason.
-    pub reason: Option<&'a str>,
+    pub(super) reason: Option<&'a str>,
+}
+
+impl<'a> AuditNote<'a> {
+    /// Describes what an operator does to an object.
+    pub fn new(person: &'a Person, what: &'a str, on: &'a str, reason: Option<&'a str>) -> Self {
+        Self { who: person.who(), what, on, reason }
+    }
 }
 
 /// Result of an operator's action, for its audit record.

@@ -1,8 +1,9 @@
 //! Orders that operators leave for the leader: `cketerm/orders/<queue>/<index>` (REB-48, STO-31).
 
 use cketerm_model::{
-    cketerm_records::{Order, Verb, Who},
+    cketerm_records::{Order, Verb},
     entry::EntryId,
+    fence::Person,
     stored::leadership::LeaderGuard,
 };
 use etcd_client::{Compare, CompareOp, TxnOp};
@@ -24,10 +25,11 @@ impl Store {
         entry: EntryId,
         verb: Verb,
         expect: Option<i64>,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
         under: Option<&LeaderGuard>,
     ) -> Result<(), StoreError> {
+        let who = person.who();
         let (key, order_key, on) = (self.keys().entry(entry), self.keys().order(entry), entry.to_string());
         let what = format!("{} {verb}", entry.queue);
         for _ in 0..MAX_CONFLICTS {

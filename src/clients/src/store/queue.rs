@@ -7,6 +7,7 @@ use cketerm_model::{
     cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
     fault,
+    fence::Person,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
     stored::{
@@ -43,6 +44,7 @@ impl Store {
     /// had to stop between two transactions.
     pub async fn add_reboots(
         &self,
+        person: &Person,
         addresses: &[String],
         request: &Request,
         uids: &BTreeMap<String, String>,
@@ -52,7 +54,7 @@ impl Store {
         let mut conflicts = 0;
         while added.len() < addresses.len() {
             let batch = &addresses[added.len()..addresses.len().min(added.len() + BATCH)];
-            let wrote = match self.add_batch(batch, request, uids, &mut next).await {
+            let wrote = match self.add_batch(person, batch, request, uids, &mut next).await {
                 Ok(indexes) => indexes,
                 Err(cause) if added.is_empty() => return Err(cause),
                 Err(cause) => {
@@ -76,6 +78,7 @@ impl Store {
     /// success.
     async fn add_batch(
         &self,
+        person: &Person,
         addresses: &[String],
         request: &Request,
         uids: &BTreeMap<String, String>,
@@ -98,7 +101,7 @@ impl Store {
             ops.push(TxnOp::put(self.keys().request(id), json(&request), None));
         }
         let (on, result) = (addresses.join(" "), format!("entries {}", format_ranges(&indexes)));
-        let note = AuditNote { who: &request.who, what: "reboot add", on: &on, reason: request.reason.as_deref() };
+        let note = AuditNote { who: person.who(), what: "reboot add", on: &on, reason: request.reason.as_deref() };
         match self.write(note, &result, compares, ops).await? {
             WriteOutcome::At(mod_revision) => {
                 *next = Some(NextIndex { index: after, mod_revision });
@@ -150,9 +153,10 @@ impl Store {
         &self,
         index: u64,
         expect: Option<i64>,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
+        let who = person.who();
         let describe = |entry: &RebootEntry| format!("cancelled {} ({})", entry.node, entry.status);
         self.change_entry(EntryId::reboot(index), expect, ("reboot cancel", who, reason), cancelled, describe).await
     }
@@ -185,7 +189,8 @@ impl Store {
     }
 
     /// Cancels every reboot in the queue and returns the indexes that it cancelled. Unreadable entries stay.
-    pub async fn cancel_all_reboots(&self, who: &Who, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
+    pub async fn cancel_all_reboots(&self, person: &Person, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
+        let who = person.who();
         self.change_entries(QueueKind::Reboot, None, ("reboot cancel-all", who, reason), cancelled).await
     }
 
@@ -194,9 +199,10 @@ impl Store {
         &self,
         queue: QueueKind,
         only: Option<u64>,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
     ) -> Result<Vec<u64>, StoreError> {
+        let who = person.who();
         if let Some(index) = only {
             self.stored_entry(EntryId { queue, index }).await?;
         }
@@ -315,9 +321,10 @@ impl Store {
         &self,
         name: SwitchName,
         enabled: bool,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
     ) -> Result<SwitchChange, StoreError> {
+        let who = person.who();
         let what = if enabled { "enable" } else { "disable" };
         let note = AuditNote { who, what, on: name.title(), reason };
         let value = if enabled { "false" } else { "true" };

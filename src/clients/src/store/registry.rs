@@ -1,7 +1,8 @@
 //! Operators' writes about the machine registry: approvals, and the hold of all changes.
 
 use cketerm_model::{
-    cketerm_records::{Approval, Hold, Who},
+    cketerm_records::{Approval, Hold},
+    fence::Person,
     stored::leadership::LeaderGuard,
 };
 use etcd_client::{Compare, CompareOp, TxnOp};
@@ -22,10 +23,11 @@ impl Store {
     pub async fn approve(
         &self,
         digest: &str,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
         under: Option<&LeaderGuard>,
     ) -> Result<Approval, StoreError> {
+        let who = person.who();
         let at = self.clock().wall();
         let until = at.checked_add(APPROVAL_LIFETIME).unwrap_or(at);
         let approval = Approval { who: who.clone(), at, until, reason: reason.map(str::to_owned) };
@@ -51,10 +53,11 @@ impl Store {
         &self,
         hold: bool,
         seen: Option<i64>,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
         under: Option<&LeaderGuard>,
     ) -> Result<(), StoreError> {
+        let who = person.who();
         let (key, at) = (self.keys().hold(), self.clock().wall());
         let op = if hold {
             TxnOp::put(key, json(&Hold { who: who.clone(), at, reason: reason.map(str::to_owned) }), None)

@@ -2,8 +2,9 @@
 //! in the same transaction (REP-7 to REP-10; I27, I28, I29).
 
 use cketerm_model::{
-    cketerm_records::{Request, Who},
+    cketerm_records::Request,
     entry::{EntryId, QueueKind},
+    fence::Person,
     repair::RepairEntry,
 };
 use etcd_client::{Compare, CompareOp, TxnOp};
@@ -26,7 +27,7 @@ pub enum Which {
 
 impl Store {
     /// Queues one repair and returns its index. `entry` describes the repair; its index is assigned here.
-    pub async fn add_repair(&self, entry: &RepairEntry, request: &Request) -> Result<u64, StoreError> {
+    pub async fn add_repair(&self, person: &Person, entry: &RepairEntry, request: &Request) -> Result<u64, StoreError> {
         let index_key = self.keys().write_index(QueueKind::Repair);
         for _ in 0..=MAX_CONFLICTS {
             let next = self.next_index(QueueKind::Repair).await?;
@@ -43,7 +44,7 @@ impl Store {
                 TxnOp::put(self.keys().request(id), json(request), None),
             ];
             let on = format!("{} {} {}", entry.operation, entry.machine_type, entry.address);
-            let note = AuditNote { who: &request.who, what: "repair add", on: &on, reason: request.reason.as_deref() };
+            let note = AuditNote { who: person.who(), what: "repair add", on: &on, reason: request.reason.as_deref() };
             if let WriteOutcome::At(_) = self.write(note, &format!("entry {}", next.index), compares, ops).await? {
                 return Ok(next.index);
             }
@@ -57,9 +58,10 @@ impl Store {
         &self,
         index: u64,
         expect: Option<i64>,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
+        let who = person.who();
         let describe =
             |entry: &RepairEntry| format!("deleted {} ({} {})", entry.address, entry.operation, entry.status);
         self.change_entry(EntryId::repair(index), expect, ("repair delete", who, reason), deleted, describe).await
@@ -67,7 +69,13 @@ impl Store {
 
     /// Marks all finished or all unfinished repairs as deleted; returns the indexes that it marked. Unreadable entries
     /// stay.
-    pub async fn delete_repairs(&self, which: Which, who: &Who, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
+    pub async fn delete_repairs(
+        &self,
+        which: Which,
+        person: &Person,
+        reason: Option<&str>,
+    ) -> Result<Vec<u64>, StoreError> {
+        let who = person.who();
         let what = match which {
             Which::Finished => "repair delete-finished",
             Which::Unfinished => "repair delete-unfinished",

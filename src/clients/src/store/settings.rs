@@ -6,6 +6,7 @@ use cketerm_model::{
     cketerm_records::{Identity, SCHEMA, Status, Who},
     constraints::Constraints,
     entry::Stored,
+    fence::Person,
     policy::{EngineChoice, Policy},
     stored::{leadership::Leadership, limits::check_size},
 };
@@ -108,9 +109,10 @@ impl Store {
         &self,
         json: &str,
         expect: Option<i64>,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
     ) -> Result<i64, StoreError> {
+        let who = person.who();
         let note = AuditNote { who, what: "cluster set", on: "cluster", reason };
         self.put_raw(&self.keys().cluster(), json, expect, note).await
     }
@@ -133,10 +135,11 @@ impl Store {
     /// constraints and the revision of the write.
     pub async fn update_constraints(
         &self,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
         mut change: impl FnMut(&mut Constraints) -> Result<(), String> + Send,
     ) -> Result<(Constraints, i64), StoreError> {
+        let who = person.who();
         let (key, copy) = (self.keys().constraints(), self.keys().our_constraints());
         for _ in 0..MAX_CONFLICTS {
             let (cke_constraints, revision) = self.read_value::<Constraints>(&key).await?;
@@ -253,7 +256,13 @@ impl Store {
 
     /// Records an operator's confirmation that this prefix belongs to the cluster `uid`. Another stored UID is refused
     /// unless `replace` names it.
-    pub async fn confirm_identity(&self, uid: &str, replace: Option<&str>, who: &Who) -> Result<Identity, StoreError> {
+    pub async fn confirm_identity(
+        &self,
+        uid: &str,
+        replace: Option<&str>,
+        person: &Person,
+    ) -> Result<Identity, StoreError> {
+        let who = person.who();
         let key = self.keys().identity();
         for _ in 0..MAX_CONFLICTS {
             let (stored, revision) = self.read_value::<Identity>(&key).await?;

@@ -2,8 +2,9 @@
 //! records which of them were enabled.
 
 use cketerm_model::{
-    cketerm_records::{Stopped, Who},
+    cketerm_records::Stopped,
     entry::QueueKind,
+    fence::Person,
     stored::{keys::SwitchName, view::Switch},
 };
 use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
@@ -46,7 +47,8 @@ impl CurrentState {
 
 impl Store {
     /// Disables both queues in one transaction. Queues of an earlier stop that are still stopped stay in the record.
-    pub async fn stop(&self, who: &Who, reason: Option<&str>) -> Result<Turned, StoreError> {
+    pub async fn stop(&self, person: &Person, reason: Option<&str>) -> Result<Turned, StoreError> {
+        let who = person.who();
         for _ in 0..MAX_CONFLICTS {
             let current = self.current().await?;
             let mut done = Turned::default();
@@ -77,7 +79,8 @@ impl Store {
 
     /// Enables the queues that the last stop disabled and that nobody has switched since; returns none if nothing is
     /// stopped.
-    pub async fn resume(&self, who: &Who, reason: Option<&str>) -> Result<Option<Turned>, StoreError> {
+    pub async fn resume(&self, person: &Person, reason: Option<&str>) -> Result<Option<Turned>, StoreError> {
+        let who = person.who();
         for _ in 0..MAX_CONFLICTS {
             let current = self.current().await?;
             let record = match &current.record {

@@ -1,6 +1,6 @@
 //! Removal of unreadable entries: the key is removed only with the value that was shown (I5, I28).
 
-use cketerm_model::{cketerm_records::Who, entry::EntryId, stored::row};
+use cketerm_model::{entry::EntryId, fence::Person, stored::row};
 use etcd_client::{Compare, CompareOp, TxnOp};
 
 use super::{
@@ -37,9 +37,10 @@ impl Store {
         &self,
         id: EntryId,
         revision: i64,
-        who: &Who,
+        person: &Person,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
+        let who = person.who();
         let conflict = || StoreError::Conflict { what: id.to_string() };
         let kv = self.stored_entry(id).await?;
         if kv.mod_revision() != revision {

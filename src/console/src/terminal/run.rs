@@ -309,7 +309,7 @@ impl Console {
             return;
         };
         // The operator's identity tells own changes from others when they return through the watch.
-        self.app.session.operator_identity.get_or_insert_with(|| operator.who.clone());
+        self.app.session.operator_identity.get_or_insert_with(|| operator.who().clone());
         tokio::spawn(async move {
             let result = perform(&operator, action).await;
             // The send fails if the console has quit.
@@ -321,7 +321,7 @@ impl Console {
     fn ask_rights(&mut self) {
         if self.app.session.operator_identity.is_none() {
             self.app.session.operator_identity =
-                self.clients.borrow().as_ref().and_then(|clients| clients.operator.as_ref()).map(|o| o.who.clone());
+                self.clients.borrow().as_ref().and_then(|clients| clients.operator.as_ref()).map(|o| o.who().clone());
         }
         if !self.rights_requested && !self.app.read_only() && self.clients.borrow().is_some() {
             self.rights_requested = true;
