@@ -50,9 +50,11 @@ deny: ## licences, sources, duplicates and advisories by cargo-deny, if installe
 	elif cargo deny --locked fetch db; then cargo deny --locked check --disable-fetch advisories; \
 	else echo "SKIP: the advisory database cannot be fetched: ADVISORIES ARE NOT CHECKED" >&2; fi
 
-lint: ## format, clippy, retired words in names, comments and documents (tests/it/language.rs), cycles of imports and uses of crates (tests/it/architecture.rs)
+lint: ## format, clippy (the faults of the simulation too), links between comments, retired words in names, comments and documents (tests/it/language.rs), cycles of imports and uses of crates (tests/it/architecture.rs)
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked -p cketerm-sim --all-targets --features mutations -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
 	cargo test --locked --test it -- language:: architecture:: imports::
 
 build: ## the shipped program: small, and slow to build; `cargo build --release` is quicker
@@ -64,7 +66,7 @@ package: ## a static program and a Debian package in target/package; tests insta
 	tests/servers/setup --build-only
 	docs/package/build
 
-docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, the file in docs/configuration.md
+docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, the tables in docs/configuration.md and docs/beside-cke.md
 	UPDATE_DOCS=1 cargo test --locked --lib docs_
 
 pictures: build ## makes the pictures of docs/views.md again

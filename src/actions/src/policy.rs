@@ -219,6 +219,10 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
         _ if none => policy.freeze = None,
         _ => {
             let value = cluster::parse(text).map_err(|e| format!("freeze: {e}"))?;
+            let until = value.get("until").and_then(Value::as_str);
+            if until.is_none_or(|until| until.parse::<Timestamp>().is_err()) {
+                return Err("freeze: until: expected a time such as 2026-11-21T10:00:00Z".to_owned());
+            }
             let freeze: Freeze = serde_json::from_value(value).map_err(|e| format!("freeze: {e}"))?;
             if let Some(field) = freeze.unknown.keys().next() {
                 return Err(format!("freeze: unknown field {field}; known: until, reason"));
@@ -345,7 +349,10 @@ mod tests {
         for (name, text, message) in [
             ("windows", "time_zone: UTC\nallow: ['61 * * * *']", "allow[0] \"61 * * * *\": 61 is not in 0-59"),
             ("windows", "time_zone: UTC\nallow: ['0 2 * * *']", "longer than margin_seconds"),
-            ("windows", "true", "windows: "),
+            ("windows", "true", "windows: expected a map with time_zone"),
+            ("windows", "[]", "windows: expected a map with time_zone"),
+            ("freeze", "{until: foo, reason: x}", "freeze: until: expected a time"),
+            ("freeze", "{reason: x}", "freeze: until: expected a time"),
             ("freeze", "{until: 2026-08-01T00:00:00Z, reason: x}", "is in the past"),
             ("freeze", "{until: 2026-08-02T00:00:00Z, reason: ' '}", "needs a reason"),
             ("groups", "rack", "groups: "),

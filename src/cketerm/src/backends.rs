@@ -1,6 +1,6 @@
 //! Connections to the servers of the settings.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::absolute, sync::Arc, time::Duration};
 
 use cketerm_clients::{
     kubernetes::{Kube, Streaming},
@@ -28,7 +28,9 @@ pub async fn connect(settings: &Settings) -> anyhow::Result<Backends> {
     let clock = Clock::host();
     let store = Store::connect(&settings.etcd, clock.clone()).await?;
     let kube = if settings.kube.is_none() { None } else { Some(Kube::connect(&settings.kube, clock).await?) };
-    let config = settings.files.last().map(|p| p.display().to_string());
+    // Commands do not run in this process's directory.
+    let config = settings.files.last().map(|path| absolute(path).unwrap_or_else(|_| path.clone()));
+    let config = config.map(|path| path.display().to_string());
     Ok(Backends {
         store,
         kube,

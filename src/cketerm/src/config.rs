@@ -260,7 +260,7 @@ impl Settings {
         match text.and_then(|text| named.apply_file(ConfigSource::Cketerm, path, &text)) {
             Ok(()) => named.console,
             Err(e) => {
-                self.warnings.push(format!("{} is ignored in the sandbox: {e}", path.display()));
+                self.warnings.push(format!("{} is not used here: {e}", path.display()));
                 Self::default().console
             }
         }

@@ -91,6 +91,9 @@ impl Windows {
     /// Reads a document of a user, YAML or JSON. Fields that this version does not know are refused.
     pub fn read(text: &str) -> Result<Self, String> {
         let value = parse(text).map_err(|e| format!("windows: {e}"))?;
+        if !value.is_object() {
+            return Err("windows: expected a map with time_zone, and with allow, deny or machines".to_owned());
+        }
         let written: Written = serde_json::from_value(value).map_err(|e| format!("windows: {e}"))?;
         let found = Self::try_from(written)?;
         match found.unknown_fields().as_slice() {
