@@ -63,6 +63,11 @@ impl Seconds {
         self.0 as i64
     }
 
+    /// Rounds up to whole seconds.
+    pub fn ceil(self) -> Self {
+        Self(self.0.ceil())
+    }
+
     /// Returns the length of the span, whatever its direction.
     pub const fn abs(self) -> Self {
         Self(self.0.abs())

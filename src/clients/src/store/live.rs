@@ -1,6 +1,7 @@
 //! Live copy of etcd: a paged read at one revision, then one watch over the whole prefix (STO-49 to STO-51). It ends
 //! only when it is dropped; every failure of etcd is shown in the copy.
 
+use cketerm_model::boot_time::BootTime;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use cketerm_model::stored::{
@@ -101,7 +102,7 @@ impl Follower {
                     let store_error = self.store.store_error("watch", failure).await.to_string();
                     tracing::warn!(error = store_error, "the live copy of etcd is not updated");
                     self.view.error = Some(store_error);
-                    self.view.watch_health.retry = Some(self.now() + pause.as_secs_f64());
+                    self.view.watch_health.retry = Some(self.now() + pause);
                     self.publish_view();
                 }
             }
@@ -278,7 +279,7 @@ impl Follower {
         self.publish.send_replace(Arc::new(self.view.clone()));
     }
 
-    fn now(&self) -> f64 {
-        self.store.clock().boot().as_secs_f64()
+    fn now(&self) -> BootTime {
+        self.store.clock().boot()
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm_model::{
     attempt::{Attempt, Ended, Outcome},
+    boot_time::BootTime,
     cketerm_records::{EngineRegistration, Progress, Request, Who},
     clock::Now,
     cluster::{Cluster, Members, Node},
@@ -37,10 +38,10 @@ pub(super) fn wall() -> Timestamp {
     "2026-11-21T10:00:00Z".parse().unwrap()
 }
 
-pub(super) fn at(boot: f64) -> Now {
+pub(super) fn at(boot: BootTime) -> Now {
     #[allow(clippy::cast_possible_truncation)]
     let wall = after(wall(), (boot - BOOT) as i64);
-    Now { boot: Duration::from_secs_f64(boot), wall }
+    Now { boot: BootTime::from_secs_f64(boot), wall }
 }
 
 pub(super) fn stored<T>(key: &str, revision: i64, value: T) -> Stored<T> {
@@ -54,7 +55,7 @@ pub(super) struct World {
     pub(super) engine: Engine,
     pub(super) reasons: BTreeMap<EntryId, Reason>,
     pub(super) orphans: BTreeMap<String, Reason>,
-    pub(super) boot: f64,
+    pub(super) boot: BootTime,
 }
 
 impl World {

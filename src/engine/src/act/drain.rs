@@ -3,18 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use cketerm_clients::kubernetes::{NodeEvent, Release, WriteError};
 use cketerm_model::{
+    boot_time::BootTime,
     drain::{Answer, Verdict},
     entry::EntryId,
     kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
 };
 use cketerm_rules::{
     decide::{Guard, preview_result},
-    snapshot::{EffectOutcome, StaleCause, secs},
+    snapshot::{EffectOutcome, StaleCause},
 };
 
 use super::{
@@ -30,7 +30,7 @@ impl Actor {
     pub(super) async fn stamp(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         node: &NodeRow,
         owner: &Owner,
         cordon: bool,
@@ -49,7 +49,7 @@ impl Actor {
     /// the entry left.
     pub(super) async fn release(
         &self,
-        decided: Duration,
+        decided: BootTime,
         node: &NodeRow,
         uncordon: bool,
         drop_keep: bool,
@@ -104,7 +104,7 @@ impl Actor {
     pub(super) async fn preview(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         pods: Vec<Budgeted>,
         unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
@@ -116,7 +116,7 @@ impl Actor {
     pub(super) async fn evict(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         machine: &str,
         evict: Vec<Budgeted>,
         delete: Vec<Arc<PodRow>>,
@@ -154,7 +154,7 @@ impl Actor {
     async fn send_evictions(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         pods: &[Budgeted],
         dry_run: bool,
     ) -> Result<BTreeMap<String, Answer>, Stop> {
@@ -185,7 +185,7 @@ impl Actor {
     fn answer_of(&self, verdict: Verdict, budgets: &[Arc<BudgetRow>]) -> Answer {
         Answer {
             verdict,
-            at: secs(self.steady.now().boot),
+            at: self.steady.now().boot,
             budgets: budgets.iter().map(|b| (b.full_name(), b.resource_version.clone())).collect(),
             undecided: 0,
         }
@@ -193,7 +193,7 @@ impl Actor {
 
     pub(super) async fn set_endpoints(
         &self,
-        decided: Duration,
+        decided: BootTime,
         row: &EndpointsRow,
         addresses: &[String],
     ) -> Result<EffectOutcome, Stop> {

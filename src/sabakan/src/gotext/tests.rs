@@ -1,5 +1,6 @@
 use super::*;
 use crate::machine::{Date, State};
+use cketerm_model::boot_time::Seconds;
 
 fn machine() -> Machine {
     Machine {
@@ -16,7 +17,7 @@ fn machine() -> Machine {
         bmc_ipv4: "10.72.0.7".to_owned(),
         state: State::Healthy,
         since: None,
-        duration: 1.5,
+        duration: Seconds::new(1.5),
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::tests::machine as sick;
+use cketerm_model::boot_time::Seconds;
 
 const WAIT: i64 = 300;
 
@@ -8,7 +9,7 @@ fn constraints(cap: i64) -> Constraints {
 }
 
 fn machine(n: u8, state: State, duration: f64) -> Machine {
-    Machine { state, duration, ..sick(n) }
+    Machine { state, duration: Seconds::new(duration), ..sick(n) }
 }
 
 fn cluster(addresses: &[&str]) -> Cluster {
