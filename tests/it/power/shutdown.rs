@@ -121,7 +121,7 @@ async fn i44_a_sole_engine_that_shuts_down_at_any_moment_leaves_no_machine_off()
             let (mut last, mut longest) = (seen.borrow().now.boot, Duration::ZERO);
             while seen.changed().await.is_ok() {
                 let now = seen.borrow().now.boot;
-                longest = longest.max(now.saturating_sub(last));
+                longest = longest.max(now.saturating_duration_since(last));
                 last = now;
             }
             longest

@@ -322,8 +322,9 @@ mod tests {
     fn pages_are_read_newest_first_then_new_records_and_older_ones_on_demand() {
         let mut read = Read::default();
         let at = BootTime::new(100.0);
-        let ask =
-            |read: &mut Read<u8>, store: &StoreView, older| read.next_request(Folder::Audit, store, older, at * 2);
+        let ask = |read: &mut Read<u8>, store: &StoreView, older| {
+            read.next_request(Folder::Audit, store, older, at + RETRY_DELAY)
+        };
         assert_eq!(ask(&mut read, &store(50, 40), true), Some(ReadRequest::Page(Folder::Audit, Part::Newest)));
         assert_eq!(ask(&mut read, &store(50, 40), true), None, "one request at a time");
         read.take(Part::Newest, Ok(page(50, true, &[(40, "b"), (30, "a")])), at);
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(read.next_request(Folder::Audit, &store(50, 0), false, at), None);
         assert!(read.next_request(Folder::Audit, &store(50, 0), false, at + RETRY_DELAY).is_some());
         read.take(Part::Newest, Ok(page(50, false, &[(40, "b")])), at);
-        let read_request = read.next_request(Folder::Audit, &store(7, 0), false, at * 2);
+        let read_request = read.next_request(Folder::Audit, &store(7, 0), false, at + RETRY_DELAY);
         assert_eq!(read_request, Some(ReadRequest::Page(Folder::Audit, Part::Newest)));
         assert!(read.rows.is_empty());
     }

@@ -1,6 +1,6 @@
 //! Small cluster as an engine would see it, and a console on it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
     attempt::{Attempt, Ended, Outcome},
@@ -32,16 +32,14 @@ use crate::{
     },
 };
 
-pub(super) const BOOT: f64 = 5000.0;
+pub(super) const BOOT: BootTime = BootTime::new(5000.0);
 
 pub(super) fn wall() -> Timestamp {
     "2026-11-21T10:00:00Z".parse().unwrap()
 }
 
 pub(super) fn at(boot: BootTime) -> Now {
-    #[allow(clippy::cast_possible_truncation)]
-    let wall = after(wall(), (boot - BOOT) as i64);
-    Now { boot: BootTime::from_secs_f64(boot), wall }
+    Now { boot, wall: after(wall(), (boot - BOOT).whole()) }
 }
 
 pub(super) fn stored<T>(key: &str, revision: i64, value: T) -> Stored<T> {
@@ -276,7 +274,12 @@ impl World {
         };
         self.store.engines.insert(77, stored("e", 20, registration));
         self.engine.lease = 77;
-        self.engine.leading = Some(Leading { key, create_revision: 20, since: 4000.0, acknowledged: 4000.0 });
+        self.engine.leading = Some(Leading {
+            key,
+            create_revision: 20,
+            since: BootTime::new(4000.0),
+            acknowledged: BootTime::new(4000.0),
+        });
     }
 
     pub(super) fn seen(&self) -> Arc<Seen> {
