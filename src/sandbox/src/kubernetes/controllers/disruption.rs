@@ -1,6 +1,7 @@
 //! Budgets, computed as kube-controller-manager does: from the selected pods, the replica counts of their owners, and
 //! the evictions recorded in the status.
 
+use cketerm_model::boot_time::Seconds;
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
@@ -81,7 +82,7 @@ impl Manager {
             Ok(())
         }));
         if let Some(at) = recheck_at {
-            let wait = duration_from_secs(at.duration_since(now).as_secs_f64() + 1.0);
+            let wait = duration_from_secs(Seconds::from(at.duration_since(now)) + Seconds::new(1.0));
             self.work_queue.add_at(Work::Budget(key.clone()), Instant::now() + wait);
         }
     }
