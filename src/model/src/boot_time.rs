@@ -64,11 +64,13 @@ impl Seconds {
     }
 
     /// Rounds up to whole seconds.
+    #[must_use]
     pub fn ceil(self) -> Self {
         Self(self.0.ceil())
     }
 
     /// Returns the length of the span, whatever its direction.
+    #[must_use]
     pub const fn abs(self) -> Self {
         Self(self.0.abs())
     }
@@ -289,6 +291,7 @@ pub(crate) mod whole_and_nanos {
 
     use super::BootTime;
 
+    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
     pub(crate) fn serialize<S: Serializer>(at: &BootTime, out: S) -> Result<S::Ok, S::Error> {
         Duration::from(*at).serialize(out)
     }
@@ -315,7 +318,7 @@ mod tests {
         let (early, late) = (BootTime::new(1.0), BootTime::new(2.5));
         assert!(early < late && late.max(early) == late && late - early == Seconds::new(1.5));
         assert_eq!(Seconds::new(-0.0), Seconds::ZERO);
-        assert_eq!(format!("{late} {:?}", late), "2.5 s after boot BootTime(2.5 s)");
+        assert_eq!(format!("{late} {late:?}"), "2.5 s after boot BootTime(2.5 s)");
         assert_eq!(format!("{} {:.0}", Seconds::new(5.0), Seconds::new(7.6)), "5 s 8 s");
     }
 
