@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use cketerm_model::{cluster::Cluster, constraints::Constraints, policy::Strategy};
+use cketerm_model::{boot_time::Seconds, cluster::Cluster, constraints::Constraints, policy::Strategy};
 use cketerm_sabakan::{Action, Input, Machine, Plan, State, Template, machine::Date, plan};
 use jiff::{SignedDuration, Timestamp};
 
@@ -39,7 +39,7 @@ fn machine(n: usize, now: Timestamp) -> Machine {
         bmc_ipv4: String::new(),
         state: if n % 50 == 49 { State::Unhealthy } else { State::Healthy },
         since: None,
-        duration: 86_400.0,
+        duration: Seconds::new(86_400.0),
     }
 }
 

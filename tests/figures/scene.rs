@@ -8,7 +8,6 @@ use std::{
     io::{self, Write},
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
 
 use cketerm_console::{
@@ -18,6 +17,7 @@ use cketerm_console::{
     views,
 };
 use cketerm_model::{
+    boot_time::BootTime,
     clock::Now,
     cluster::{Cluster, Members, Node},
     entry::{EntryId, Stored},
@@ -40,7 +40,7 @@ pub const SIZE: Size = Size::new(200, 50);
 
 /// One second after all watches delivered their state.
 pub fn now() -> Now {
-    Now { boot: Duration::from_secs(1001), wall: "2026-08-01T12:00:00Z".parse().unwrap() }
+    Now { boot: BootTime::new(1001.0), wall: "2026-08-01T12:00:00Z".parse().unwrap() }
 }
 
 fn stored<T>(key: String, value: T) -> Stored<T> {
@@ -85,20 +85,31 @@ pub fn snapshot(nodes: u64, entries: u64) -> Snapshot {
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
         kube.sources.insert(
             source.to_owned(),
-            SourceState { synced: true, last_seen: 1000.0, fresh_as_of: 1000.0, error: None, forbidden: false },
+            SourceState {
+                synced: true,
+                last_seen: BootTime::new(1000.0),
+                fresh_as_of: BootTime::new(1000.0),
+                error: None,
+                forbidden: false,
+            },
         );
     }
     for i in 0..nodes {
         cluster.nodes.push(Node { address: address(i), hostname: name(i), control_plane: i < 5, ..Node::default() });
         kube.put_node(node(i, "v1.35.0"));
     }
-    let mut store = StoreView { synced: true, last_seen: 1000.0, ..StoreView::default() };
+    let mut store = StoreView { synced: true, last_seen: BootTime::new(1000.0), ..StoreView::default() };
     for i in 0..entries {
         store.reboots.entries.insert(i, stored(key_of(i), RebootEntry::queued(i, &address(i % nodes))));
     }
     let members = Members::of(&cluster);
     store.cluster = Some(stored("/cke/cluster".to_owned(), Definition { cluster, members }));
-    let leading = Leading { key: "leader//1".to_owned(), create_revision: 1, since: 0.0, acknowledged: 0.0 };
+    let leading = Leading {
+        key: "leader//1".to_owned(),
+        create_revision: 1,
+        since: BootTime::ZERO,
+        acknowledged: BootTime::ZERO,
+    };
     Snapshot {
         store: Arc::new(store),
         kube: Arc::new(kube),

@@ -6,7 +6,7 @@
 
 mod scenes;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
     clock::Now,
@@ -65,14 +65,14 @@ fn answer(row: &Value, snapshot_view: &Snapshot) -> Value {
 }
 
 fn decision(snapshot_view: &Snapshot) -> Decision {
-    decide(snapshot_view, Now { boot: Duration::from_secs_f64(BOOT), wall: now() })
+    decide(snapshot_view, Now { boot: BOOT, wall: now() })
 }
 
 /// A snapshot survives writing and reading: after a round trip, each of CKE's recorded scenes gives the same decisions.
 #[test]
 fn decisions_on_recorded_scenarios_survive_a_state_round_trip() {
     for row in scenarios() {
-        let (snapshot, now) = (snapshot(&row["input"]), Now { boot: Duration::from_secs_f64(BOOT), wall: now() });
+        let (snapshot, now) = (snapshot(&row["input"]), Now { boot: BOOT, wall: now() });
         let decided = decide(&snapshot, now);
         let state = State::of(&Seen { snapshot, now, ..Seen::default() });
         let document = state.document().unwrap();

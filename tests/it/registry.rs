@@ -6,6 +6,7 @@ use std::time::Duration;
 use cketerm_actions::Operator;
 use cketerm_engine::run::Handle;
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::EngineMode,
     entry::Stored,
     kube::NodeRow,
@@ -239,7 +240,7 @@ async fn a_rebooting_machine_that_looks_unreachable_is_not_tainted() {
     let site = Site::new("{enabled: true, notices: 0.5}").await;
     site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     let address = site.stage.sandbox.machines.address_of("w60").unwrap();
-    let late = cketerm_sandbox::machines::Behaviour { late_seconds: 60.0, ..Default::default() };
+    let late = cketerm_sandbox::machines::Behaviour { late_seconds: Seconds::new(60.0), ..Default::default() };
     site.stage.sandbox.machines.behave(&address, late);
     site.operator.add_reboots(std::slice::from_ref(&address), None).await.unwrap();
     let mut tainted_once = false;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use cketerm_actions::Operator;
+use cketerm_model::boot_time::Seconds;
 use cketerm_sandbox::{
     Sandbox, bmc,
     kubernetes::resource::BARE_METAL_HOSTS,
@@ -116,7 +117,7 @@ pub async fn trouble(sandbox: &Sandbox, mut rng: Rng, began: Instant, selection:
             let (_, address) = HOSTS[random.usize(..HOSTS.len())];
             let mut behaviour = Behaviour::default();
             match random.u32(0..6) {
-                0 => behaviour.bmc_seconds = random.f64() * 40.0,
+                0 => behaviour.bmc_seconds = Seconds::new(random.f64() * 40.0),
                 1 => behaviour.fails = random.u32(1..4),
                 2 => behaviour.bmc = OnBmc::Deaf,
                 3 => behaviour.bmc = OnBmc::Refuses,

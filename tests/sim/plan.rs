@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cketerm_model::boot_time::Seconds;
 use cketerm_sandbox::{
     faults::{FaultTarget, Odds, RequestFault, State},
     machines::{Behaviour, OnBoot, OnCheck, OnCommand},
@@ -280,8 +281,8 @@ fn behaviour(rng: &mut Rng) -> Behaviour {
         1 => b.command = OnCommand::Ignores,
         2 => b.fails = rng.u32(1..3),
         3 => b.boot = OnBoot::Never,
-        4 => b.late_seconds = rng.f64() * 120.0,
-        5 => b.disk_trouble_seconds = rng.f64() * 60.0,
+        4 => b.late_seconds = Seconds::new(rng.f64() * 120.0),
+        5 => b.disk_trouble_seconds = Seconds::new(rng.f64() * 60.0),
         6 => b.check = OnCheck::Silent,
         _ => b.check = OnCheck::No,
     }

@@ -12,6 +12,7 @@ use cketerm_clients::{
     store::live::Live,
 };
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     clock::{Now, Steady},
     cluster::Cluster,
     drain::{Answer, Verdict},
@@ -22,7 +23,6 @@ use cketerm_model::{
 use cketerm_rules::{
     decide::Budgeted,
     manual_drain::{ManualDrain, Next, Progress, Requests, Stopped},
-    snapshot::secs,
 };
 
 /// Longest interval between two decisions.
@@ -82,7 +82,7 @@ pub(super) async fn drain(
             }
             Next::Wait => {}
         }
-        let until = |at: f64| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.01)).unwrap_or(TICK);
+        let until = |at: BootTime| Duration::from((at - now.boot).max(Seconds::new(0.01)));
         let _ = tokio::time::timeout(step.wake.map_or(TICK, until).min(TICK), changed.changed()).await;
     }
 }
@@ -118,5 +118,5 @@ async fn delete_all(context: &DrainContext<'_>, pods: &[Arc<PodRow>], now: Now) 
 
 fn answer(verdict: Verdict, budgets: &[Arc<BudgetRow>], now: Now) -> Answer {
     let budgets = budgets.iter().map(|b| (b.full_name(), b.resource_version.clone())).collect();
-    Answer { verdict, at: secs(now.boot), budgets, undecided: 0 }
+    Answer { verdict, at: now.boot, budgets, undecided: 0 }
 }

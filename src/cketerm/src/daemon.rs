@@ -4,8 +4,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use cketerm_engine::Counters;
-use cketerm_model::{cketerm_records::EngineMode, clock::Clock, stored::view::migrates};
-use cketerm_rules::{preflight_fault::PreflightFault, seen::Seen, snapshot::secs, state as written};
+use cketerm_model::{boot_time::Seconds, cketerm_records::EngineMode, clock::Clock, stored::view::migrates};
+use cketerm_rules::{preflight_fault::PreflightFault, seen::Seen, state as written};
 use cketerm_runtime::telemetry;
 
 mod gauges;
@@ -83,7 +83,7 @@ async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, counters
 /// Liveness: the main loop made a pass within the last 30 s.
 async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
     let last = seen.borrow().now.boot;
-    let age = Clock::host().boot().saturating_sub(last);
+    let age = Clock::host().boot().saturating_duration_since(last);
     if age < Duration::from_secs(30) {
         (StatusCode::OK, "ok\n".to_owned())
     } else {
@@ -95,7 +95,7 @@ async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoRes
 async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
     let seen = seen.borrow().clone();
     let store = &seen.snapshot.store;
-    if !store.synced || secs(seen.now.boot) - store.last_seen > 10.0 {
+    if !store.synced || seen.now.boot - store.last_seen > Seconds::new(10.0) {
         let why = store.error.clone().unwrap_or_else(|| "etcd has not been read yet".to_owned());
         return (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: etcd: {why}\n"));
     }

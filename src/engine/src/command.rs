@@ -14,11 +14,12 @@ use std::{
     path::PathBuf,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use cketerm_model::{
     attempt::{CheckAnswer, Ended, Outcome},
+    boot_time::BootTime,
     result::{CommandResult, ResultLabel},
     secret,
 };
@@ -56,7 +57,7 @@ pub struct CommandLine {
     /// Purpose of the command.
     pub purpose: Purpose,
     /// Boot time before which the command must have begun; else it is withheld (SAF-18).
-    pub start_before: Option<Duration>,
+    pub start_before: Option<BootTime>,
     /// `CKETERM_ENTRY`.
     pub entry: String,
     /// `CKETERM_ATTEMPT`; empty for checks.

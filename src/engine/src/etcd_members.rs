@@ -9,14 +9,12 @@ use cketerm_clients::{
     store::members::{EtcdCluster, EtcdMembers, TIMEOUT},
 };
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     clock::Clock,
     etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
     policy::EtcdMembers as Policy,
 };
-use cketerm_rules::{
-    decide::CATCH_UP_SECONDS,
-    snapshot::{Snapshot, secs},
-};
+use cketerm_rules::{decide::CATCH_UP_LIMIT, snapshot::Snapshot};
 use tokio::sync::{Notify, watch};
 
 /// Time between two rounds of queries.
@@ -26,7 +24,7 @@ const SELDOM: Duration = Duration::from_mins(1);
 /// Time before a failed read of the list is repeated, while nothing is in progress.
 const LIST_RETRY: Duration = Duration::from_secs(5);
 /// Seconds between two reads of the static Pods.
-const POD_INTERVAL_SECONDS: f64 = 15.0;
+const POD_INTERVAL: Seconds = Seconds::new(15.0);
 /// Time before a lagging member is queried again within a round.
 const CATCH_UP_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -141,8 +139,8 @@ impl Poller {
 struct PollerTask {
     members: EtcdMembers,
     kube: Option<Kube>,
-    /// Boot-time seconds at which static Pods were listed last.
-    pods_at: Option<f64>,
+    /// Boot time at which static Pods were listed last.
+    pods_at: Option<BootTime>,
     publish: watch::Sender<Arc<EtcdView>>,
     changed: Arc<Notify>,
     clock: Clock,
@@ -190,8 +188,8 @@ impl PollerTask {
         self.changed.notify_one();
     }
 
-    fn boot(&self) -> f64 {
-        secs(self.clock.boot())
+    fn boot(&self) -> BootTime {
+        self.clock.boot()
     }
 
     /// Reads the list from the configured endpoints or the candidates, or from cketerm's own etcd. Data of members that
@@ -239,7 +237,7 @@ impl PollerTask {
     /// takes too long has none.
     fn static_pods(&mut self, nodes: &[String]) -> impl Future<Output = Option<BTreeMap<String, bool>>> + Send + use<> {
         let asks = self.view.source != Source::Configured || self.view.members.is_empty();
-        let due = self.pods_at.is_none_or(|at| self.boot() - at >= POD_INTERVAL_SECONDS);
+        let due = self.pods_at.is_none_or(|at| self.boot() - at >= POD_INTERVAL);
         let kube = self.kube.clone().filter(|_| asks && due);
         if kube.is_some() {
             self.pods_at = Some(self.boot());
@@ -275,10 +273,10 @@ impl PollerTask {
         while let Some(reported) = self.view.reported {
             let behind = |(id, member): (&u64, &Member)| {
                 let status = member.status().filter(|status| !member.learner && status.applied < reported.index)?;
-                (status.at - reported.at <= CATCH_UP_SECONDS).then_some(*id)
+                (status.at - reported.at <= CATCH_UP_LIMIT).then_some(*id)
             };
             let late: Vec<u64> = self.view.members.iter().filter_map(behind).collect();
-            if late.is_empty() || self.boot() - reported.at > CATCH_UP_SECONDS {
+            if late.is_empty() || self.boot() - reported.at > CATCH_UP_LIMIT {
                 return;
             }
             tokio::time::sleep(CATCH_UP_INTERVAL).await;
@@ -292,9 +290,9 @@ impl PollerTask {
         let each = asked.map(|(id, urls)| {
             let (members, clock) = (self.members.clone(), self.clock.clone());
             async move {
-                let asked = secs(clock.boot());
+                let asked = clock.boot();
                 let answer = members.status(whose, id, &urls).await;
-                (id, asked, secs(clock.boot()), answer)
+                (id, asked, clock.boot(), answer)
             }
         });
         let answers = futures::future::join_all(each).await;

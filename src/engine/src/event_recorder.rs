@@ -12,18 +12,21 @@ use std::{
 };
 
 use cketerm_clients::kubernetes::{Kube, NodeEvent, WriteError, event_name};
-use cketerm_model::{clock::Steady, fence::Fence};
-use cketerm_rules::snapshot::secs;
+use cketerm_model::{
+    boot_time::{BootTime, Seconds},
+    clock::Steady,
+    fence::Fence,
+};
 use tokio::sync::mpsc;
 
 /// Number of events that may wait to be written.
 const QUEUE: usize = 512;
-/// Seconds within which a repeated event belongs to the same series.
-const SERIES: f64 = 1800.0;
-/// Seconds between two writes of a series, at least.
-const SERIES_WRITE_INTERVAL: f64 = 60.0;
-/// Seconds without any write after the right was found missing.
-const FORBIDDEN_PAUSE: f64 = 600.0;
+/// Time within which a repeated event belongs to the same series.
+const SERIES: Seconds = Seconds::new(1800.0);
+/// Time between two writes of a series, at least.
+const SERIES_WRITE_INTERVAL: Seconds = Seconds::new(60.0);
+/// Time without any write after the right was found missing.
+const FORBIDDEN_PAUSE: Seconds = Seconds::new(600.0);
 /// Number of series that are remembered.
 const REMEMBERED: usize = 2000;
 
@@ -38,7 +41,7 @@ impl EventRecorder {
     /// Starts the task of one leadership, which reports as `host`.
     pub fn start(kube: Kube, fence: Fence, steady: Steady, host: String) -> Self {
         let (queue, events) = mpsc::channel(QUEUE);
-        let writer = Writer { kube, fence, steady, host, series_table: SeriesTable::default(), paused_until: 0.0 };
+        let writer = Writer { kube, fence, steady, host, series_table: SeriesTable::default(), paused_until: None };
         cketerm_runtime::tasks::spawn(writer.run(events));
         Self { queue, full: Arc::default() }
     }
@@ -59,8 +62,8 @@ struct Writer {
     steady: Steady,
     host: String,
     series_table: SeriesTable,
-    /// Boot-time seconds until which nothing is written, because the right is missing.
-    paused_until: f64,
+    /// Boot time until which nothing is written, because the right is missing; none = it was never missing.
+    paused_until: Option<BootTime>,
 }
 
 impl Writer {
@@ -72,8 +75,8 @@ impl Writer {
 
     async fn write(&mut self, event: &NodeEvent) {
         let now = self.steady.now();
-        let boot = secs(now.boot);
-        if boot < self.paused_until {
+        let boot = now.boot;
+        if self.paused_until.is_some_and(|until| boot < until) {
             return;
         }
         let Ok(permit) = self.fence.permit(now.boot) else { return };
@@ -86,10 +89,10 @@ impl Writer {
         match written {
             Ok(()) => {}
             Err(WriteError::Refused { code: 403, message }) => {
-                if self.paused_until == 0.0 {
+                if self.paused_until.is_none() {
                     tracing::warn!(why = message, "no right to write Events on Nodes; all else continues");
                 }
-                self.paused_until = boot + FORBIDDEN_PAUSE;
+                self.paused_until = Some(boot + FORBIDDEN_PAUSE);
             }
             Err(WriteError::NotFound) => self.series_table.forget(event),
             Err(e) => {
@@ -116,8 +119,8 @@ enum EventWrite {
 struct Series {
     name: String,
     count: u32,
-    last: f64,
-    written: f64,
+    last: BootTime,
+    written: BootTime,
 }
 
 /// Events written so far, so that a repetition becomes a series.
@@ -126,7 +129,7 @@ struct SeriesTable(BTreeMap<NodeEvent, Series>);
 
 impl SeriesTable {
     /// Adds the event; `mark` makes the names of new Events unique.
-    fn add(&mut self, event: &NodeEvent, now: f64, mark: i128) -> EventWrite {
+    fn add(&mut self, event: &NodeEvent, now: BootTime, mark: i128) -> EventWrite {
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, series| now - series.last < SERIES);
         }
@@ -157,6 +160,10 @@ impl SeriesTable {
 mod tests {
     use super::*;
 
+    fn at(second: f64) -> BootTime {
+        BootTime::new(second)
+    }
+
     fn event(note: &str) -> NodeEvent {
         NodeEvent {
             node: "w1".to_owned(),
@@ -172,24 +179,24 @@ mod tests {
     fn repeated_events_form_a_series_with_rate_limited_writes() {
         let mut series_table = SeriesTable::default();
         let name = |mark: &str| format!("w1.{mark}");
-        assert_eq!(series_table.add(&event("a"), 0.0, 16), EventWrite::New(name("10")));
-        assert_eq!(series_table.add(&event("b"), 0.0, 17), EventWrite::New(name("11")));
+        assert_eq!(series_table.add(&event("a"), at(0.0), 16), EventWrite::New(name("10")));
+        assert_eq!(series_table.add(&event("b"), at(0.0), 17), EventWrite::New(name("11")));
         for second in 1..60 {
-            assert_eq!(series_table.add(&event("a"), f64::from(second), 18), EventWrite::Counted);
+            assert_eq!(series_table.add(&event("a"), at(second.into()), 18), EventWrite::Counted);
         }
-        assert_eq!(series_table.add(&event("a"), 60.0, 19), EventWrite::Again(name("10"), 61));
-        assert_eq!(series_table.add(&event("a"), 61.0, 20), EventWrite::Counted);
+        assert_eq!(series_table.add(&event("a"), at(60.0), 19), EventWrite::Again(name("10"), 61));
+        assert_eq!(series_table.add(&event("a"), at(61.0), 20), EventWrite::Counted);
         // After a long time, it is a new event.
-        assert_eq!(series_table.add(&event("a"), 61.0 + SERIES, 32), EventWrite::New(name("20")));
+        assert_eq!(series_table.add(&event("a"), at(61.0) + SERIES, 32), EventWrite::New(name("20")));
         series_table.forget(&event("a"));
-        assert_eq!(series_table.add(&event("a"), 3000.0, 33), EventWrite::New(name("21")));
+        assert_eq!(series_table.add(&event("a"), at(3000.0), 33), EventWrite::New(name("21")));
     }
 
     #[test]
     fn the_series_table_is_bounded() {
         let mut series_table = SeriesTable::default();
         for n in 0..10_000_i32 {
-            series_table.add(&event(&n.to_string()), 0.0, i128::from(n));
+            series_table.add(&event(&n.to_string()), at(0.0), i128::from(n));
             assert!(series_table.0.len() <= REMEMBERED);
         }
     }

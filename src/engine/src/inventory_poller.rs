@@ -10,6 +10,7 @@ use cketerm_clients::{
     store::live::Live,
 };
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     clock::Clock,
     cluster::Taint,
     entry::Stored,
@@ -17,10 +18,7 @@ use cketerm_model::{
     policy::{Policy, Strategy},
     stored::view::StoreView,
 };
-use cketerm_rules::{
-    registry::{Basis, GoodAnswer, QueryState, Registry, propose},
-    snapshot::secs,
-};
+use cketerm_rules::registry::{Basis, GoodAnswer, QueryState, Registry, propose};
 use cketerm_runtime::tasks::held;
 use cketerm_sabakan::{Machines, variables};
 use jiff::Timestamp;
@@ -53,7 +51,7 @@ struct Demand {
     /// Purpose of the plan, for which the definition's machines are queried.
     plans: Plans,
     /// Boot time after which an answer about broken machines is wanted.
-    broken_after: Option<f64>,
+    broken_after: Option<BootTime>,
 }
 
 impl Drop for InventoryPoller {
@@ -76,7 +74,7 @@ impl InventoryPoller {
             asks: JoinSet::new(),
             asking: Vec::new(),
             planned: None,
-            planned_at: 0.0,
+            planned_at: BootTime::ZERO,
             nodes: None,
             publish,
         };
@@ -85,7 +83,7 @@ impl InventoryPoller {
 
     /// Sets whether anything is wanted at all, the purpose of plans, and the boot time after which an answer about
     /// broken machines is wanted.
-    pub fn want(&self, any: bool, plans: Plans, broken_after: Option<f64>) {
+    pub fn want(&self, any: bool, plans: Plans, broken_after: Option<BootTime>) {
         self.wanted.send_if_modified(|was| {
             let want = Demand { any, plans, broken_after };
             std::mem::replace(was, want) != want
@@ -123,8 +121,8 @@ struct PollerTask {
     asking: Vec<Question>,
     /// Inputs of the last plan.
     planned: Option<PlannedFrom>,
-    /// Boot-time seconds of the last plan.
-    planned_at: f64,
+    /// Boot time of the last plan.
+    planned_at: BootTime,
     /// Taints of the Nodes, and the Nodes that they were taken from.
     nodes: Option<(Nodes, Arc<Taints>)>,
     publish: watch::Sender<Arc<Registry>>,
@@ -134,10 +132,10 @@ struct PollerTask {
 type Nodes = Index<Arc<NodeRow>>;
 
 /// Revisions and machines in progress, time of the answer, taints of the Nodes.
-type PlannedFrom = (Basis, f64, Option<Arc<Taints>>);
+type PlannedFrom = (Basis, BootTime, Option<Arc<Taints>>);
 
-/// Seconds between two plans that differ only by the machines in progress.
-const CACHE_SECONDS: f64 = 5.0;
+/// Time between two plans that differ only by the machines in progress.
+const CACHE_TIME: Seconds = Seconds::new(5.0);
 
 /// Taints of the Nodes, by name.
 type Taints = BTreeMap<String, Vec<Taint>>;
@@ -188,9 +186,9 @@ impl PollerTask {
 
     /// Sends the queries that are due and not under way; returns the time until the next one.
     fn send_due_queries(&mut self, view: &StoreView, want: Demand) -> Duration {
-        let (now, settings) = (secs(self.clock.boot()), &view.registry);
+        let (now, settings) = (self.clock.boot(), &view.registry);
         let Some(url) = settings.url.as_ref() else { return Duration::from_hours(1) };
-        let poll = Duration::from_secs(view.policy().sabakan_poll_seconds.max(1)).as_secs_f64();
+        let poll = Seconds::from(view.policy().sabakan_poll_seconds.max(1));
         let mut next = poll;
         for (question, stored) in
             [(Question::Members, &settings.variables), (Question::Broken, &settings.repair_variables)]
@@ -200,7 +198,7 @@ impl PollerTask {
             }
             let with = (url.mod_revision, stored.as_ref().map_or(0, |s| s.mod_revision));
             let mut due = self.due(question, with, view, now, poll);
-            let older = |after: f64| self.query_state(question).at.is_none_or(|at| at < after);
+            let older = |after: BootTime| self.query_state(question).at.is_none_or(|at| at < after);
             if question == Question::Broken && want.broken_after.is_some_and(older) {
                 due = now;
             }
@@ -234,15 +232,16 @@ impl PollerTask {
                 }
             }
         }
-        Duration::try_from_secs_f64(next.max(0.05)).unwrap_or(Duration::from_secs(1))
+        next.max(Seconds::new(0.05)).into()
     }
 
     /// Returns the boot time at which the next query is due. It is due after the poll interval, at once after a change
     /// of URL or variables, and soon if an approval names an unknown change.
-    fn due(&self, question: Question, with: (i64, i64), view: &StoreView, now: f64, poll: f64) -> f64 {
+    fn due(&self, question: Question, with: (i64, i64), view: &StoreView, now: BootTime, poll: Seconds) -> BootTime {
         let state = self.query_state(question);
         let Some(at) = state.at else { return now };
-        let another = state.good.as_ref().is_some_and(|g| g.with != with) && at + 1.0 <= now;
+        let soon = at + Seconds::new(1.0);
+        let another = state.good.as_ref().is_some_and(|g| g.with != with) && soon <= now;
         let unknown = question == Question::Members && {
             let digest = self.registry.proposal.as_ref().and_then(|p| p.outcome.as_ref().ok()).map(|p| &p.digest);
             let newer = state.good.as_ref().map(|g| g.asked);
@@ -251,10 +250,10 @@ impl PollerTask {
                 .iter()
                 .any(|(d, a)| Some(d) != digest && a.get().is_some_and(|a| newer.is_none_or(|asked| a.at > asked)))
         };
-        if another || (unknown && at + 1.0 <= now) {
+        if another || (unknown && soon <= now) {
             now
         } else if unknown {
-            at + 1.0
+            soon
         } else {
             at + poll
         }
@@ -275,11 +274,11 @@ impl PollerTask {
     }
 
     fn accept_answer(&mut self, (question, with, asked, answer): Answered) {
-        let (at, wall) = (secs(self.clock.boot()), self.clock.wall());
+        let (at, wall) = (self.clock.boot(), self.clock.wall());
         self.asking.retain(|q| *q != question);
         if question == Question::Members {
             let began = self.registry.members.at.unwrap_or(at);
-            self.registry.took = Duration::try_from_secs_f64(at - began).unwrap_or_default().as_secs();
+            self.registry.took = at.saturating_duration_since(began).as_secs();
         }
         let slot = self.query_state_mut(question);
         slot.at = Some(at);
@@ -310,7 +309,7 @@ impl PollerTask {
         if good.with != from.0.question || self.planned.as_ref() == Some(&from) {
             return NEVER;
         }
-        let now = secs(self.clock.boot());
+        let now = self.clock.boot();
         if let Some(remaining_cache_time) = self.cache_time(&from, plans, now) {
             return remaining_cache_time;
         }
@@ -325,7 +324,7 @@ impl PollerTask {
     /// Returns how long a plan may still be kept although the machines in progress have changed. They change often, and
     /// that seldom changes the result. If nothing else has changed, the plan is kept for a while, provided that it
     /// changes nothing or that this engine does not apply it.
-    fn cache_time(&self, from: &PlannedFrom, plans: Plans, now: f64) -> Option<Duration> {
+    fn cache_time(&self, from: &PlannedFrom, plans: Plans, now: BootTime) -> Option<Duration> {
         let changes = self.registry.proposal.as_ref()?.outcome.as_ref().map_or(true, |p| p.plan.changed);
         let (basis, at, taints) = self.planned.as_ref()?;
         let only_busy = (*at, taints) == (from.1, &from.2) && basis.equals_ignoring_busy(&from.0);
@@ -363,12 +362,12 @@ impl PollerTask {
     }
 }
 
-/// Returns how long a plan that is `old` seconds old may be kept although the machines in progress have changed. A plan
+/// Returns how long a plan of the age `old` may be kept although the machines in progress have changed. A plan
 /// that the leader applies is never kept.
-fn remaining_cache_time(changes: bool, plans: Plans, only_busy: bool, old: f64) -> Option<Duration> {
+fn remaining_cache_time(changes: bool, plans: Plans, only_busy: bool, old: Seconds) -> Option<Duration> {
     let settled = !changes || plans != Plans::Applied;
-    let left = CACHE_SECONDS - old;
-    (settled && only_busy && left > 0.0).then(|| Duration::from_secs_f64(left.min(CACHE_SECONDS)))
+    let left = CACHE_TIME - old;
+    (settled && only_busy && left > Seconds::ZERO).then(|| left.min(CACHE_TIME).into())
 }
 
 #[cfg(test)]
@@ -378,12 +377,20 @@ mod tests {
     /// A plan that the leader applies must not be kept.
     #[test]
     fn an_applied_plan_is_recomputed_at_once_and_a_displayed_one_is_cached() {
-        assert_eq!(remaining_cache_time(true, Plans::Applied, true, 0.0), None);
-        let whole = Some(Duration::from_secs_f64(CACHE_SECONDS));
-        assert_eq!(remaining_cache_time(false, Plans::Applied, true, 0.0), whole, "the plan changes nothing");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, 0.0), whole, "this engine does not apply the plan");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, false, 0.0), None, "another input has changed, too");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, CACHE_SECONDS), None, "the cache time has passed");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, -9.0), whole, "the clock went back");
+        assert_eq!(remaining_cache_time(true, Plans::Applied, true, Seconds::ZERO), None);
+        let whole = Some(Duration::from(CACHE_TIME));
+        assert_eq!(remaining_cache_time(false, Plans::Applied, true, Seconds::ZERO), whole, "the plan changes nothing");
+        assert_eq!(
+            remaining_cache_time(true, Plans::Shown, true, Seconds::ZERO),
+            whole,
+            "this engine does not apply the plan"
+        );
+        assert_eq!(
+            remaining_cache_time(true, Plans::Shown, false, Seconds::ZERO),
+            None,
+            "another input has changed, too"
+        );
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, CACHE_TIME), None, "the cache time has passed");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, Seconds::new(-9.0)), whole, "the clock went back");
     }
 }

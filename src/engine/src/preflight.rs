@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cketerm_clients::power::BmcClients;
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::{Identity, SCHEMA},
     clock::Now,
     cluster::Cluster,
@@ -19,8 +20,8 @@ use cketerm_rules::{
 
 use super::command::Spawner;
 
-/// Largest trusted difference in seconds between this host's clock and the API server's.
-const CLOCK_LIMIT: f64 = 5.0;
+/// Largest trusted difference between this host's clock and the API server's.
+const CLOCK_LIMIT: Seconds = Seconds::new(5.0);
 
 /// Returns a fault if the clock was set since it was compared with the API server's. It is not trusted until it has
 /// been compared again. Otherwise an engine that wins right afterwards would evaluate windows, freezes and backoffs by
@@ -147,6 +148,8 @@ pub(super) fn has_complete_engine(store: &StoreView, own_lease: Option<i64>) -> 
 
 #[cfg(test)]
 mod tests {
+    use cketerm_model::boot_time::BootTime;
+
     use super::*;
     use cketerm_clients::net::Http;
 
@@ -207,22 +210,21 @@ mod tests {
     /// A clock set half an hour ahead right before the win must not end a drain as if its window had ended.
     #[test]
     fn i37_a_clock_that_was_set_is_a_fault_until_compared_again() {
-        let at =
-            |boot: u64, wall: &str| Now { boot: std::time::Duration::from_secs(boot), wall: wall.parse().unwrap() };
-        let (then, later) = (at(100, "2026-01-01T00:10:00Z"), at(103, "2026-01-01T00:10:03Z"));
+        let at = |boot: f64, wall: &str| Now { boot: BootTime::new(boot), wall: wall.parse().unwrap() };
+        let (then, later) = (at(100.0, "2026-01-01T00:10:00Z"), at(103.0, "2026-01-01T00:10:03Z"));
         let kube = |ahead: f64| KubeView {
-            clock_ahead: Some(ahead),
+            clock_ahead: Some(Seconds::new(ahead)),
             clock_offset: then.offset(),
-            clock_measured: 100.0,
+            clock_measured: then.boot,
             ..KubeView::default()
         };
         assert_eq!(clock_was_set(&kube(0.3), later), None);
-        let set = at(103, "2026-01-01T00:40:08Z");
+        let set = at(103.0, "2026-01-01T00:40:08Z");
         let fault = clock_was_set(&kube(0.3), set).unwrap();
         assert!(fault.to_string().contains("jumped by 1805 s"), "{fault}");
         assert_eq!(clock_was_set(&kube(-1805.0), set), None, "preflight reports a known offset");
         assert_eq!(clock_was_set(&KubeView::default(), set), None, "there is no offset to compare with");
         // The clock was corrected by less than the allowed difference, in the right direction.
-        assert_eq!(clock_was_set(&kube(4.5), at(103, "2026-01-01T00:10:07Z")), None);
+        assert_eq!(clock_was_set(&kube(4.5), at(103.0, "2026-01-01T00:10:07Z")), None);
     }
 }

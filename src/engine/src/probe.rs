@@ -14,8 +14,8 @@ use cketerm_clients::{
     kubernetes::{Kube, ProbeResult},
     net::Http,
 };
-use cketerm_model::clock::Clock;
-use cketerm_rules::snapshot::{Probe, secs};
+use cketerm_model::{boot_time::BootTime, clock::Clock};
+use cketerm_rules::snapshot::Probe;
 use tokio::sync::{Notify, watch};
 
 /// Time between probes: `OFTEN` while an API server is in progress or next, else `SELDOM`.
@@ -102,7 +102,7 @@ async fn run(
             async move { (address, url, probe_url(http, kube, url).await) }
         });
         let answers = futures::future::join_all(each).await;
-        let at = secs(clock.boot());
+        let at = clock.boot();
         let mut changed_state = false;
         if let Ok(mut seen) = seen.lock() {
             for (address, url, answer) in answers {
@@ -133,7 +133,7 @@ enum ProbeAnswer {
 }
 
 /// Records one answer; reports whether the probe turned from good to bad or back.
-fn record_answer(probe: &mut Probe, answer: ProbeAnswer, at: f64) -> bool {
+fn record_answer(probe: &mut Probe, answer: ProbeAnswer, at: BootTime) -> bool {
     let (error, not_known) = match answer {
         ProbeAnswer::Alive => (None, None),
         ProbeAnswer::Bad(why) => (Some(why), None),
@@ -203,13 +203,13 @@ mod tests {
     #[test]
     fn a_bad_answer_resets_the_good_streak() {
         let mut probe = Probe::default();
-        assert!(record_answer(&mut probe, ProbeAnswer::Alive, 1.0));
-        assert!(!record_answer(&mut probe, ProbeAnswer::Alive, 2.0));
-        assert_eq!((probe.good_since, probe.last_good), (Some(1.0), Some(2.0)));
-        assert!(record_answer(&mut probe, ProbeAnswer::Bad("503".to_owned()), 3.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Alive, BootTime::new(1.0)));
+        assert!(!record_answer(&mut probe, ProbeAnswer::Alive, BootTime::new(2.0)));
+        assert_eq!((probe.good_since, probe.last_good), (Some(BootTime::new(1.0)), Some(BootTime::new(2.0))));
+        assert!(record_answer(&mut probe, ProbeAnswer::Bad("503".to_owned()), BootTime::new(3.0)));
         assert_eq!(probe.good_since, None);
-        assert!(record_answer(&mut probe, ProbeAnswer::Alive, 4.0));
-        assert_eq!(probe.good_since, Some(4.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Alive, BootTime::new(4.0)));
+        assert_eq!(probe.good_since, Some(BootTime::new(4.0)));
     }
 
     #[test]
@@ -233,13 +233,13 @@ mod tests {
     #[test]
     fn an_inconclusive_answer_ends_the_good_streak_without_an_error() {
         let mut probe = Probe::default();
-        record_answer(&mut probe, ProbeAnswer::Alive, 1.0);
-        assert!(record_answer(&mut probe, ProbeAnswer::Inconclusive("401".to_owned()), 2.0));
+        record_answer(&mut probe, ProbeAnswer::Alive, BootTime::new(1.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Inconclusive("401".to_owned()), BootTime::new(2.0)));
         assert_eq!((probe.good_since, probe.error.clone()), (None, None));
         assert!(probe.not_known.is_some());
-        assert!(record_answer(&mut probe, ProbeAnswer::Bad("503".to_owned()), 3.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Bad("503".to_owned()), BootTime::new(3.0)));
         assert_eq!((probe.not_known.clone(), probe.error.clone()), (None, Some("503".to_owned())));
-        assert!(record_answer(&mut probe, ProbeAnswer::Alive, 4.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Alive, BootTime::new(4.0)));
     }
 
     #[test]

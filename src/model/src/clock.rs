@@ -15,12 +15,15 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::fault;
+use crate::{
+    boot_time::{self, BootTime, Seconds},
+    fault,
+};
 
 /// Source of time: the host's clocks, or the clock of a simulation.
 pub trait TimeSource: fmt::Debug + Send + Sync {
     /// Returns the time since the machine booted, including suspension. It never steps.
-    fn boot(&self) -> Duration;
+    fn boot(&self) -> BootTime;
 
     /// Returns the wall time.
     fn wall(&self) -> Timestamp;
@@ -42,7 +45,7 @@ impl Clock {
     }
 
     /// Returns the time since the machine booted, including suspension.
-    pub fn boot(&self) -> Duration {
+    pub fn boot(&self) -> BootTime {
         self.0.boot()
     }
 
@@ -57,9 +60,9 @@ impl Clock {
 struct HostClock;
 
 impl TimeSource for HostClock {
-    fn boot(&self) -> Duration {
+    fn boot(&self) -> BootTime {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+        Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0)).into()
     }
 
     fn wall(&self) -> Timestamp {
@@ -90,7 +93,7 @@ impl SkewedClock {
 }
 
 impl TimeSource for SkewedClock {
-    fn boot(&self) -> Duration {
+    fn boot(&self) -> BootTime {
         self.right.boot()
     }
 
@@ -118,15 +121,19 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         self.elapsed.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.elapsed.load(Ordering::Relaxed))
+    }
 }
 
 impl TimeSource for ManualClock {
-    fn boot(&self) -> Duration {
-        Duration::from_millis(self.elapsed.load(Ordering::Relaxed))
+    fn boot(&self) -> BootTime {
+        self.elapsed().into()
     }
 
     fn wall(&self) -> Timestamp {
-        self.start.checked_add(self.boot()).unwrap_or(self.start)
+        self.start.checked_add(self.elapsed()).unwrap_or(self.start)
     }
 }
 
@@ -134,16 +141,17 @@ impl TimeSource for ManualClock {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Now {
     /// Boot time.
-    pub boot: Duration,
+    #[serde(with = "boot_time::whole_and_nanos")]
+    pub boot: BootTime,
     /// Wall time. It never steps within one leadership: see [`Steady`].
     pub wall: Timestamp,
 }
 
 impl Now {
-    /// Returns by how many seconds the wall clock is ahead of the boot-time clock. The value is constant as long as
-    /// nobody sets the clock.
-    pub fn offset(&self) -> f64 {
-        self.wall.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64() - self.boot.as_secs_f64()
+    /// Returns by how much the wall clock is ahead of the boot-time clock. The value is constant as long as nobody sets
+    /// the clock.
+    pub fn offset(&self) -> Seconds {
+        Seconds::from(self.wall.duration_since(Timestamp::UNIX_EPOCH)) - (self.boot - BootTime::ZERO)
     }
 }
 
@@ -152,7 +160,7 @@ impl Now {
 #[derive(Clone, Debug)]
 pub struct Steady {
     clock: Clock,
-    boot: Duration,
+    boot: BootTime,
     wall: Timestamp,
 }
 
@@ -166,7 +174,7 @@ impl Steady {
     pub fn now(&self) -> Now {
         let boot = self.clock.boot();
         fault!(ClockTrusted => return Now { boot, wall: self.clock.wall() });
-        let elapsed = SignedDuration::try_from(boot.saturating_sub(self.boot)).unwrap_or_default();
+        let elapsed = SignedDuration::try_from(boot.saturating_duration_since(self.boot)).unwrap_or_default();
         Now { boot, wall: self.wall.checked_add(elapsed).unwrap_or(self.wall) }
     }
 }

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::reason::{PodHold, Reason};
+use super::{
+    boot_time::BootTime,
+    reason::{PodHold, Reason},
+};
 
 /// Meaning of an answer to an eviction, its dry run or a deletion of one pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,8 +91,8 @@ pub enum Finding {
 pub struct Answer {
     /// Meaning of the answer.
     pub verdict: Verdict,
-    /// Boot time (seconds) of the answer.
-    pub at: f64,
+    /// Boot time of the answer.
+    pub at: BootTime,
     /// resourceVersions of the budgets that selected the pod, by full name. A change of one justifies a new try.
     pub budgets: BTreeMap<String, String>,
     /// Number of answers in a row that decided nothing, including this one.

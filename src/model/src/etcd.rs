@@ -7,6 +7,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::boot_time::BootTime;
+
 /// Origin of the list of members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,8 +64,8 @@ pub enum MemberState {
     Unasked,
     /// No answer.
     Silent {
-        /// Boot time (seconds) of the request.
-        asked: f64,
+        /// Boot time of the request.
+        asked: BootTime,
         /// The error.
         why: String,
     },
@@ -74,10 +76,10 @@ pub enum MemberState {
 /// Status that a member reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Boot time (seconds) of the request.
-    pub asked: f64,
-    /// Boot time (seconds) of the answer.
-    pub at: f64,
+    /// Boot time of the request.
+    pub asked: BootTime,
+    /// Boot time of the answer.
+    pub at: BootTime,
     /// The member that it follows; 0 = none.
     pub leader: u64,
     /// The raft index that it has committed.
@@ -95,8 +97,8 @@ pub struct Reported {
     pub leader: u64,
     /// The index.
     pub index: u64,
-    /// Boot time (seconds) of the report.
-    pub at: f64,
+    /// Boot time of the report.
+    pub at: BootTime,
 }
 
 impl Member {

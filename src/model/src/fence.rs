@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{cketerm_records::Who, clock::Clock, fault};
+use crate::{boot_time::BootTime, cketerm_records::Who, clock::Clock, fault};
 
 /// The leadership of this engine: the key that every write compares, and the rest of the lease.
 #[derive(Clone, Debug)]
@@ -96,18 +96,18 @@ pub enum NoPermit {
 
 impl Life {
     /// Creates the clock of a lease whose grant request was sent at boot time `sent`.
-    pub fn new(clock: Clock, ttl: Duration, sent: Duration) -> Self {
+    pub fn new(clock: Clock, ttl: Duration, sent: BootTime) -> Self {
         Self {
             clock,
             ttl,
-            acknowledged: Arc::new(AtomicU64::new(millis(sent))),
+            acknowledged: Arc::new(AtomicU64::new(sent.millis())),
             ended: Arc::new(AtomicBool::new(false)),
         }
     }
 
     /// Records that the keep-alive sent at boot time `sent` was acknowledged.
-    pub fn acknowledge(&self, sent: Duration) {
-        self.acknowledged.fetch_max(millis(sent), Ordering::SeqCst);
+    pub fn acknowledge(&self, sent: BootTime) {
+        self.acknowledged.fetch_max(sent.millis(), Ordering::SeqCst);
     }
 
     /// Records that the lease is gone: revoked, expired or not found.
@@ -121,13 +121,13 @@ impl Life {
         if self.ended.load(Ordering::SeqCst) {
             return Duration::ZERO;
         }
-        let since = millis(self.clock.boot()).saturating_sub(self.acknowledged.load(Ordering::SeqCst));
+        let since = self.clock.boot().millis().saturating_sub(self.acknowledged.load(Ordering::SeqCst));
         self.ttl.saturating_sub(Duration::from_millis(since))
     }
 
     /// Returns the boot time at which the last acknowledged keep-alive was sent. The lease certainly lived then.
-    pub fn acknowledged(&self) -> Duration {
-        Duration::from_millis(self.acknowledged.load(Ordering::SeqCst))
+    pub fn acknowledged(&self) -> BootTime {
+        Duration::from_millis(self.acknowledged.load(Ordering::SeqCst)).into()
     }
 
     /// Returns the TTL of the lease.
@@ -144,12 +144,12 @@ impl Fence {
 
     /// Issues a permit for one effect that was decided at boot time `decided`: within TTL/12 of the decision, and with
     /// at least TTL/6 of the lease left.
-    pub fn permit(&self, decided: Duration) -> Result<Permit, NoPermit> {
+    pub fn permit(&self, decided: BootTime) -> Result<Permit, NoPermit> {
         let (left, need) = (self.life.remaining(), self.life.ttl / 6);
         if left < need {
             return Err(NoPermit::NoMargin { left_ms: millis(left), need_ms: millis(need) });
         }
-        let (age, limit) = (self.life.clock.boot().saturating_sub(decided), self.life.ttl / 12);
+        let (age, limit) = (self.life.clock.boot().saturating_duration_since(decided), self.life.ttl / 12);
         if age > limit {
             return Err(NoPermit::TooOld { age_ms: millis(age), limit_ms: millis(limit) });
         }
@@ -166,7 +166,7 @@ impl Fence {
     }
 
     /// Returns the boot time by which a command that is decided now must have started.
-    pub fn start_before(&self) -> Duration {
+    pub fn start_before(&self) -> BootTime {
         let (now, ttl) = (self.life.clock.boot(), self.life.ttl);
         now + (ttl / 12).min(self.life.remaining().saturating_sub(ttl / 6))
     }

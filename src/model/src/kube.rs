@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::view::{Index, KubeView};
 pub use super::described::{MetadataPatch, NodeMetadata, PackedPairs};
-use super::{entry::EntryId, selector::Selector};
+use super::{boot_time::BootTime, entry::EntryId, selector::Selector};
 
 /// CKE's mark of a node that a queue cordoned, shared with CKE: value `true`.
 pub const CKE_ANNOTATION: &str = "cke.cybozu.com/reboot";
@@ -260,7 +260,7 @@ pub struct NodePods {
     pub synced: bool,
     /// The same as [`SourceState::fresh_as_of`], for this node's watch.
     #[serde(default, rename = "proved")]
-    pub fresh_as_of: f64,
+    pub fresh_as_of: BootTime,
     /// Pods by UID.
     pub pods: OrdMap<String, Arc<PodRow>>,
 }
@@ -270,14 +270,14 @@ pub struct NodePods {
 pub struct SourceState {
     /// Whether it was listed completely at least once.
     pub synced: bool,
-    /// Boot time (seconds) of the last sign of life: an event, a bookmark, a successful list or an open connection. For
-    /// display only.
+    /// Boot time of the last sign of life: an event, a bookmark, a successful list or an open connection. For display
+    /// only.
     #[serde(rename = "heard")]
-    pub last_seen: f64,
-    /// Boot time (seconds) of the last proof on this watch's own connection: the copy is as new as the server was then,
-    /// or newer. Decisions that start work depend on this one (SAF-22).
+    pub last_seen: BootTime,
+    /// Boot time of the last proof on this watch's own connection: the copy is as new as the server was then, or newer.
+    /// Decisions that start work depend on this one (SAF-22).
     #[serde(default, rename = "proved")]
-    pub fresh_as_of: f64,
+    pub fresh_as_of: BootTime,
     /// The last error, until the watch recovers.
     pub error: Option<String>,
     /// Whether the API server answered 403 last: the engine has no right to read the source.
@@ -288,8 +288,8 @@ pub struct SourceState {
 /// State of the link to the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KubeLinkState {
-    /// Boot time (seconds) of the next try after a failure. Once it has passed, the try is under way.
-    pub retry: Option<f64>,
+    /// Boot time of the next try after a failure. Once it has passed, the try is under way.
+    pub retry: Option<BootTime>,
     /// Whole seconds that the last answer took.
     pub lag: u64,
 }

@@ -3,6 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serializer};
 
+use crate::boot_time::Seconds;
+
 /// Go's zero `time.Time` in JSON.
 pub const GO_ZERO: &str = "0001-01-01T00:00:00Z";
 
@@ -29,9 +31,9 @@ pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
     time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns the seconds from `earlier` to `later`, with fractions; negative if the order is reversed.
-pub fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
-    later.duration_since(earlier).as_secs_f64()
+/// Returns the time from `earlier` to `later`; negative if the order is reversed.
+pub fn seconds_between(earlier: Timestamp, later: Timestamp) -> Seconds {
+    later.duration_since(earlier).into()
 }
 
 /// Parses a span such as `90m`, `1h30m` or `7d`: days, hours, minutes and seconds, each at most once, largest first.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use cketerm_model::{
+    boot_time::BootTime,
     cluster::{Node, Reboot},
     entry::{EntryId, QueueKind, Stored},
     kube::NodeRow,
@@ -45,9 +46,9 @@ pub enum Assumption {
 /// All assumptions of a decision. The default assumes nothing: every fact comes from the snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assumptions {
-    /// Boot-time seconds since which this engine is assumed to lead, fit to start work. A leadership in the snapshot
+    /// Boot time since which this engine is assumed to lead, fit to start work. A leadership in the snapshot
     /// keeps its own time. `None`: only the snapshot says whether this engine leads.
-    leading_since: Option<f64>,
+    leading_since: Option<BootTime>,
     facts: BTreeSet<Assumption>,
     /// Entries behind those of the reboot queue, by index.
     queued: BTreeMap<u64, Stored<RebootEntry>>,
@@ -66,9 +67,9 @@ pub struct AssumedDrain {
 }
 
 impl Assumptions {
-    /// Assumes that this engine has led since this boot time (seconds), that its host has passed every preflight, and
+    /// Assumes that this engine has led since this boot time, that its host has passed every preflight, and
     /// that it does not resign.
-    pub fn leading_since(boot: f64) -> Self {
+    pub fn leading_since(boot: BootTime) -> Self {
         Self { leading_since: Some(boot), ..Self::default() }
     }
 
@@ -110,8 +111,8 @@ impl Assumptions {
         self.facts.contains(&fact)
     }
 
-    /// Returns the boot-time seconds since which this engine is assumed to lead.
-    pub fn leader_since(&self) -> Option<f64> {
+    /// Returns the boot time since which this engine is assumed to lead.
+    pub fn leader_since(&self) -> Option<BootTime> {
         self.leading_since
     }
 

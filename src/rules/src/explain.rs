@@ -16,7 +16,7 @@ use super::{
     decide::{ApplyState, decide, decide_assuming},
     publish,
     registry::{GoodAnswer, Proposal, QueryState, Registry},
-    snapshot::{Snapshot, secs},
+    snapshot::Snapshot,
 };
 
 /// Returns the reason of one entry; `None` if there is no such entry.
@@ -29,7 +29,7 @@ pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
 /// Returns what a command that has just read etcd and Kubernetes assumes, to ask what a leader would do. Only the leader
 /// has probes, so a Ready API server counts as healthy.
 pub(crate) fn assumptions_of_reader(now: Now) -> Assumptions {
-    Assumptions::leading_since(secs(now.boot)).and(Assumption::ReadJustNow).and(Assumption::ControlPlanesByNode)
+    Assumptions::leading_since(now.boot).and(Assumption::ReadJustNow).and(Assumption::ControlPlanesByNode)
 }
 
 /// Returns the state of applying a proposal that a leader would report, as far as etcd, sabakan's answer and these

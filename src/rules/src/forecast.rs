@@ -239,12 +239,11 @@ fn split_into_waves(starts: Vec<MachineForecast>, limit: usize, free: usize, api
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use jiff::Timestamp;
 
     use super::*;
     use cketerm_model::{
+        boot_time::BootTime,
         cketerm_records::{Order, Verb, Who},
         cluster::{Cluster, Members},
         entry::Stored,
@@ -287,7 +286,7 @@ mod tests {
     }
 
     fn now() -> Now {
-        Now { boot: Duration::from_secs(1000), wall: Timestamp::UNIX_EPOCH }
+        Now { boot: BootTime::new(1000.0), wall: Timestamp::UNIX_EPOCH }
     }
 
     fn planned((store, kube): (StoreView, KubeView), addresses: &[&str]) -> Forecast {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use cketerm_model::{
+    boot_time::BootTime,
     clock::Now,
     cluster::{Cluster, Reboot},
     drain::Answer,
@@ -23,7 +24,7 @@ use crate::{
     assumptions::{Assumption, Assumptions, MANUAL_DRAIN},
     decide::{Budgeted, Effect, decide_assuming, preview_result},
     memory, publish,
-    snapshot::{DrainWork, EffectOutcome, Snapshot, Work, secs},
+    snapshot::{DrainWork, EffectOutcome, Snapshot, Work},
 };
 
 /// Progress of a drain.
@@ -61,8 +62,8 @@ pub struct Step {
     pub is_shown: bool,
     /// The step.
     pub next: Next,
-    /// Boot-time seconds at which the next decision is due even if nothing changes.
-    pub wake: Option<f64>,
+    /// Boot time at which the next decision is due even if nothing changes.
+    pub wake: Option<BootTime>,
 }
 
 /// Next step of a drain.
@@ -115,9 +116,9 @@ impl ManualDrain {
     /// Begins the drain of a cordoned node, by the drain rules of this definition or by their defaults.
     pub fn new(definition: Option<&Cluster>, node: &NodeRow, now: Now) -> Self {
         let settings = definition.map(|definition| definition.reboot.clone()).unwrap_or_default();
-        let leading = Assumptions::leading_since(secs(now.boot));
+        let leading = Assumptions::leading_since(now.boot);
         let assumed = leading.and(Assumption::RebootCommandsConfigured).draining(node, settings.clone(), now.wall);
-        let store = StoreView { last_seen: secs(now.boot), ..StoreView::default() };
+        let store = StoreView { last_seen: now.boot, ..StoreView::default() };
         let mut snap = Snapshot { store: Arc::new(store), ..Snapshot::default() };
         snap.work.insert(MANUAL_DRAIN, Work::default());
         Self { node: node.clone(), settings, assumed, snap }
@@ -219,8 +220,6 @@ fn next(effect: Effect, progress: &Progress) -> Next {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use jiff::Timestamp;
 
     use super::*;
@@ -243,7 +242,13 @@ mod tests {
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
             kube.sources.insert(
                 source.to_owned(),
-                SourceState { synced: true, last_seen: 1000.0, fresh_as_of: 1000.0, error: None, forbidden: false },
+                SourceState {
+                    synced: true,
+                    last_seen: now().boot,
+                    fresh_as_of: now().boot,
+                    error: None,
+                    forbidden: false,
+                },
             );
         }
         kube.put_node(node.clone());
@@ -258,7 +263,7 @@ mod tests {
         };
         let pods = NodePods {
             synced: true,
-            fresh_as_of: 1000.0,
+            fresh_as_of: now().boot,
             pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect(),
         };
         kube.pods.insert(node.name.clone(), pods);
@@ -266,11 +271,11 @@ mod tests {
     }
 
     fn now() -> Now {
-        Now { boot: Duration::from_secs(1000), wall: Timestamp::UNIX_EPOCH }
+        Now { boot: BootTime::new(1000.0), wall: Timestamp::UNIX_EPOCH }
     }
 
     fn etcd(synced: bool, last_seen: f64) -> StoreView {
-        StoreView { last_seen, synced, ..StoreView::default() }
+        StoreView { last_seen: BootTime::new(last_seen), synced, ..StoreView::default() }
     }
 
     fn first_step(node: &NodeRow, kube: KubeView) -> Step {
@@ -278,7 +283,7 @@ mod tests {
     }
 
     fn without_pods(mut kube: KubeView) -> KubeView {
-        kube.pods.insert("w1".to_owned(), NodePods { synced: true, fresh_as_of: 1000.0, ..NodePods::default() });
+        kube.pods.insert("w1".to_owned(), NodePods { synced: true, fresh_as_of: now().boot, ..NodePods::default() });
         kube
     }
 
@@ -301,7 +306,7 @@ mod tests {
         let empty = Arc::new(without_pods(kube.clone()));
         let (kube, etcd) = (Arc::new(kube), etcd(true, 999.0));
         let accepted = || {
-            let answer = Answer { verdict: Verdict::Accepted, at: 1000.0, budgets: BTreeMap::new(), undecided: 0 };
+            let answer = Answer { verdict: Verdict::Accepted, at: now().boot, budgets: BTreeMap::new(), undecided: 0 };
             BTreeMap::from([("web".to_owned(), answer)])
         };
         let mut drain = ManualDrain::new(None, &node, now());

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
     attempt::CheckAnswer,
+    boot_time::{BootTime, Seconds},
     clock::Now,
     cluster::Eviction,
     drain::{Answer, Finding, Preview, Verdict},
@@ -18,18 +19,18 @@ use cketerm_model::{
 
 use super::{
     decide::{Effect, count_leaving, readiness},
-    snapshot::{DrainWork, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work, secs},
+    snapshot::{DrainWork, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work},
 };
 
-/// Seconds before a machine is retried after an effect on it failed.
-pub const PAUSE: f64 = 2.0;
-/// Seconds before a retry if etcd refused the transaction for its size. An operator has to act first.
-pub const REFUSED: f64 = 30.0;
+/// Time before a machine is retried after an effect on it failed.
+pub const PAUSE: Seconds = Seconds::new(2.0);
+/// Time before a retry if etcd refused the transaction for its size. An operator has to act first.
+pub const REFUSED: Seconds = Seconds::new(30.0);
 
-/// Returns the seconds before the next decision after `count` stale effects in a row: 0.1, then doubled each time, at
-/// most 5 (SAF-12).
-pub fn stale_pause(count: u32) -> f64 {
-    0.1 * f64::from(1_u32 << count.saturating_sub(1).min(6)).min(50.0)
+/// Returns the time before the next decision after `count` stale effects in a row: 0.1 s, then doubled each time, at
+/// most 5 s (SAF-12).
+pub fn stale_pause(count: u32) -> Seconds {
+    Seconds::new(0.1) * f64::from(1_u32 << count.saturating_sub(1).min(6)).min(50.0)
 }
 
 /// Updates the memory from the live copies, before a pass.
@@ -83,7 +84,7 @@ fn note_foreign_records(snap: &mut Snapshot, now: Now) {
         .filter(|(_, lease)| *lease != own_lease)
         .map(|(name, lease)| match before.get(name) {
             Some(known) if known.0 == lease => (name.clone(), *known),
-            _ => (name.clone(), (lease, secs(now.boot))),
+            _ => (name.clone(), (lease, now.boot)),
         })
         .collect();
 }
@@ -126,7 +127,7 @@ fn observe_readiness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &st
     note_uncordon(work, id, node, now);
     let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
     let ready = yes && readiness(snap, id, address, is_control_plane(snap, address), node, now).missing.is_none();
-    work.sound_since = ready.then(|| work.sound_since.unwrap_or(secs(now.boot)));
+    work.sound_since = ready.then(|| work.sound_since.unwrap_or(now.boot));
 }
 
 /// Reports whether a repair has ended and stays in the queue. Nothing is remembered of it.
@@ -142,7 +143,7 @@ pub fn remember(
     effect_outcome: &EffectOutcome,
     now: Now,
 ) {
-    let at = secs(now.boot);
+    let at = now.boot;
     if let EffectOutcome::TooLarge(size) = effect_outcome {
         work.entry(id).or_default().too_large = Some((effect.as_str().to_owned(), *size));
         return;
@@ -269,7 +270,7 @@ fn refusal(hold: &PodHold) -> bool {
     }
 }
 
-fn previewed(work: &mut Work, preview: &Preview, at: f64) {
+fn previewed(work: &mut Work, preview: &Preview, at: BootTime) {
     let drain = &mut work.drain;
     drain.passed.extend(preview.passed.iter().cloned());
     let times = drain.undecided.take().map_or(0, |u| u.times).saturating_add(1);
@@ -290,7 +291,7 @@ fn previewed(work: &mut Work, preview: &Preview, at: f64) {
     }
 }
 
-fn refused(work: &mut Work, cause: Reason, at: f64) {
+fn refused(work: &mut Work, cause: Reason, at: BootTime) {
     work.drain.refusals = work.drain.refusals.saturating_add(1);
     work.drain.refused = Some((at, cause));
 }
@@ -326,8 +327,8 @@ mod tests {
             delete: Vec::new(),
             unprotected: unprotected.then(|| "u".to_owned()).into_iter().collect(),
         };
-        let answer = Answer { verdict, at: 1.0, budgets: BTreeMap::new(), undecided: 0 };
-        let now = Now { boot: std::time::Duration::from_secs(1), wall: Timestamp::UNIX_EPOCH };
+        let answer = Answer { verdict, at: BootTime::new(1.0), budgets: BTreeMap::new(), undecided: 0 };
+        let now = Now { boot: BootTime::new(1.0), wall: Timestamp::UNIX_EPOCH };
         let id = EntryId::reboot(0);
         let mut work = BTreeMap::new();
         remember(&mut work, id, &effect, &EffectOutcome::Answers([("u".to_owned(), answer)].into()), now);
@@ -389,39 +390,39 @@ mod tests {
         let round = |uid: &str, finding| Preview { passed: [uid.to_owned()].into(), finding };
         for times in 1..=3 {
             let finding = Finding::Undecided { reason: reason(), retry_after: None };
-            previewed(&mut work, &round(&format!("p{times}"), finding), f64::from(times));
+            previewed(&mut work, &round(&format!("p{times}"), finding), BootTime::new(times.into()));
             assert_eq!(work.drain.undecided.as_ref().map(|u| u.times), Some(u32::try_from(times).unwrap()));
         }
         assert_eq!((work.drain.passed.len(), work.drain.previewed, work.drain.refusals), (3, false, 0));
-        previewed(&mut work, &round("p4", Finding::Clean), 9.0);
+        previewed(&mut work, &round("p4", Finding::Clean), BootTime::new(9.0));
         assert_eq!((work.drain.passed.len(), work.drain.previewed, work.drain.undecided), (0, true, None));
     }
 
     #[test]
     fn i41_a_health_check_begun_before_the_command_ended_is_discarded() {
         let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
-        let now = |at| Now { boot: std::time::Duration::from_secs(at), wall: Timestamp::UNIX_EPOCH };
-        let check = |asked: f64| Effect::HealthCheck { argv: Vec::new(), bound: 3, asked };
+        let now = |at| Now { boot: BootTime::new(at), wall: Timestamp::UNIX_EPOCH };
+        let check = |asked: f64| Effect::HealthCheck { argv: Vec::new(), bound: 3, asked: BootTime::new(asked) };
         let answer = |answer_text: &str| EffectOutcome::Check(CheckAnswer::No(answer_text.to_owned()));
-        remember(&mut work, id, &check(1.0), &answer("before"), now(2));
+        remember(&mut work, id, &check(1.0), &answer("before"), now(2.0));
         assert!(work[&id].check.is_some());
         let end = cketerm_model::attempt::Ended::Exit(0);
         let (stdout, stderr) = (String::new(), String::new());
         let outcome = cketerm_model::attempt::Outcome { end, at: Timestamp::UNIX_EPOCH, stdout, stderr };
-        remember(&mut work, id, &check(1.0), &EffectOutcome::Command(outcome), now(5));
-        remember(&mut work, id, &check(4.0), &EffectOutcome::Check(CheckAnswer::Yes), now(6));
+        remember(&mut work, id, &check(1.0), &EffectOutcome::Command(outcome), now(5.0));
+        remember(&mut work, id, &check(4.0), &EffectOutcome::Check(CheckAnswer::Yes), now(6.0));
         assert_eq!(work[&id].check, None);
-        remember(&mut work, id, &check(6.0), &answer("after"), now(7));
-        assert_eq!(work[&id].check, Some((7.0, CheckAnswer::No("after".to_owned()))));
+        remember(&mut work, id, &check(6.0), &answer("after"), now(7.0));
+        assert_eq!(work[&id].check, Some((BootTime::new(7.0), CheckAnswer::No("after".to_owned()))));
     }
 
     #[test]
     fn the_last_health_answer_of_a_repair_survives_a_drain() {
         let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
-        let now = Now { boot: std::time::Duration::from_secs(2), wall: Timestamp::UNIX_EPOCH };
+        let now = Now { boot: BootTime::new(2.0), wall: Timestamp::UNIX_EPOCH };
         let entry = cketerm_model::repair::RepairEntry::queued(0, "10.0.0.1", "t", "o", None);
         let entry = cketerm_model::any::QueueEntry::Repair(entry);
-        let check = Effect::HealthCheck { argv: Vec::new(), bound: 3, asked: 1.0 };
+        let check = Effect::HealthCheck { argv: Vec::new(), bound: 3, asked: BootTime::new(1.0) };
         remember(&mut work, id, &check, &EffectOutcome::Check(CheckAnswer::No("false".to_owned())), now);
         let start = Effect::StartDrain { entry: entry.clone(), node_uid: None };
         for effect in [start, Effect::BackOff { entry, cause: Reason::QueueDisabled }] {

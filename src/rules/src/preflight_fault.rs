@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cketerm_model::boot_time::Seconds;
 use serde::{Deserialize, Serialize};
 
 /// Fault for which this engine only observes.
@@ -61,12 +62,12 @@ pub enum PreflightFault {
     /// This host's clock differs from the API server's.
     ClockDiffers {
         /// By so many seconds; positive where the API server is ahead.
-        seconds: f64,
+        seconds: Seconds,
     },
     /// This host's clock was set since it was compared with the API server's.
     ClockWasSet {
         /// By so many seconds.
-        seconds: f64,
+        seconds: Seconds,
     },
     /// Kubernetes does not grant all rights.
     RightsMissing {
@@ -132,12 +133,11 @@ impl fmt::Display for PreflightFault {
                 write!(f, "identity: cluster {uid} is not confirmed: run `cketerm cluster identify --confirm` once")
             }
             Self::ClockDiffers { seconds } => {
-                write!(f, "this host's clock differs from the API server's by {seconds:.0} s: correct it (NTP)")
+                write!(f, "this host's clock differs from the API server's by {seconds:.0}: correct it (NTP)")
             }
-            Self::ClockWasSet { seconds } => write!(
-                f,
-                "this host's clock jumped by {seconds:.0} s; it is being compared with the API server's again"
-            ),
+            Self::ClockWasSet { seconds } => {
+                write!(f, "this host's clock jumped by {seconds:.0}; it is being compared with the API server's again")
+            }
             Self::RightsMissing { rights } => {
                 write!(f, "missing rights in Kubernetes (docs/rbac.yaml): {}", rights.join(", "))
             }

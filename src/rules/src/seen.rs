@@ -1,8 +1,8 @@
 //! Inputs and results of one pass.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
-use cketerm_model::{clock::Now, entry::EntryId, reason::Reason};
+use cketerm_model::{boot_time::BootTime, clock::Now, entry::EntryId, reason::Reason};
 use jiff::Timestamp;
 
 use super::{
@@ -36,7 +36,7 @@ impl Default for Seen {
     fn default() -> Self {
         Self {
             snapshot: Snapshot::default(),
-            now: Now { boot: Duration::ZERO, wall: Timestamp::UNIX_EPOCH },
+            now: Now { boot: BootTime::ZERO, wall: Timestamp::UNIX_EPOCH },
             reasons: Arc::default(),
             orphans: Arc::default(),
             applying: Arc::default(),

@@ -10,7 +10,7 @@ use super::{
     assumptions::Assumptions,
     decide::{Decision, decide, decide_assuming},
     seen::Seen,
-    snapshot::{Snapshot, secs},
+    snapshot::Snapshot,
 };
 
 /// Version of the document's form.
@@ -101,7 +101,7 @@ impl State {
     /// Applies the rules as if the engine of the snapshot led, to show what a leader would do. Its own memory is empty,
     /// like a new leader's.
     pub fn decide_as_leader(&self) -> Decision {
-        decide_assuming(&self.snapshot, &Assumptions::leading_since(secs(self.now.boot)), self.now)
+        decide_assuming(&self.snapshot, &Assumptions::leading_since(self.now.boot), self.now)
     }
 }
 

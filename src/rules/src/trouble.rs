@@ -5,6 +5,7 @@
 //! metrics use this classification.
 
 use cketerm_model::{
+    boot_time::Seconds,
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
     reason::{ATTENTION_BACKOFF_COUNT, Attention, Reason},
@@ -96,8 +97,7 @@ fn in_state_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
 /// Reports whether the entry has been in its state for `stuck_seconds`, or has had too many drain backoffs.
 fn is_overdue(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
     let given_up = store.entry(id).map_or(0, EntryRef::backoff_count);
-    #[allow(clippy::cast_precision_loss)] // seconds
-    let most = || store.policy().stuck_seconds as f64;
+    let most = || Seconds::from(store.policy().stuck_seconds);
     given_up >= ATTENTION_BACKOFF_COUNT
         || in_state_since(store, id).is_some_and(|since| seconds_between(since, now) >= most())
 }

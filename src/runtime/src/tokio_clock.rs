@@ -1,8 +1,9 @@
 //! Time of a simulation: tokio's clock, which tests pause and advance.
 
-use std::time::Duration;
-
-use cketerm_model::clock::{Clock, TimeSource};
+use cketerm_model::{
+    boot_time::BootTime,
+    clock::{Clock, TimeSource},
+};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -20,8 +21,8 @@ struct TokioClock {
 }
 
 impl TimeSource for TokioClock {
-    fn boot(&self) -> Duration {
-        self.start.elapsed()
+    fn boot(&self) -> BootTime {
+        self.start.elapsed().into()
     }
 
     fn wall(&self) -> Timestamp {

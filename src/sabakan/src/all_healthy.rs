@@ -3,6 +3,8 @@
 
 #![allow(clippy::unnecessary_wraps)] // all actions have one signature
 
+use cketerm_model::boot_time::Seconds;
+
 use super::{
     draft::{Draft, Member},
     limits::Limits,
@@ -183,8 +185,7 @@ fn next_worker_template(draft: &Draft<'_>, shares: &[i64], empty: &[bool]) -> Op
 /// SAB-58: a worker that has been retired, not only retiring, for more than `removal_wait_seconds` leaves. It stays if
 /// (workers − 1) / machines of the answer would be below `minimum-workers-rate` percent.
 fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
-    #[allow(clippy::cast_precision_loss)] // seconds
-    let wait = draft.input.wait_seconds as f64;
+    let wait = Seconds::from(draft.input.wait_seconds);
     let retired = |i: &usize| {
         let m = draft.machine(*i);
         m.state == State::Retired && m.duration > wait && !draft.is_rebooting(*i)

@@ -8,6 +8,7 @@ mod seconds_east;
 
 use std::fmt;
 
+use cketerm_model::boot_time::Seconds;
 use jiff::{Timestamp, civil, tz::Offset};
 use serde::{Deserialize, Serialize};
 
@@ -180,8 +181,8 @@ pub struct Machine {
     pub state: State,
     /// `status.timestamp`, if the query asked for it.
     pub since: Option<Timestamp>,
-    /// `status.duration`: seconds in this state when sabakan answered.
-    pub duration: f64,
+    /// `status.duration`: time in this state when sabakan answered.
+    pub duration: Seconds,
 }
 
 impl Machine {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
+    boot_time::Seconds,
     cluster::Cluster,
     constraints::Constraints,
     fault,
@@ -134,12 +135,11 @@ fn skip_if_young(
     } else {
         "it is not a member of the cluster"
     };
-    Some(format!("{cause}; unreachable for only {:.0} s of wait-seconds-to-repair-rebooting {wait}", machine.duration))
+    Some(format!("{cause}; unreachable for only {:.0} of wait-seconds-to-repair-rebooting {wait}", machine.duration))
 }
 
 fn is_too_young(machine: &Machine, input: &RepairInput<'_>) -> bool {
-    #[allow(clippy::cast_precision_loss)] // seconds
-    let wait = input.constraints.wait_seconds_to_repair_rebooting as f64;
+    let wait = Seconds::from(input.constraints.wait_seconds_to_repair_rebooting);
     machine.state == State::Unreachable && machine.duration < wait
 }
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unnecessary_wraps)] // all actions have one signature
 
+use cketerm_model::boot_time::Seconds;
+
 use super::{
     draft::{Draft, Member, of_role},
     limits::Limits,
@@ -186,15 +188,14 @@ fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
 
 /// SAB-44, SAB-45: "If a worker node is either retiring or retired for a while". One worker per pass.
 fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
-    #[allow(clippy::cast_precision_loss)] // seconds
-    let wait = draft.input.wait_seconds as f64;
+    let wait = Seconds::from(draft.input.wait_seconds);
     let leaving = |i: &usize| {
         let m = draft.machine(*i);
         matches!(m.state, State::Retiring | State::Retired) && m.duration >= wait && !draft.is_rebooting(*i)
     };
     let Some(old) = Draft::machines_of(&draft.workers).find(leaving) else { return Ok(None) };
     let (name, state) = (draft.name(old), draft.machine(old).state);
-    let fault = format!("the worker {name} has been {state} for {:.0} s", draft.machine(old).duration);
+    let fault = format!("the worker {name} has been {state} for {:.0}", draft.machine(old).duration);
     let place = draft.workers.iter().position(|m| *m == Member::Machine(old)).unwrap_or(0);
     draft.remove_members(&[old]);
     if draft.workers.len() >= limits.min_workers {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cketerm_model::boot_time::Seconds;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -9,22 +10,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomDuration {
-    /// Minimum in seconds.
-    pub seconds: f64,
-    /// Maximum addition in seconds.
+    /// Minimum.
+    pub seconds: Seconds,
+    /// Maximum addition.
     #[serde(default)]
-    pub jitter: f64,
+    pub jitter: Seconds,
 }
 
 impl RandomDuration {
     /// Returns a span without jitter.
     pub const fn exactly(seconds: f64) -> Self {
-        Self { seconds, jitter: 0.0 }
+        Self { seconds: Seconds::new(seconds), jitter: Seconds::ZERO }
     }
 
     /// Returns the span from `seconds` to `upto`.
     pub const fn between(seconds: f64, upto: f64) -> Self {
-        Self { seconds, jitter: upto - seconds }
+        Self { seconds: Seconds::new(seconds), jitter: Seconds::new(upto - seconds) }
     }
 
     /// Draws one duration.
@@ -33,9 +34,9 @@ impl RandomDuration {
     }
 }
 
-/// Converts seconds to a duration. Returns zero for a negative number and for NaN.
-pub fn duration_from_secs(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+/// Converts a span to a duration. Returns zero for a negative span, for NaN, and for one that is too long.
+pub fn duration_from_secs(span: Seconds) -> Duration {
+    Duration::try_from_secs_f64(span.get()).unwrap_or_default()
 }
 
 /// Every duration of the data centre. When deserialized, a missing field has its value of `demo`.
@@ -52,22 +53,22 @@ pub struct Durations {
     pub kubelet_start: RandomDuration,
     /// Time from the kubelet's first report until the Node is Ready.
     pub node_ready: RandomDuration,
-    /// Seconds from a control plane's boot until its API server answers 200.
-    pub api_settle: f64,
-    /// Seconds without a kubelet report until the Node's conditions become Unknown.
-    pub node_monitor_grace: f64,
+    /// Time from a control plane's boot until its API server answers 200.
+    pub api_settle: Seconds,
+    /// Time without a kubelet report until the Node's conditions become Unknown.
+    pub node_monitor_grace: Seconds,
     /// Time from a pod's binding (or its node's boot) until the pod is Ready.
     pub pod_start: RandomDuration,
     /// Time that a pod takes to stop, if its grace period allows it.
     pub pod_stop: RandomDuration,
-    /// Seconds from a change until a controller (the scheduler, for example) has acted on it.
-    pub lag: f64,
-    /// Seconds from a change until the status of a budget is updated.
-    pub budget_lag: f64,
-    /// Seconds for which a budget counts an evicted pod as gone although it still exists.
-    pub disruption_timeout: f64,
-    /// Seconds from a Node's deletion until its pods are deleted.
-    pub orphan_grace: f64,
+    /// Time from a change until a controller (the scheduler, for example) has acted on it.
+    pub lag: Seconds,
+    /// Time from a change until the status of a budget is updated.
+    pub budget_lag: Seconds,
+    /// Time for which a budget counts an evicted pod as gone although it still exists.
+    pub disruption_timeout: Seconds,
+    /// Time from a Node's deletion until its pods are deleted.
+    pub orphan_grace: Seconds,
 }
 
 impl Default for Durations {
@@ -85,14 +86,14 @@ impl Durations {
             check: RandomDuration::between(0.05, 0.2),
             kubelet_start: RandomDuration::between(0.3, 0.8),
             node_ready: RandomDuration::between(0.5, 1.5),
-            api_settle: 2.0,
-            node_monitor_grace: 2.0,
+            api_settle: Seconds::new(2.0),
+            node_monitor_grace: Seconds::new(2.0),
             pod_start: RandomDuration::between(0.8, 2.5),
             pod_stop: RandomDuration::between(0.5, 3.0),
-            lag: 0.1,
-            budget_lag: 0.2,
-            disruption_timeout: 120.0,
-            orphan_grace: 5.0,
+            lag: Seconds::new(0.1),
+            budget_lag: Seconds::new(0.2),
+            disruption_timeout: Seconds::new(120.0),
+            orphan_grace: Seconds::new(5.0),
         }
     }
 
@@ -125,14 +126,14 @@ impl Durations {
             check: RandomDuration::between(0.2, 1.0),
             kubelet_start: RandomDuration::between(10.0, 20.0),
             node_ready: RandomDuration::between(5.0, 20.0),
-            api_settle: 30.0,
-            node_monitor_grace: 40.0,
+            api_settle: Seconds::new(30.0),
+            node_monitor_grace: Seconds::new(40.0),
             pod_start: RandomDuration::between(3.0, 20.0),
             pod_stop: RandomDuration::between(1.0, 25.0),
-            lag: 0.1,
-            budget_lag: 0.3,
-            disruption_timeout: 120.0,
-            orphan_grace: 40.0,
+            lag: Seconds::new(0.1),
+            budget_lag: Seconds::new(0.3),
+            disruption_timeout: Seconds::new(120.0),
+            orphan_grace: Seconds::new(40.0),
         }
     }
 }
@@ -146,13 +147,19 @@ mod tests {
         let mut rng = Rng::with_seed(1);
         let drawn: Vec<_> = (0..100).map(|_| RandomDuration::between(6.0, 12.0).draw(&mut rng).as_secs_f64()).collect();
         assert!(drawn.iter().all(|s| (6.0..=12.0).contains(s)) && drawn[0].to_bits() != drawn[1].to_bits());
-        assert_eq!((duration_from_secs(-1.0), duration_from_secs(f64::NAN)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(
+            (duration_from_secs(Seconds::new(-1.0)), duration_from_secs(Seconds::new(f64::NAN))),
+            (Duration::ZERO, Duration::ZERO)
+        );
     }
 
     #[test]
     fn missing_durations_are_defaults_and_unknown_fields_are_rejected() {
         let durations: Durations = serde_yaml::from_str("{boot: {seconds: 2}, lag: 0}").unwrap();
-        assert_eq!(durations, Durations { boot: RandomDuration::exactly(2.0), lag: 0.0, ..Durations::demo() });
+        assert_eq!(
+            durations,
+            Durations { boot: RandomDuration::exactly(2.0), lag: Seconds::new(0.0), ..Durations::demo() }
+        );
         assert!(serde_yaml::from_str::<Durations>("{boots: {seconds: 2}}").is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! Scenarios as data, one YAML file each.
 
+use cketerm_model::boot_time::Seconds;
 use cketerm_sandbox::{durations::Durations, machines::Behaviour, sabakan::State, workload::Population};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -46,8 +47,8 @@ pub struct Scenario {
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools)] // one key each in the file, one per scene
 pub struct ScriptStep {
-    /// Seconds after the beginning.
-    pub after: f64,
+    /// Time after the beginning.
+    pub after: Seconds,
     /// Operator who acts, for the audit.
     pub by: String,
     /// `queue`: reboots are queued.

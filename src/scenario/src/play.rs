@@ -16,6 +16,7 @@ use cketerm_model::{
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::{
     Sandbox,
+    durations::duration_from_secs,
     kubernetes::{
         api::ApiOptions,
         resource::{BUDGETS, NODES, PODS},
@@ -231,12 +232,12 @@ impl Stage {
     async fn run_script(&self) {
         let began = tokio::time::Instant::now();
         for step in &self.scenario.script {
-            let at = Duration::try_from_secs_f64(step.after / self.options.speed).unwrap_or_default();
+            let at = duration_from_secs(step.after / self.options.speed);
             tokio::time::sleep_until(began + at).await;
             if let Err(why) = Box::pin(self.run_step(step)).await {
                 tracing::warn!(
                     scenario = self.scenario.name,
-                    after = step.after,
+                    after = step.after.get(),
                     why,
                     "a scene of the scenario failed"
                 );

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cketerm_model::clock::Clock;
+use cketerm_model::{boot_time::Seconds, clock::Clock};
 use cketerm_sandbox::{
     durations::{Durations, RandomDuration},
     etcd::Etcd,
@@ -81,7 +81,13 @@ pub fn serve_with(workers: &[Worker]) -> Served {
 /// Short durations: nobody watches this sandbox.
 fn short_durations() -> Durations {
     let quick = RandomDuration::between(0.05, 0.2);
-    Durations { pod_start: quick, pod_stop: quick, lag: 0.02, budget_lag: 0.05, ..Durations::demo() }
+    Durations {
+        pod_start: quick,
+        pod_stop: quick,
+        lag: Seconds::new(0.02),
+        budget_lag: Seconds::new(0.05),
+        ..Durations::demo()
+    }
 }
 
 async fn serve_etcd(etcd: &Etcd) -> String {

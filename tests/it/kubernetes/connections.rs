@@ -1,7 +1,7 @@
 //! Connection errors: kubeconfigs of no server, of another cluster, or with wrong credentials.
 
 use cketerm_clients::kubernetes::{Kube, KubeError, KubeSettings, Live, Streaming};
-use cketerm_model::clock::Clock;
+use cketerm_model::{boot_time::Seconds, clock::Clock};
 
 use super::servers::{Server, both, connect, until};
 
@@ -109,12 +109,12 @@ async fn a_cluster_is_identified_by_uid_and_its_clock_by_the_date_header() {
     for server in both() {
         let kube = server.kube().await;
         seen.push(kube.cluster_uid().await.unwrap());
-        assert!(kube.clock_ahead().await.unwrap().abs() < 1.0);
+        assert!(kube.clock_ahead().await.unwrap().abs() < Seconds::new(1.0));
         let wrong = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_secs(3600)).unwrap();
         let hour_ago = cketerm_runtime::tokio_clock::starting_at(wrong);
         let settings = KubeSettings { kubeconfig: Some(server.kubeconfig()), ..KubeSettings::default() };
         let ahead = Kube::connect(&settings, hour_ago).await.unwrap().clock_ahead().await.unwrap();
-        assert!((ahead - 3600.0).abs() < 1.0, "{ahead}");
+        assert!((ahead - Seconds::new(3600.0)).abs() < Seconds::new(1.0), "{ahead}");
     }
     seen.sort();
     let all = seen.len();

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cketerm_clients::kubernetes::{Live, Release, Streaming};
 use cketerm_model::{
+    boot_time::Seconds,
     clock::Clock,
     drain::Verdict,
     entry::EntryId,
@@ -140,9 +141,10 @@ async fn an_idle_healthy_server_never_looks_stale() {
         let live = follow(server, Streaming::Auto).await;
         for _ in 0..24 {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            let now = Clock::host().boot().as_secs_f64();
+            let now = Clock::host().boot();
             for (name, source) in &live.borrow().sources {
-                assert!(now - source.last_seen < 10.0, "the last data of {name} is {} s old", now - source.last_seen);
+                let age = now - source.last_seen;
+                assert!(age < Seconds::new(10.0), "the last data of {name} is {age} old");
                 assert_eq!(source.error, None);
             }
         }

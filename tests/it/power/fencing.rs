@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use cketerm_model::boot_time::Seconds;
 use cketerm_sandbox::machines::{Behaviour, OnBmc, State};
 use serde_json::Value;
 
@@ -55,7 +56,7 @@ async fn i44_a_silent_bmc_is_no_proof_and_the_node_stays() {
 async fn i44_the_bmcs_off_is_no_proof_while_a_power_on_may_be_in_progress() {
     let site = held_by_another().await;
     // The BMC accepts `On` and turns the machine on 40 s later, after cketerm has set its key.
-    site.behave("w1", Behaviour { bmc_seconds: 40.0, ..Behaviour::default() });
+    site.behave("w1", Behaviour { bmc_seconds: Seconds::new(40.0), ..Behaviour::default() });
     site.annotate("w1", OTHERS, "");
     site.unannotate("w1", OTHERS);
     tokio::time::sleep(Duration::from_secs(5)).await;

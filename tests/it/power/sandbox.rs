@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use cketerm_actions::{HostAction, Operator};
 use cketerm_engine::run::Handle;
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::EngineMode,
     host::{HostRow, Mode},
 };
@@ -131,10 +132,15 @@ async fn each_bmc_behaviour_ends_in_one_power_cycle() {
         .await;
     for (case, behaviour, value, expected) in [
         ("none", Behaviour::default(), "", ["Down by GracefulShutdown", "Up by On"]),
-        ("late", Behaviour { bmc_seconds: 40.0, ..Behaviour::default() }, "", ["Down by GracefulShutdown", "Up by On"]),
+        (
+            "late",
+            Behaviour { bmc_seconds: Seconds::new(40.0), ..Behaviour::default() },
+            "",
+            ["Down by GracefulShutdown", "Up by On"],
+        ),
         (
             "late, hard",
-            Behaviour { bmc_seconds: 40.0, ..Behaviour::default() },
+            Behaviour { bmc_seconds: Seconds::new(40.0), ..Behaviour::default() },
             r#"{"mode":"hard"}"#,
             ["Down by ForceOff", "Up by On"],
         ),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cketerm_engine::run::Handle;
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::{Audit, EngineMode},
     entry::Stored,
 };
@@ -31,7 +32,7 @@ async fn requested(mode: EngineMode, elapsed: Duration) -> Site {
         }
     };
     tokio::time::timeout(Duration::from_mins(5), ready).await.unwrap();
-    site.behave("w1", Behaviour { bmc_seconds: 3.0, ..Behaviour::default() });
+    site.behave("w1", Behaviour { bmc_seconds: Seconds::new(3.0), ..Behaviour::default() });
     site.annotate("w1", "reboot.metal3.io", HARD);
     tokio::time::sleep(elapsed).await;
     site
@@ -121,7 +122,7 @@ async fn i44_a_sole_engine_that_shuts_down_at_any_moment_leaves_no_machine_off()
             let (mut last, mut longest) = (seen.borrow().now.boot, Duration::ZERO);
             while seen.changed().await.is_ok() {
                 let now = seen.borrow().now.boot;
-                longest = longest.max(now.saturating_sub(last));
+                longest = longest.max(now.saturating_duration_since(last));
                 last = now;
             }
             longest

@@ -4,6 +4,7 @@ use std::{io::Read, sync::Arc};
 
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended, Outcome},
+    boot_time::{BootTime, Seconds},
     cluster::{Cluster, Members, Node, Reboot, Repair},
     constraints::Constraints,
     entry::{EntryId, Stored},
@@ -19,7 +20,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const LEASE: i64 = 7;
-pub(super) const BOOT: f64 = 100_000.0;
+pub(super) const BOOT: BootTime = BootTime::new(100_000.0);
 
 pub(super) fn now() -> Timestamp {
     "2026-08-01T12:00:00Z".parse().unwrap()
@@ -223,7 +224,12 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         engine: Engine {
             host: "here".to_owned(),
             lease: LEASE,
-            leading: Some(Leading { key: "leader//7".to_owned(), create_revision: 2, since: 0.0, acknowledged: 0.0 }),
+            leading: Some(Leading {
+                key: "leader//7".to_owned(),
+                create_revision: 2,
+                since: BootTime::ZERO,
+                acknowledged: BootTime::ZERO,
+            }),
             ttl: 60,
             ..Engine::default()
         },
@@ -232,7 +238,13 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
     for address in strings(&input["control_planes"]) {
         snap.probes.insert(
             address,
-            Probe { last_good: Some(BOOT), good_since: Some(0.0), error: None, not_known: None, url: "u".to_owned() },
+            Probe {
+                last_good: Some(BOOT),
+                good_since: Some(BootTime::ZERO),
+                error: None,
+                not_known: None,
+                url: "u".to_owned(),
+            },
         );
     }
     for stored in store.reboots.entries.values() {
@@ -241,9 +253,10 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         // The evictions of a drain in progress were sent and accepted: remaining pods are terminating.
         work.drain.accepted = true;
         let yes = booted.contains(&entry.node);
-        work.check = Some((BOOT - 0.5, if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));
+        work.check =
+            Some((BOOT - Seconds::new(0.5), if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));
         // "true" means booted and settled.
-        work.sound_since = yes.then_some(0.0);
+        work.sound_since = yes.then_some(BootTime::ZERO);
         snap.work.insert(EntryId::reboot(entry.index), work);
     }
     let healthy = strings(&input["machines_with_health_check_true"]);
@@ -253,7 +266,7 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         work.drain.accepted = true;
         let yes = healthy.contains(&entry.address);
         work.check = Some((BOOT, if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));
-        work.sound_since = yes.then_some(0.0);
+        work.sound_since = yes.then_some(BootTime::ZERO);
         snap.work.insert(EntryId::repair(entry.index), work);
     }
     (snap.store, snap.kube) = (Arc::new(store), Arc::new(kube));

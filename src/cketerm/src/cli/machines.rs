@@ -87,7 +87,7 @@ fn machines_of(
             m.serial.clone(),
             m.address.clone(),
             m.state.as_str().to_owned(),
-            span(m.duration),
+            span(m.duration.get()),
             m.role.clone(),
             m.rack.to_string(),
             format!("{} d", m.lifetime_days(now)),

@@ -57,7 +57,7 @@ pub async fn look(context: &Context, question: Question) -> Result<RegistryView,
     for warning in &machines.warnings {
         context.print_message(&format!("warning: {warning}"));
     }
-    let (at, wall) = (store.clock().boot().as_secs_f64(), store.clock().wall());
+    let (at, wall) = (store.clock().boot(), store.clock().wall());
     let good = GoodAnswer { machines: Arc::new(machines), at, wall, asked, with };
     Ok(RegistryView { nodes: nodes(context).await, store, view, good })
 }
@@ -141,7 +141,7 @@ async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String,
         return Ok(BTreeMap::new());
     }
     let clock = cketerm_model::clock::Clock::host();
-    let last_seen = clock.boot().as_secs_f64();
+    let last_seen = clock.boot();
     let hosts = match Kube::connect(&context.settings.kube, clock).await {
         Ok(kube) => kube.hosts_if_served().await,
         Err(e) => Err(e),

@@ -15,7 +15,7 @@ use cketerm_model::{
     stored::view::Switch,
     time::seconds_between,
 };
-use cketerm_rules::{decide::ApplyState, seen::Seen, snapshot::secs, trouble};
+use cketerm_rules::{decide::ApplyState, seen::Seen, trouble};
 
 /// Receiver of one sample: the label values in the table's order, and the number.
 pub type Sink<'a> = dyn FnMut(&[&str], f64) + 'a;
@@ -146,11 +146,11 @@ pub const GAUGES: &[Gauge] = &[
     gauge("cketerm_engine_state", &["state"], "1 for the current state of this engine", engine_state),
     gauge("cketerm_candidates", &["program"], "Candidates for the lock", candidates),
     gauge("cketerm_etcd_age_seconds", &[], "Seconds since etcd last answered; above 10 nothing starts", |s, sample| {
-        sample(&[], (secs(s.now.boot) - s.snapshot.store.last_seen).max(0.0));
+        sample(&[], (s.now.boot - s.snapshot.store.last_seen).get().max(0.0));
     }),
     gauge("cketerm_kubernetes_age_seconds", &["watch"], "Seconds since the watch last received data", |s, sample| {
         for (name, source) in s.snapshot.kube.sources.iter().filter(|(_, source)| source.synced) {
-            sample(&[name], (secs(s.now.boot) - source.last_seen).max(0.0));
+            sample(&[name], (s.now.boot - source.last_seen).get().max(0.0));
         }
     }),
     gauge("cketerm_broken_keys", &[], "Keys and entries in etcd that cannot be read", |s, sample| {
@@ -387,7 +387,7 @@ fn oldest(seen: &Seen, sample: &mut Sink<'_>) {
     let finished = |id: EntryId| seen.snapshot.store.entry(id).is_some_and(EntryRef::finished);
     for queue in QueueKind::ALL {
         let of = seen.snapshot.store.requests.iter().filter(|(id, _)| id.queue == queue && !finished(**id));
-        let ages = of.filter_map(|(_, r)| r.get()).map(|r| seconds_between(r.at, seen.now.wall));
+        let ages = of.filter_map(|(_, r)| r.get()).map(|r| seconds_between(r.at, seen.now.wall).get());
         sample(&[&queue.to_string()], ages.fold(0.0, f64::max));
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use cketerm_engine::{COUNTERS, Counters};
 use cketerm_model::{
+    boot_time::BootTime,
     clock::Now,
     entry::{EntryId, Stored},
     reason::Reason,
@@ -39,9 +40,9 @@ fn stored<T>(key: &str, value: Result<T, String>) -> Stored<T> {
 
 /// A leader with three reboots, one of them unreadable, and one repair.
 fn seen() -> Seen {
-    let mut seen =
-        Seen { now: Now { boot: std::time::Duration::from_secs(100), wall: Timestamp::UNIX_EPOCH }, ..Seen::default() };
-    let mut store = cketerm_model::stored::view::StoreView { synced: true, last_seen: 98.5, ..Default::default() };
+    let mut seen = Seen { now: Now { boot: BootTime::new(100.0), wall: Timestamp::UNIX_EPOCH }, ..Seen::default() };
+    let mut store =
+        cketerm_model::stored::view::StoreView { synced: true, last_seen: BootTime::new(98.5), ..Default::default() };
     let mut draining = RebootEntry::queued(0, "10.0.0.11");
     draining.status = RebootStatus::Draining;
     store.reboots.entries.insert(0, stored("/cke/reboots/data/0", Ok(draining)));
@@ -52,7 +53,8 @@ fn seen() -> Seen {
     store.repairs.entries.insert(0, stored("/cke/repairs/data/0", Ok(repair)));
     seen.snapshot.store = Arc::new(store);
     let key = "/cke/leader//1f".to_owned();
-    seen.snapshot.engine.leading = Some(Leading { key, create_revision: 5, since: 1.0, acknowledged: 99.0 });
+    seen.snapshot.engine.leading =
+        Some(Leading { key, create_revision: 5, since: BootTime::new(1.0), acknowledged: BootTime::new(99.0) });
     let pdb = ("shop/web-1".to_owned(), "shop/web".to_owned());
     seen.reasons = Arc::new(BTreeMap::from([
         (EntryId::reboot(0), Reason::BlockedByPdb { pod: pdb.0, pdb: pdb.1, healthy: 2, needed: 2 }),

@@ -3,7 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm_model::{fault, kube::KubeView};
+use cketerm_model::{
+    boot_time::{BootTime, Seconds},
+    fault,
+    kube::KubeView,
+};
 use futures::StreamExt;
 use kube::core::{Status, WatchEvent};
 
@@ -97,7 +101,7 @@ impl<K: Kind> Follow<K> {
                 End::Renewed => {}
                 End::Planned => {
                     // A proxy or load balancer may end every watch at once.
-                    if shared.now() - began < 1.0 {
+                    if shared.now() - began < Seconds::new(1.0) {
                         shared.closed(link);
                         self.pause(&mut renew).await;
                     }
@@ -124,7 +128,7 @@ impl<K: Kind> Follow<K> {
     }
 
     /// Waits with exponential backoff and jitter. A recovered server ends the wait early.
-    async fn pause(&mut self, renew: &mut tokio::sync::watch::Receiver<f64>) {
+    async fn pause(&mut self, renew: &mut tokio::sync::watch::Receiver<BootTime>) {
         let jitter = self.shared.kube.clock.wall().subsec_nanosecond().unsigned_abs() % 256;
         let wait = self.wait.mul_f64(0.75 + f64::from(jitter) / 512.0);
         self.wait = (self.wait * 2).min(RETRY_DELAY.1);
@@ -157,7 +161,7 @@ impl<K: Kind> Follow<K> {
     }
 
     /// Stores a whole list that was requested at boot time `sent`.
-    fn complete(&mut self, rows: Vec<K::Row>, version: String, sent: f64) {
+    fn complete(&mut self, rows: Vec<K::Row>, version: String, sent: BootTime) {
         self.version = Some(version);
         self.wait = RETRY_DELAY.0;
         self.shared.record_answer(self.link, true, Some(sent), |view| {
@@ -168,7 +172,7 @@ impl<K: Kind> Follow<K> {
     }
 
     /// Records a sign of life on this watch's own connection. `fresh_as_of` is as in [`Shared::record_answer`].
-    fn record_answer(&self, fresh_as_of: Option<f64>, change: impl FnOnce(&mut KubeView) -> Urgency) {
+    fn record_answer(&self, fresh_as_of: Option<BootTime>, change: impl FnOnce(&mut KubeView) -> Urgency) {
         self.shared.record_answer(self.link, false, fresh_as_of, |view| {
             let urgency = change(view);
             if let Some(at) = fresh_as_of {
@@ -179,7 +183,7 @@ impl<K: Kind> Follow<K> {
     }
 
     /// Returns the present boot time as the proof of an event, or none while older events may still follow.
-    fn proof_time(&self, backlog: bool) -> Option<f64> {
+    fn proof_time(&self, backlog: bool) -> Option<BootTime> {
         (!backlog).then(|| self.shared.now())
     }
 
@@ -189,8 +193,8 @@ impl<K: Kind> Follow<K> {
         if !self.shared.is_proving() {
             return IDLE_TIMEOUT;
         }
-        let age = self.shared.now() - self.shared.proved_at(self.link);
-        let left = PROOF_TIMEOUT.saturating_sub(Duration::try_from_secs_f64(age).unwrap_or_default());
+        let age = self.shared.now().saturating_duration_since(self.shared.proved_at(self.link));
+        let left = PROOF_TIMEOUT.saturating_sub(age);
         left.max(BACKLOG.0)
     }
 
@@ -225,7 +229,7 @@ impl<K: Kind> Follow<K> {
         let opened = self.shared.now();
         let mut backlog = !listing;
         loop {
-            if backlog && self.shared.now() - opened >= BACKLOG.1.as_secs_f64() {
+            if backlog && self.shared.now() - opened >= BACKLOG.1.into() {
                 backlog = false;
                 self.record_answer(Some(sent), |_| Urgency::Deferred);
             }

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm_model::clock::Now;
+use cketerm_model::{boot_time::BootTime, clock::Now};
 
 use super::{
     error::Fault,
@@ -29,7 +29,7 @@ const ENDPOINTS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sends the liveness request until the task is aborted.
 pub(super) async fn beat(shared: Arc<Shared>) {
-    let mut lost: Option<f64> = None;
+    let mut lost: Option<BootTime> = None;
     loop {
         let clock = &shared.kube.clock;
         let began = clock.boot();
@@ -37,11 +37,11 @@ pub(super) async fn beat(shared: Arc<Shared>) {
         let answer = tokio::time::timeout(HEARTBEAT_TIMEOUT, shared.kube.query_server_time()).await;
         let why = match answer {
             Ok(Ok(ahead)) => {
-                let took = shared.kube.clock.boot().saturating_sub(began);
+                let took = shared.kube.clock.boot().saturating_duration_since(began);
                 shared.heartbeat_answered(took, |view| {
                     if let Some(ahead) = ahead {
                         view.clock_ahead = Some(ahead);
-                        (view.clock_offset, view.clock_measured) = (before.offset(), began.as_secs_f64());
+                        (view.clock_offset, view.clock_measured) = (before.offset(), began);
                     }
                 });
                 None
@@ -54,7 +54,7 @@ pub(super) async fn beat(shared: Arc<Shared>) {
         };
         if let Some(why) = why {
             shared.heartbeat_failed(&why, HEARTBEAT_INTERVAL / 4);
-            lost.get_or_insert(began.as_secs_f64());
+            lost.get_or_insert(began);
         } else if let Some(since) = lost.take() {
             // A connection that was opened during the outage got its answer during the outage.
             shared.renew.send_replace(since);
@@ -67,11 +67,11 @@ pub(super) async fn beat(shared: Arc<Shared>) {
 /// Keeps the cluster's identity and the account's rights up to date until the task is aborted. After an outage of the
 /// server it reads both again, because it may be another cluster.
 pub(super) async fn poll_identity(shared: Arc<Shared>) {
-    let (mut epoch, mut complete) = (shared.epoch.subscribe(), None::<Duration>);
+    let (mut epoch, mut complete) = (shared.epoch.subscribe(), None::<BootTime>);
     loop {
         let known = read_identity(&shared).await;
         let now = shared.kube.clock.boot();
-        if complete.is_none_or(|at| now.saturating_sub(at) >= RIGHTS_INTERVAL) {
+        if complete.is_none_or(|at| now.saturating_duration_since(at) >= RIGHTS_INTERVAL) {
             complete = check_rights(&shared).await.then_some(now);
         }
         tokio::select! {

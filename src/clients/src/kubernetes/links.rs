@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_model::kube::{KubeView, SourceState};
+use cketerm_model::{
+    boot_time::BootTime,
+    kube::{KubeView, SourceState},
+};
 
 /// The view with the watches that maintain it.
 #[derive(Default)]
@@ -12,8 +15,8 @@ pub(super) struct State {
     pub(super) last_link: u64,
     /// Whether the view has changes that were not published.
     pub(super) fresh: bool,
-    /// Boot time in seconds of the next liveness request while the server does not answer.
-    pub(super) beat: Option<f64>,
+    /// Boot time of the next liveness request while the server does not answer.
+    pub(super) beat: Option<BootTime>,
 }
 
 /// State of one watch.
@@ -21,16 +24,16 @@ pub(super) struct State {
 pub(super) struct Link {
     pub(super) source: &'static str,
     pub(super) open: bool,
-    /// Boot time in seconds at which its last request was sent.
-    pub(super) sent: f64,
-    /// Boot time in seconds of its next retry.
-    pub(super) retry: Option<f64>,
+    /// Boot time at which its last request was sent.
+    pub(super) sent: BootTime,
+    /// Boot time of its next retry.
+    pub(super) retry: Option<BootTime>,
     pub(super) state: SourceState,
 }
 
 impl Link {
     /// Its state without the time it was last heard.
-    pub(super) fn summary(&self) -> (bool, Option<f64>, bool, Option<String>) {
+    pub(super) fn summary(&self) -> (bool, Option<BootTime>, bool, Option<String>) {
         (self.open, self.retry, self.state.synced, self.state.error.clone())
     }
 }
@@ -46,7 +49,7 @@ impl State {
     /// Computes the state of a source: that of the worst of its watches.
     pub(super) fn summarize(&mut self, source: &'static str) {
         let tries = self.links.values().filter_map(|link| link.retry).chain(self.beat);
-        self.view.link.retry = tries.min_by(f64::total_cmp);
+        self.view.link.retry = tries.min();
         let sum =
             self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| SourceState {
                 synced: a.synced && b.synced,
@@ -69,8 +72,8 @@ mod tests {
     fn link(synced: bool, seconds: f64, error: Option<&str>) -> Link {
         let state = SourceState {
             synced,
-            last_seen: seconds,
-            fresh_as_of: seconds,
+            last_seen: BootTime::new(seconds),
+            fresh_as_of: BootTime::new(seconds),
             error: error.map(str::to_owned),
             forbidden: false,
         };
@@ -86,7 +89,7 @@ mod tests {
         state.links.insert(3, Link { source: "nodes", ..link(true, 30.0, None) });
         state.summarize_all();
         let pods = &state.view.sources["pods"];
-        assert_eq!((pods.synced, pods.last_seen, pods.fresh_as_of), (false, 10.0, 10.0));
+        assert_eq!((pods.synced, pods.last_seen, pods.fresh_as_of), (false, BootTime::new(10.0), BootTime::new(10.0)));
         assert_eq!(pods.error.as_deref(), Some("refused"));
         assert!(state.view.sources["nodes"].synced);
         state.links.insert(2, link(true, 10.0, None));

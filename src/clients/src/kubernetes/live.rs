@@ -10,6 +10,7 @@ use std::{
 };
 
 use cketerm_model::{
+    boot_time::BootTime,
     fault,
     kube::{KubeView, NodePods},
 };
@@ -45,14 +46,10 @@ pub(super) struct Shared {
     streaming: AtomicBool,
     /// Counter that is incremented when the server answers again after an outage.
     pub(super) epoch: watch::Sender<u64>,
-    /// Boot time in seconds. A watch whose last request was sent before it must be reopened.
-    pub(super) renew: watch::Sender<f64>,
+    /// Boot time. A watch whose last request was sent before it must be reopened.
+    pub(super) renew: watch::Sender<BootTime>,
     /// Boot time in milliseconds until which every watch proves its own connection.
     proving_until: AtomicU64,
-}
-
-fn millis(boot: Duration) -> u64 {
-    u64::try_from(boot.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -69,7 +66,7 @@ impl Shared {
             published: watch::Sender::new(Arc::default()),
             streaming: AtomicBool::new(streaming == Streaming::Auto),
             epoch: watch::Sender::new(0),
-            renew: watch::Sender::new(0.0),
+            renew: watch::Sender::new(BootTime::ZERO),
             proving_until: AtomicU64::new(0),
         }
     }
@@ -93,10 +90,10 @@ impl Shared {
     /// Makes every watch prove its own connection until [`PROOF_LINGER`] after the last call.
     pub(super) fn require_fresh_proof(&self) {
         let now = self.kube.clock.boot();
-        let until = millis(now + PROOF_LINGER);
-        if self.proving_until.fetch_max(until, Ordering::SeqCst) < millis(now) {
+        let until = (now + PROOF_LINGER).millis();
+        if self.proving_until.fetch_max(until, Ordering::SeqCst) < now.millis() {
             // the connections may have been dead for a long time
-            self.renew.send_replace(now.as_secs_f64());
+            self.renew.send_replace(now);
         }
     }
 
@@ -105,18 +102,18 @@ impl Shared {
         lock(&self.state).view.pods.insert(node.to_owned(), NodePods::default());
     }
 
-    /// Returns the boot time in seconds.
-    pub(super) fn now(&self) -> f64 {
-        self.kube.clock.boot().as_secs_f64()
+    /// Returns the present boot time.
+    pub(super) fn now(&self) -> BootTime {
+        self.kube.clock.boot()
     }
 
     /// Reports whether every watch must prove its own connection now.
     pub(super) fn is_proving(&self) -> bool {
-        self.proving_until.load(Ordering::SeqCst) >= millis(self.kube.clock.boot())
+        self.proving_until.load(Ordering::SeqCst) >= self.kube.clock.boot().millis()
     }
 
     /// Records that this watch sends a request now. Returns that boot time.
-    pub(super) fn mark_sent(&self, id: u64) -> f64 {
+    pub(super) fn mark_sent(&self, id: u64) -> BootTime {
         let now = self.now();
         if let Some(link) = lock(&self.state).links.get_mut(&id) {
             link.sent = now;
@@ -125,13 +122,13 @@ impl Shared {
     }
 
     /// Reports whether this watch sent its last request before `moment`.
-    pub(super) fn sent_before(&self, id: u64, moment: f64) -> bool {
+    pub(super) fn sent_before(&self, id: u64, moment: BootTime) -> bool {
         lock(&self.state).links.get(&id).is_some_and(|link| link.sent < moment)
     }
 
     /// Returns the boot time at which this watch last proved that its connection lives.
-    pub(super) fn proved_at(&self, id: u64) -> f64 {
-        lock(&self.state).links.get(&id).map_or(0.0, |link| link.state.fresh_as_of)
+    pub(super) fn proved_at(&self, id: u64) -> BootTime {
+        lock(&self.state).links.get(&id).map_or(BootTime::ZERO, |link| link.state.fresh_as_of)
     }
 
     /// Reports whether lists may still be requested as streams.
@@ -200,7 +197,7 @@ impl Shared {
         &self,
         id: u64,
         complete: bool,
-        fresh_as_of: Option<f64>,
+        fresh_as_of: Option<BootTime>,
         change: impl FnOnce(&mut KubeView) -> Urgency,
     ) {
         let now = self.now();
@@ -215,7 +212,7 @@ impl Shared {
             let before = link.state.fresh_as_of;
             link.state.fresh_as_of = before.max(fresh_as_of);
             // work that waits for a fresh copy can go on
-            if now - before > PROOF_TIMEOUT.as_secs_f64() { Urgency::Immediate } else { urgency }
+            if now - before > PROOF_TIMEOUT.into() { Urgency::Immediate } else { urgency }
         });
     }
 
@@ -252,7 +249,7 @@ impl Shared {
 
     /// Records that the connection is retried after this delay.
     pub(super) fn schedule_retry(&self, id: u64, after: Duration) {
-        let at = self.now() + after.as_secs_f64();
+        let at = self.now() + after;
         self.update(id, |_, link| {
             link.retry = Some(at);
             Urgency::Immediate
@@ -294,7 +291,7 @@ impl Shared {
 
     /// Records that the server did not answer the cheap request. Every connection counts as closed.
     pub(super) fn heartbeat_failed(&self, why: &str, again: Duration) {
-        let at = self.now() + again.as_secs_f64();
+        let at = self.now() + again;
         let mut state = lock(&self.state);
         state.beat = Some(at);
         for link in state.links.values_mut() {

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use cketerm_model::kube::{BudgetRow, KubeView, NamespaceRow, NodeRow, PodRow};
+use cketerm_model::{
+    boot_time::Seconds,
+    kube::{BudgetRow, KubeView, NamespaceRow, NodeRow, PodRow},
+};
 use jiff::Timestamp;
 
 use super::{
@@ -31,9 +34,9 @@ impl Kube {
         Ok(answer["gitVersion"].as_str().unwrap_or("unknown version").to_owned())
     }
 
-    /// Returns the API server's clock minus the local one in seconds, from the `Date` of an answer. `Date` has whole
+    /// Returns the API server's clock minus the local one, from the `Date` of an answer. `Date` has whole
     /// seconds, truncated. So the result is exact to half a second and half the round trip.
-    pub async fn clock_ahead(&self) -> Result<f64, KubeError> {
+    pub async fn clock_ahead(&self) -> Result<Seconds, KubeError> {
         let what = "GET /readyz";
         match self.query_server_time().await {
             Ok(Some(ahead)) => Ok(ahead),
@@ -49,14 +52,14 @@ impl Kube {
 
     /// Sends a cheap request that any account may send. Any answer shows that the server answers, and brings its time.
     /// The server's own judgement of its health does not matter.
-    pub(super) async fn query_server_time(&self) -> Result<Option<f64>, Fault> {
+    pub(super) async fn query_server_time(&self) -> Result<Option<Seconds>, Fault> {
         let request = get("/readyz").map_err(|e| Fault::Silent(e.to_string()))?;
         let (sent, from) = (self.clock.boot(), self.clock.wall());
         let answer = tokio::time::timeout(CALL_TIMEOUT, self.client.send(request.map(kube::client::Body::from)))
             .await
             .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))?
             .map_err(Fault::from)?;
-        let round_trip = self.clock.boot().saturating_sub(sent);
+        let round_trip = self.clock.boot().saturating_duration_since(sent);
         let date = answer.headers().get("date").and_then(|d| d.to_str().ok()).and_then(http_date);
         Ok(date.map(|date| ahead(date, from, round_trip)))
     }
@@ -126,10 +129,10 @@ pub(super) fn on_node(node: &str) -> String {
     format!("fieldSelector=spec.nodeName%3D{}", percent_encode(node))
 }
 
-/// Returns the server's clock minus the local one in seconds. The server's time lies in the second that `date` begins;
+/// Returns the server's clock minus the local one. The server's time lies in the second that `date` begins;
 /// the local time is taken in the middle of the round trip.
-fn ahead(date: Timestamp, sent: Timestamp, round_trip: Duration) -> f64 {
-    date.duration_since(sent).as_secs_f64() + 0.5 - round_trip.as_secs_f64() / 2.0
+fn ahead(date: Timestamp, sent: Timestamp, round_trip: Duration) -> Seconds {
+    Seconds::from(date.duration_since(sent)) + Seconds::new(0.5) - Seconds::from(round_trip) / 2.0
 }
 
 /// Parses an HTTP date like `Sun, 06 Nov 1994 08:49:37 GMT`.
@@ -153,8 +156,11 @@ mod tests {
         let second = Timestamp::from_second(1_000).unwrap();
         for millis in [0, 250, 999] {
             let sent = second.checked_add(jiff::SignedDuration::from_millis(millis)).unwrap();
-            assert!(ahead(second, sent, Duration::from_millis(10)).abs() <= 0.506);
+            assert!(ahead(second, sent, Duration::from_millis(10)).abs() <= Seconds::new(0.506));
         }
-        assert!(ahead(second, second.checked_sub(jiff::SignedDuration::from_secs(20)).unwrap(), Duration::ZERO) > 19.0);
+        assert!(
+            ahead(second, second.checked_sub(jiff::SignedDuration::from_secs(20)).unwrap(), Duration::ZERO)
+                > Seconds::new(19.0)
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 
 use cketerm_model::{
+    boot_time::BootTime,
     host::HostRow,
     kube::{BudgetRow, DaemonSetRow, HOSTS_SOURCE, KubeView, NamespaceRow, NodePods, NodeRow, PodRow},
 };
@@ -36,8 +37,8 @@ pub(super) trait Kind: Clone + Send + Sync + 'static {
     fn put(&self, view: &mut KubeView, row: Self::Row) -> Urgency;
     /// Removes an object that was deleted.
     fn remove(&self, view: &mut KubeView, meta: &Meta);
-    /// Records that the rows are what the server had at that boot time in seconds, or newer.
-    fn set_fresh_as_of(&self, _view: &mut KubeView, _at: f64) {}
+    /// Records that the rows are what the server had at that boot time, or newer.
+    fn set_fresh_as_of(&self, _view: &mut KubeView, _at: BootTime) {}
 }
 
 /// Replaces the content of a map but keeps the `Arc` of every unchanged row, so that readers can compare pointers.
@@ -227,7 +228,7 @@ impl Kind for PodsOn {
         self.pods(view).pods.remove(&meta.uid);
     }
 
-    fn set_fresh_as_of(&self, view: &mut KubeView, at: f64) {
+    fn set_fresh_as_of(&self, view: &mut KubeView, at: BootTime) {
         let pods = self.pods(view);
         pods.fresh_as_of = pods.fresh_as_of.max(at);
     }

@@ -3,10 +3,13 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use cketerm_model::stored::{
-    keys::{Folder, KeyKind},
-    recent::RecentRecords,
-    view::StoreView,
+use cketerm_model::{
+    boot_time::BootTime,
+    stored::{
+        keys::{Folder, KeyKind},
+        recent::RecentRecords,
+        view::StoreView,
+    },
 };
 use etcd_client::{EventType, GetOptions, WatchOptions, WatchResponse};
 use futures::{FutureExt, StreamExt};
@@ -101,7 +104,7 @@ impl Follower {
                     let store_error = self.store.store_error("watch", failure).await.to_string();
                     tracing::warn!(error = store_error, "the live copy of etcd is not updated");
                     self.view.error = Some(store_error);
-                    self.view.watch_health.retry = Some(self.now() + pause.as_secs_f64());
+                    self.view.watch_health.retry = Some(self.now() + pause);
                     self.publish_view();
                 }
             }
@@ -278,7 +281,7 @@ impl Follower {
         self.publish.send_replace(Arc::new(self.view.clone()));
     }
 
-    fn now(&self) -> f64 {
-        self.store.clock().boot().as_secs_f64()
+    fn now(&self) -> BootTime {
+        self.store.clock().boot()
     }
 }

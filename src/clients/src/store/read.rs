@@ -116,7 +116,7 @@ impl Store {
     /// cannot be older than an earlier answer, unless etcd was restored from a backup meanwhile, which is an error.
     pub async fn read_view_from(&self, revision: i64) -> Result<StoreView, StoreError> {
         let what = format!("read {}", self.keys().prefix());
-        let last_seen = self.clock().boot().as_secs_f64();
+        let last_seen = self.clock().boot();
         let reading = match self.reading().await {
             Ok(reading) => reading,
             Err(failure) => return Err(self.store_error(&what, failure).await),

@@ -21,7 +21,7 @@ pub fn open(app: &App) -> Option<Dialog> {
     let no_standby = app.seen.snapshot.store.candidates.len() <= 1;
     let engine = &app.seen.snapshot.engine;
     // this console's engine has campaigned, and it is unknown whether another engine takes the lead
-    let leader_unknown = sources::current_leader(&app.seen, app.now.boot.as_secs_f64()) == queries::Leader::Unknown;
+    let leader_unknown = sources::current_leader(&app.seen, app.now.boot) == queries::Leader::Unknown;
     if leader_unknown && !app.config.sandbox && engine.observing.is_empty() && engine.standing_back.is_none() {
         let mut dialog = Dialog::new("Quit while etcd does not answer?", "Quit", DialogAction::Quit);
         dialog.lines = vec![

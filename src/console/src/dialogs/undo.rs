@@ -14,7 +14,7 @@ use crate::state::{
 /// Opens the confirmation of the offered undo.
 pub fn open(offer: &UndoOffer, app: &App) -> Result<Dialog, String> {
     let mut opened = inverse(&offer.undo_action, app)?;
-    let ago = app.now.boot.saturating_sub(offer.since).as_secs_f64();
+    let ago = app.now.boot - offer.since;
     opened.notes.insert(0, format!("undoes this console's action of {} ago", when::seconds(ago)));
     Ok(opened)
 }

@@ -1,6 +1,7 @@
 //! Keys on the command line, and the effects of its commands.
 
 use cketerm_model::{
+    boot_time::Seconds,
     entry::{EntryId, QueueKind},
     time::after,
 };
@@ -339,7 +340,7 @@ fn named(app: &App, word: &str) -> Result<String, String> {
 }
 
 /// Longest time for which `:allow_writes` allows changes.
-const MAX_WRITE_SECONDS: f64 = 8.0 * 3600.0;
+const MAX_WRITE_TIME: Seconds = Seconds::new(8.0 * 3600.0);
 
 /// Allows changes for a while in a console that was started read-only, or ends that permission.
 fn allow_writes(app: &mut App, duration_text: &str) -> Result<(), String> {
@@ -351,12 +352,12 @@ fn allow_writes(app: &mut App, duration_text: &str) -> Result<(), String> {
         app.print("read-only again");
         return Ok(());
     }
-    let seconds = duration(duration_text).filter(|s| *s > 0.0 && duration_text.ends_with(char::is_alphabetic));
-    let seconds = seconds.ok_or_else(|| format!("{duration_text:?} is not a time: write it as 90s, 15m, 2h"))?;
-    if seconds > MAX_WRITE_SECONDS {
+    let span = duration(duration_text).filter(|s| *s > Seconds::ZERO && duration_text.ends_with(char::is_alphabetic));
+    let span = span.ok_or_else(|| format!("{duration_text:?} is not a time: write it as 90s, 15m, 2h"))?;
+    if span > MAX_WRITE_TIME {
         return Err("8h at most; to write longer, start the console without --read-only".to_owned());
     }
-    let length = std::time::Duration::from_secs_f64(seconds);
+    let length = std::time::Duration::from(span);
     let end = after(app.now.wall, length.as_secs().cast_signed());
     app.session.writes_until = Some((app.now.boot + length, end));
     let end = calendar::time(app, end);

@@ -229,7 +229,7 @@ fn refusal(app: &App) -> Option<String> {
 
 /// Toggles keep-cordoned. It needs no confirmation, because the same key reverts it.
 fn keep(app: &mut App) -> Vec<Effect> {
-    let boot = app.now.boot.as_secs_f64();
+    let boot = app.now.boot;
     if queries::kube_lost(&app.seen, boot).is_some() {
         app.print_error("Kubernetes does not answer: no node can be changed until it is back");
         return Vec::new();

@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, fmt, fmt::Write as _};
 
+use cketerm_model::boot_time::Seconds;
 use regex::{Regex, RegexBuilder};
 
 use super::{column_id::ColumnId, when};
@@ -16,8 +17,8 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// A number.
     Number(f64),
-    /// A duration in seconds, shown as `3m`. Words without a column skip it: `12` means a name, not an age.
-    Span(f64),
+    /// A span of time, shown as `3m`. Words without a column skip it: `12` means a name, not an age.
+    Span(Seconds),
     /// Text as the screen shows it, and another common word for it.
     Known(Cow<'a, str>, &'static str),
     /// No value.
@@ -43,11 +44,21 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Returns a number, or the seconds of a span.
+    fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(n) => Some(*n),
+            Self::Span(span) => Some(span.get()),
+            Self::Text(_) | Self::Known(..) | Self::None => None,
+        }
+    }
+
     /// Returns the sort key of a row: numbers before texts, no value last. Numbers within texts sort as numbers.
     pub fn key(&self) -> (u8, i64, String) {
         match self {
             #[allow(clippy::cast_possible_truncation)]
-            Self::Number(n) | Self::Span(n) => (0, (n * 1000.0) as i64, String::new()),
+            Self::Number(n) => (0, (n * 1000.0) as i64, String::new()),
+            Self::Span(span) => (0, (*span * 1000.0).whole(), String::new()),
             Self::Text(text) | Self::Known(text, _) => (1, 0, natural_sort_key(text)),
             Self::None => (2, 0, String::new()),
         }
@@ -154,7 +165,7 @@ impl Test {
             Self::Contains(word) => contains(&value.words(), word),
             Self::Matches(regex) => regex.is_match(&value.words()),
             Self::Is(word) => {
-                if let (Value::Number(n) | Value::Span(n), Some(Number(expected))) = (value, number(word))
+                if let (Some(n), Some(Number(expected))) = (value.number(), number(word))
                     && (n - expected).abs() < f64::EPSILON
                 {
                     return true;
@@ -165,7 +176,8 @@ impl Test {
             }
             Self::Compares(sign, or_equal, Number(expected)) => {
                 let found = match value {
-                    Value::Number(n) | Value::Span(n) => *n,
+                    Value::Number(n) => *n,
+                    Value::Span(span) => span.get(),
                     // `38/40` counts as 38; `v1.35` is not a number.
                     Value::Text(text) => match number(text.split('/').next().unwrap_or_default()) {
                         Some(Number(n)) => n,
@@ -316,9 +328,9 @@ fn number(text: &str) -> Option<Number> {
     (digits.is_empty() && !text.is_empty()).then_some(Number(sum))
 }
 
-/// Parses a duration such as `90s`, `15m` or `2h05m`, in seconds.
-pub fn duration(text: &str) -> Option<f64> {
-    number(text).map(|Number(seconds)| seconds)
+/// Parses a duration such as `90s`, `15m` or `2h05m`.
+pub fn duration(text: &str) -> Option<Seconds> {
+    number(text).map(|Number(seconds)| Seconds::new(seconds))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::rights::Rights;
+use cketerm_model::{boot_time::BootTime, rights::Rights};
 
 use super::{logs::Logs, overview::Summary, past::Past, registry::RegistrySummary, totals::Totals};
 
@@ -19,8 +19,8 @@ pub struct Knowledge {
     pub past: Past,
     /// This process's log lines, as read from its ring buffer.
     pub logs: Logs,
-    /// The lost sources, each with the boot-time seconds at which it last answered.
-    pub lost: BTreeMap<&'static str, f64>,
+    /// The lost sources, each with the boot time at which it last answered.
+    pub lost: BTreeMap<&'static str, BootTime>,
     /// The changes that the operator has no permission for.
     pub rights: Rights,
 }

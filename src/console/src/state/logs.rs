@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 
+use cketerm_model::boot_time::BootTime;
 use cketerm_runtime::telemetry::LogLine;
 
 /// Shortest time between two reads of the ring buffer.
@@ -18,7 +19,7 @@ pub struct Logs {
     /// The lines by number.
     pub lines: BTreeMap<LineId, Arc<LogLine>>,
     requested: bool,
-    not_before: Duration,
+    not_before: BootTime,
 }
 
 impl Logs {
@@ -28,7 +29,7 @@ impl Logs {
     }
 
     /// Returns the number after which to read lines now. `None` if it is not time to read.
-    pub fn next_request(&mut self, boot: Duration) -> Option<u64> {
+    pub fn next_request(&mut self, boot: BootTime) -> Option<u64> {
         if self.requested || boot < self.not_before {
             return None;
         }
@@ -37,7 +38,7 @@ impl Logs {
     }
 
     /// Takes new lines. Returns false if there were none.
-    pub fn take(&mut self, lines: Vec<Arc<LogLine>>, boot: Duration) -> bool {
+    pub fn take(&mut self, lines: Vec<Arc<LogLine>>, boot: BootTime) -> bool {
         self.requested = false;
         self.not_before = boot + POLL_INTERVAL;
         let any = !lines.is_empty();

@@ -1,5 +1,6 @@
 //! Sources that are lost: etcd, Kubernetes and sabakan.
 
+use cketerm_model::boot_time::{BootTime, Seconds};
 use cketerm_rules::seen::Seen;
 
 /// A source that has been silent for too long, or whose last answer was an error.
@@ -7,21 +8,21 @@ use cketerm_rules::seen::Seen;
 pub struct Lost {
     /// `etcd`, `Kubernetes` or `sabakan`.
     pub source: &'static str,
-    /// Boot-time seconds of the last answer. `None` if it never answered.
-    pub last_seen: Option<f64>,
+    /// Boot time of the last answer. `None` if it never answered.
+    pub last_seen: Option<BootTime>,
     /// The last error.
     pub error: Option<String>,
-    /// Boot-time seconds of the next try. `None` or past = it is being tried now.
-    pub retry: Option<f64>,
+    /// Boot time of the next try. `None` or past = it is being tried now.
+    pub retry: Option<BootTime>,
 }
 
-/// Seconds of silence after which a source counts as stale.
-pub const STALE_SECONDS: f64 = 10.0;
+/// Silence after which a source counts as stale.
+pub const STALE_AFTER: Seconds = Seconds::new(10.0);
 
 /// Returns etcd if it is stale. Nothing is stale before the first complete read: the screen shows "connecting".
-pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
+pub fn etcd_lost(seen: &Seen, boot: BootTime) -> Option<Lost> {
     let store = &seen.snapshot.store;
-    let stale = store.synced && boot - store.last_seen > STALE_SECONDS;
+    let stale = store.synced && boot - store.last_seen > STALE_AFTER;
     stale.then(|| Lost {
         source: "etcd",
         last_seen: Some(store.last_seen),
@@ -31,10 +32,10 @@ pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
 }
 
 /// Returns Kubernetes if one of its watches is stale.
-pub fn kube_lost(seen: &Seen, boot: f64) -> Option<Lost> {
+pub fn kube_lost(seen: &Seen, boot: BootTime) -> Option<Lost> {
     let sources = seen.snapshot.kube.sources.values().filter(|s| s.synced);
-    let oldest = sources.min_by(|a, b| a.last_seen.total_cmp(&b.last_seen))?;
-    (boot - oldest.last_seen > STALE_SECONDS).then(|| Lost {
+    let oldest = sources.min_by_key(|source| source.last_seen)?;
+    (boot - oldest.last_seen > STALE_AFTER).then(|| Lost {
         source: "Kubernetes",
         last_seen: Some(oldest.last_seen),
         error: oldest.error.clone(),
@@ -46,7 +47,7 @@ pub fn kube_lost(seen: &Seen, boot: f64) -> Option<Lost> {
 pub fn sabakan_lost(seen: &Seen) -> Option<Lost> {
     let (store, members) = (&seen.snapshot.store, &seen.snapshot.registry.members);
     store.registry.url.as_ref()?;
-    let poll = std::time::Duration::from_secs(store.policy().sabakan_poll_seconds.max(1)).as_secs_f64();
+    let poll = Seconds::from(store.policy().sabakan_poll_seconds.max(1));
     members.error.as_ref().map(|error| Lost {
         source: "sabakan",
         last_seen: members.good.as_ref().map(|good| good.at),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cketerm_model::boot_time::BootTime;
+
 use super::{App, short_text};
 
 /// Most messages that are kept.
@@ -17,7 +19,7 @@ pub struct Message {
     /// Whether it is an error.
     pub failed: bool,
     /// Boot time of the message.
-    pub at: Duration,
+    pub at: BootTime,
     /// Whether it is about the open view, and disappears with it.
     pub here: bool,
 }
@@ -74,7 +76,7 @@ impl App {
 
     /// Removes an old message from the screen, except while an action is in progress.
     pub fn expire_message(&mut self) {
-        let old = |m: &Message| self.now.boot.saturating_sub(m.at) > m.display_time();
+        let old = |m: &Message| self.now.boot.saturating_duration_since(m.at) > m.display_time();
         if self.session.busy == 0 && self.session.message.as_ref().is_some_and(old) {
             self.session.message = None;
         }

@@ -125,14 +125,14 @@ impl App {
 
     /// Returns the time up to which the state of the queues is known. Ages stop there while etcd is lost.
     pub fn known(&self) -> Timestamp {
-        let boot = self.now.boot.as_secs_f64();
+        let boot = self.now.boot;
         let last_seen = lost::etcd_lost(&self.seen, boot).and_then(|lost| lost.last_seen);
         last_seen.map_or(self.now.wall, |last_seen| sources::moment(self, last_seen))
     }
 
     /// Returns the time up to which the state of Kubernetes is known. Kubernetes and etcd are lost independently.
     pub fn known_of_kube(&self) -> Timestamp {
-        let boot = self.now.boot.as_secs_f64();
+        let boot = self.now.boot;
         let last_seen = lost::kube_lost(&self.seen, boot).and_then(|lost| lost.last_seen);
         last_seen.map_or(self.now.wall, |last_seen| sources::moment(self, last_seen))
     }
@@ -161,12 +161,12 @@ impl App {
     /// Returns true if this is the second request to stop within `CHORD` (5 s).
     pub fn is_repeated_suspend(&mut self) -> bool {
         let before = self.session.suspend_requested_at.replace(self.now.boot);
-        before.is_some_and(|before| self.now.boot.saturating_sub(before) <= CHORD)
+        before.is_some_and(|before| self.now.boot.saturating_duration_since(before) <= CHORD)
     }
 
     /// Drops a chord whose next key did not come in time. A later key would be meant for something else.
     pub fn expire_chord(&mut self) {
-        if self.now.boot.saturating_sub(self.typing.chord_at) > CHORD {
+        if self.now.boot.saturating_duration_since(self.typing.chord_at) > CHORD {
             self.typing.chord.clear();
         }
     }

@@ -12,6 +12,7 @@ use cketerm_actions::plan::Drains;
 use cketerm_clients::store::pages::{Page, Part};
 use cketerm_model::{
     attempt::Attempt,
+    boot_time::BootTime,
     cketerm_records::{Audit, EndKind, Ending, Request},
     entry::{EntryId, QueueKind, Stored},
     record::Record,
@@ -140,7 +141,7 @@ pub struct Read<T> {
     /// The live copy's revision at the last look. It never decreases within one etcd history.
     seen: i64,
     requested: bool,
-    not_before: Duration,
+    not_before: BootTime,
 }
 
 impl<T> Default for Read<T> {
@@ -154,7 +155,7 @@ impl<T> Default for Read<T> {
             synced_revision: 0,
             seen: 0,
             requested: false,
-            not_before: Duration::ZERO,
+            not_before: BootTime::ZERO,
         }
     }
 }
@@ -166,7 +167,7 @@ impl<T> Read<T> {
         folder: Folder,
         store: &StoreView,
         older: bool,
-        boot: Duration,
+        boot: BootTime,
     ) -> Option<ReadRequest> {
         if self.requested || !store.synced || boot < self.not_before {
             return None;
@@ -190,7 +191,7 @@ impl<T> Read<T> {
     }
 
     /// Takes an answer.
-    pub fn take(&mut self, part: Part, answer: Result<Page<T>, String>, boot: Duration) {
+    pub fn take(&mut self, part: Part, answer: Result<Page<T>, String>, boot: BootTime) {
         self.requested = false;
         let page = match answer {
             Ok(page) => page,
@@ -259,7 +260,7 @@ pub struct Past {
 
 impl Past {
     /// Takes an answer.
-    pub fn take(&mut self, answer: ReadResponse, boot: Duration) {
+    pub fn take(&mut self, answer: ReadResponse, boot: BootTime) {
         match answer {
             ReadResponse::History(part, page) => self.history.take(part, page, boot),
             ReadResponse::Audit(part, page) => self.audit.take(part, page, boot),
@@ -320,9 +321,10 @@ mod tests {
     #[test]
     fn pages_are_read_newest_first_then_new_records_and_older_ones_on_demand() {
         let mut read = Read::default();
-        let at = Duration::from_secs(100);
-        let ask =
-            |read: &mut Read<u8>, store: &StoreView, older| read.next_request(Folder::Audit, store, older, at * 2);
+        let at = BootTime::new(100.0);
+        let ask = |read: &mut Read<u8>, store: &StoreView, older| {
+            read.next_request(Folder::Audit, store, older, at + RETRY_DELAY)
+        };
         assert_eq!(ask(&mut read, &store(50, 40), true), Some(ReadRequest::Page(Folder::Audit, Part::Newest)));
         assert_eq!(ask(&mut read, &store(50, 40), true), None, "one request at a time");
         read.take(Part::Newest, Ok(page(50, true, &[(40, "b"), (30, "a")])), at);
@@ -339,12 +341,12 @@ mod tests {
     #[test]
     fn a_failed_read_is_retried_later_and_a_restored_etcd_is_read_from_scratch() {
         let mut read: Read<u8> = Read::default();
-        let at = Duration::from_secs(100);
+        let at = BootTime::new(100.0);
         read.take(Part::Newest, Err("away".into()), at);
         assert_eq!(read.next_request(Folder::Audit, &store(50, 0), false, at), None);
         assert!(read.next_request(Folder::Audit, &store(50, 0), false, at + RETRY_DELAY).is_some());
         read.take(Part::Newest, Ok(page(50, false, &[(40, "b")])), at);
-        let read_request = read.next_request(Folder::Audit, &store(7, 0), false, at * 2);
+        let read_request = read.next_request(Folder::Audit, &store(7, 0), false, at + RETRY_DELAY);
         assert_eq!(read_request, Some(ReadRequest::Page(Folder::Audit, Part::Newest)));
         assert!(read.rows.is_empty());
     }

@@ -20,7 +20,7 @@ use cketerm_rules::seen::Seen;
 pub use cketerm_rules::trouble::since;
 use jiff::Timestamp;
 
-pub use super::lost::{Lost, STALE_SECONDS, etcd_lost, kube_lost};
+pub use super::lost::{Lost, STALE_AFTER, etcd_lost, kube_lost};
 
 /// Returns a host.
 pub fn host<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<HostRow>> {

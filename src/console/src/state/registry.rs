@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use cketerm_model::cluster::Node;
+use cketerm_model::{boot_time::Seconds, cluster::Node};
 use cketerm_rules::{
     registry::{Proposed, Registry},
     seen::Seen,
@@ -130,9 +130,9 @@ pub fn place(seen: &Seen, address: &str) -> &'static str {
 }
 
 /// Returns the seconds that a machine has been in its state by now.
-pub fn seconds_in_state(seen: &Seen, machine: &Machine) -> f64 {
+pub fn seconds_in_state(seen: &Seen, machine: &Machine) -> Seconds {
     let good = seen.snapshot.registry.members.good.as_ref();
-    machine.duration + good.map_or(0.0, |g| (seen.now.boot.as_secs_f64() - g.at).max(0.0))
+    machine.duration + good.map_or(Seconds::ZERO, |g| (seen.now.boot - g.at).max(Seconds::ZERO))
 }
 
 /// Returns a line for each rack, such as `rack 3   cs 10/12   ss 4/4   unhealthy 1`: for each role the machines in the

@@ -1,8 +1,8 @@
 //! Course of the session: messages, actions in progress, undo, permissions in time.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
-use cketerm_model::cketerm_records::Who;
+use cketerm_model::{boot_time::BootTime, cketerm_records::Who};
 use jiff::Timestamp;
 
 use super::{
@@ -28,9 +28,9 @@ pub struct Session {
     /// Effects to carry out after this event.
     pub effects: Vec<Effect>,
     /// End of the time in which a console started read-only may change things: boot time, and wall-clock time to show.
-    pub writes_until: Option<(Duration, Timestamp)>,
+    pub writes_until: Option<(BootTime, Timestamp)>,
     /// Boot time of the last request to stop the process (which resigns the lock).
-    pub suspend_requested_at: Option<Duration>,
+    pub suspend_requested_at: Option<BootTime>,
     /// Number of previews that were started.
     pub last_plan_number: u64,
     /// The operator of this console, once known. The console does not announce the operator's own actions.

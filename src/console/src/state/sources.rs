@@ -1,8 +1,9 @@
 //! State of the data sources. For a lost source: since when, how old its rows are, why, and when the next try is. Also
 //! the sources that answer slowly.
 
+use cketerm_model::boot_time::{BootTime, Seconds};
 use cketerm_rules::seen::Seen;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use ratatui::style::Style;
 
 use super::{
@@ -12,15 +13,15 @@ use super::{
     short_text, when,
 };
 
-/// Seconds of silence after which a source that is queried every few seconds counts as slow, lost or not.
-pub const SILENT_SECONDS: f64 = 7.0;
+/// Silence after which a source that is queried every few seconds counts as slow, lost or not.
+pub const SILENT_AFTER: Seconds = Seconds::new(7.0);
 /// Seconds after which an answer counts as slow.
 const SLOW_SECONDS: u64 = 3;
 /// The same limit for sabakan, which lists all machines at once.
 const SLOW_LIST_SECONDS: u64 = 5;
 
-/// Returns the leader, as far as it is known now (`boot`: boot time in seconds).
-pub fn current_leader(seen: &Seen, boot: f64) -> Leader {
+/// Returns the leader, as far as it is known now (`boot`: the present boot time).
+pub fn current_leader(seen: &Seen, boot: BootTime) -> Leader {
     match queries::leader(seen) {
         Leader::Us => Leader::Us,
         _ if etcd_lost(seen, boot).is_some() => Leader::Unknown,
@@ -30,7 +31,7 @@ pub fn current_leader(seen: &Seen, boot: f64) -> Leader {
 
 /// Returns the sources that are lost.
 pub fn lost(app: &App) -> Vec<Lost> {
-    let (seen, boot) = (&app.seen, app.now.boot.as_secs_f64());
+    let (seen, boot) = (&app.seen, app.now.boot);
     [etcd_lost(seen, boot), kube_lost(seen, boot), sabakan_lost(seen)].into_iter().flatten().collect()
 }
 
@@ -53,7 +54,7 @@ fn message(app: &App, lost: &Lost) -> String {
     };
     let state = match lost.last_seen {
         Some(last_seen) => {
-            let silent = when::seconds(app.now.boot.as_secs_f64() - last_seen);
+            let silent = when::seconds(app.now.boot - last_seen);
             format!("lost, last heard {}, {silent} ago", calendar::time(app, moment(app, last_seen)))
         }
         None => "has not answered yet".to_owned(),
@@ -62,9 +63,9 @@ fn message(app: &App, lost: &Lost) -> String {
     short_text::safe(&format!("! {} {state}; {effect}; {}{error}", lost.source, next_try(app, lost)))
 }
 
-/// Converts boot-time seconds to wall-clock time.
-pub fn moment(app: &App, boot: f64) -> Timestamp {
-    let ago = SignedDuration::try_from_secs_f64(app.now.boot.as_secs_f64() - boot).unwrap_or_default();
+/// Converts boot time to wall-clock time.
+pub fn moment(app: &App, boot: BootTime) -> Timestamp {
+    let ago = (app.now.boot - boot).signed_duration();
     app.now.wall.checked_sub(ago).unwrap_or(app.now.wall)
 }
 
@@ -89,20 +90,20 @@ fn without_addresses(error: &str) -> String {
 
 /// Returns `next try in 4s`, or that the source is being tried now.
 pub fn next_try(app: &App, lost: &Lost) -> String {
-    match lost.retry.map(|at| (at - app.now.boot.as_secs_f64()).ceil()) {
-        Some(left) if left > 0.0 => format!("next try in {}", when::seconds(left)),
+    match lost.retry.map(|at| (at - app.now.boot).ceil()) {
+        Some(left) if left > Seconds::ZERO => format!("next try in {}", when::seconds(left)),
         _ => "trying now".to_owned(),
     }
 }
 
 /// Returns texts about the sources that are slow but not lost.
 pub fn slow(app: &App) -> Vec<String> {
-    let (snap, boot) = (&app.seen.snapshot, app.now.boot.as_secs_f64());
+    let (snap, boot) = (&app.seen.snapshot, app.now.boot);
     let mut texts = Vec::new();
-    let mut add = |source: &str, lag: u64, most: u64, silent: f64, consequence: &str| {
+    let mut add = |source: &str, lag: u64, most: u64, silent: Seconds, consequence: &str| {
         if lag > most {
             texts.push(format!("{source} is slow: its last answer took {lag}s{consequence}"));
-        } else if silent > SILENT_SECONDS {
+        } else if silent > SILENT_AFTER {
             texts.push(format!("{source} is slow: silent for {}{consequence}", when::seconds(silent)));
         }
     };
@@ -120,14 +121,14 @@ pub fn slow(app: &App) -> Vec<String> {
         add("Kubernetes", snap.kube.link.lag, SLOW_SECONDS, boot - nodes.last_seen, "; drains are as slow");
     }
     if snap.store.registry.url.is_some() && snap.registry.members.error.is_none() {
-        add("sabakan", snap.registry.took, SLOW_LIST_SECONDS, 0.0, "");
+        add("sabakan", snap.registry.took, SLOW_LIST_SECONDS, Seconds::ZERO, "");
     }
     texts
 }
 
 /// Returns why nothing can be written while etcd is lost, and what to do.
 pub fn refusal(app: &App) -> Option<String> {
-    let boot = app.now.boot.as_secs_f64();
+    let boot = app.now.boot;
     let lost = etcd_lost(&app.seen, boot)?;
     let age = when::seconds(boot - lost.last_seen.unwrap_or(boot));
     let next = next_try(app, &lost);
@@ -139,7 +140,7 @@ pub fn refusal(app: &App) -> Option<String> {
 
 /// Records newly lost sources, and reports the recovered ones.
 pub fn follow(app: &mut App) {
-    let boot = app.now.boot.as_secs_f64();
+    let boot = app.now.boot;
     let now = lost(app);
     for one in &now {
         if !app.knowledge.lost.contains_key(one.source) {
@@ -148,14 +149,14 @@ pub fn follow(app: &mut App) {
             app.note(format!("{} is lost{why}", one.source), true);
         }
     }
-    let back: Vec<(&str, f64)> = app
+    let back: Vec<(&str, BootTime)> = app
         .knowledge
         .lost
         .iter()
         .filter(|(source, _)| !now.iter().any(|one| one.source == **source))
         .map(|(s, at)| (*s, *at))
         .collect();
-    let Some(first) = back.iter().map(|(_, at)| *at).min_by(f64::total_cmp) else { return };
+    let Some(first) = back.iter().map(|(_, at)| *at).min() else { return };
     let names: Vec<&str> = back.iter().map(|(source, _)| *source).collect();
     app.knowledge.lost.retain(|source, _| !names.contains(source));
     let are = if names.len() == 1 { "is" } else { "are" };

@@ -1,7 +1,6 @@
 //! Text and keys that are being typed.
 
-use std::time::Duration;
-
+use cketerm_model::boot_time::BootTime;
 use tui_input::Input;
 
 use super::command_line::CommandLine;
@@ -21,5 +20,5 @@ pub struct Typing {
     /// Keys of an unfinished chord.
     pub chord: Vec<Stroke>,
     /// Boot time of the chord's last key.
-    pub chord_at: Duration,
+    pub chord_at: BootTime,
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cketerm_actions::HostAction;
 use cketerm_model::{
+    boot_time::BootTime,
     cketerm_records::Verb,
     entry::{EntryId, Stored},
     reboot::RebootStatus,
@@ -75,7 +76,7 @@ pub struct UndoOffer {
     /// The inverse action.
     pub undo_action: UndoAction,
     /// Boot time at which the action ended.
-    pub since: Duration,
+    pub since: BootTime,
     /// The revision of the write, if the action wrote a single thing.
     written_revision: Option<i64>,
     /// Fingerprint of the action's result, once the live copy showed it.
@@ -261,7 +262,7 @@ impl UndoOffer {
 
     /// Returns why the undo is not possible any more.
     pub fn refusal(&self, app: &App) -> Option<&'static str> {
-        if app.now.boot.saturating_sub(self.since) > OFFER_LIFETIME {
+        if app.now.boot.saturating_duration_since(self.since) > OFFER_LIFETIME {
             return Some("undo expired; reverse it manually");
         }
         if let UndoAction::CancelQueued(ids) = &self.undo_action

@@ -1,5 +1,6 @@
 //! Ages and times as screens show them. Seconds are shown only under a minute, so that an idle screen stays idle.
 
+use cketerm_model::boot_time::Seconds;
 use jiff::{SignedDuration, Timestamp};
 
 /// Returns the age of `then`, for example `42s`, `3m`, `2h05m`, `4d`. It is `0s` for the future, and `?` for a time
@@ -38,9 +39,9 @@ pub fn span(duration: SignedDuration) -> String {
     }
 }
 
-/// Formats seconds of boot time as an age.
-pub fn seconds(seconds: f64) -> String {
-    span(SignedDuration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default())
+/// Formats a span of boot time as an age.
+pub fn seconds(seconds: Seconds) -> String {
+    span(seconds.max(Seconds::ZERO).signed_duration())
 }
 
 /// Formats a time in UTC: the time of day, with the date if it is another day.
@@ -67,9 +68,9 @@ pub fn short(then: Timestamp, now: Timestamp) -> String {
     then.strftime(format).to_string()
 }
 
-/// Formats seconds as an age that advances by minutes.
-pub fn coarse(seconds: f64) -> String {
-    if seconds < 60.0 { "under 1m".to_owned() } else { self::seconds(seconds) }
+/// Formats a span as an age that advances by minutes.
+pub fn coarse(seconds: Seconds) -> String {
+    if seconds < Seconds::new(60.0) { "under 1m".to_owned() } else { self::seconds(seconds) }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cketerm_model::entry::EntryId;
+use cketerm_model::{boot_time::BootTime, entry::EntryId};
 use cketerm_rules::trouble;
 use unicode_width::UnicodeWidthChar;
 
@@ -40,11 +40,11 @@ pub struct Attention {
     title: bool,
     bell: Bell,
     /// The current title, and when it was written (boot time).
-    shown_title: Option<(String, Duration)>,
+    shown_title: Option<(String, BootTime)>,
     /// The stuck entries and the number of entries in progress, at the last look.
     before: Option<(BTreeSet<Stuck>, usize)>,
     /// The entries that rang, and when (boot time). An entry that flaps does not ring again.
-    last_rung: BTreeMap<Stuck, Duration>,
+    last_rung: BTreeMap<Stuck, BootTime>,
 }
 
 impl Attention {
@@ -62,8 +62,10 @@ impl Attention {
     pub fn escape_sequences(&mut self, app: &App) -> String {
         let mut out = String::new();
         if self.title {
-            let due =
-                self.shown_title.as_ref().is_none_or(|(_, at)| app.now.boot.saturating_sub(*at) >= TITLE_INTERVAL);
+            let due = self
+                .shown_title
+                .as_ref()
+                .is_none_or(|(_, at)| app.now.boot.saturating_duration_since(*at) >= TITLE_INTERVAL);
             if due {
                 let title = title(app);
                 if self.shown_title.as_ref().is_none_or(|(shown_title, _)| *shown_title != title) {
@@ -85,7 +87,7 @@ impl Attention {
             return false;
         }
         let (who, work, at) = (stuck_subjects(app), entries_in_work(app), app.now.boot);
-        self.last_rung.retain(|_, rung_at| at.saturating_sub(*rung_at) < BELL_INTERVAL);
+        self.last_rung.retain(|_, rung_at| at.saturating_duration_since(*rung_at) < BELL_INTERVAL);
         let Some((stuck, worked)) = self.before.replace((who.clone(), work)) else { return false };
         let newly: Vec<Stuck> = who.difference(&stuck).filter(|id| !self.last_rung.contains_key(id)).cloned().collect();
         let should_ring = self.bell.stuck() && !newly.is_empty();
@@ -116,7 +118,7 @@ fn entries_in_work(app: &App) -> usize {
 fn title(app: &App) -> String {
     let name = app.config.badge.as_deref().or(app.cluster());
     let name = name.map(|name| format!(" {name}")).unwrap_or_default();
-    let (boot, store) = (app.now.boot.as_secs_f64(), &app.seen.snapshot.store);
+    let (boot, store) = (app.now.boot, &app.seen.snapshot.store);
     let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
     let what = if !store.synced {
         "connecting".to_owned()

@@ -9,6 +9,7 @@ use std::{
 };
 
 use cketerm_model::{
+    boot_time::BootTime,
     clock::{Now, Steady},
     entry::{EntryId, Stored},
     reason::Reason,
@@ -41,7 +42,7 @@ pub struct ChangeReporter {
     entries: BTreeMap<EntryId, (String, ReportedState)>,
     states: BTreeMap<&'static str, String>,
     orphans: BTreeSet<String>,
-    lost: BTreeMap<&'static str, f64>,
+    lost: BTreeMap<&'static str, BootTime>,
     reported_revision: i64,
 }
 
@@ -77,7 +78,7 @@ impl ChangeReporter {
     }
 
     fn sources(&mut self, seen: &Seen, now: Now, lines: &mut Vec<String>) {
-        let boot = now.boot.as_secs_f64();
+        let boot = now.boot;
         let sources = [lost::etcd_lost(seen, boot), lost::kube_lost(seen, boot), lost::sabakan_lost(seen)];
         let lost: Vec<lost::Lost> = sources.into_iter().flatten().collect();
         for one in &lost {

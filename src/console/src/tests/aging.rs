@@ -3,7 +3,8 @@
 
 use cketerm_actions::plan::Drains;
 use cketerm_model::{
-    entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus, stored::view::Switch, time::after,
+    boot_time::Seconds, entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus, stored::view::Switch,
+    time::after,
 };
 
 use super::world::{BOOT, World, at, press, stored};
@@ -19,7 +20,7 @@ use crate::{
 };
 
 fn tick(app: &mut App, seconds: f64) -> Vec<Effect> {
-    update(app, Event::Tick(at(BOOT + seconds)))
+    update(app, Event::Tick(at(BOOT + Seconds::new(seconds))))
 }
 
 fn refresh(app: &mut App, world: &World) {
@@ -35,7 +36,7 @@ fn line(app: &App, of: &str) -> String {
 #[test]
 fn ages_stop_while_etcd_is_lost_and_nothing_is_shown_as_moving() {
     let mut world = World::usual();
-    world.each_source(|source| source.last_seen = BOOT + 4000.0);
+    world.each_source(|source| source.last_seen = BOOT + Seconds::new(4000.0));
     let mut app = world.console_in(View::Overview, 80, 24);
     tick(&mut app, 13.0);
     assert!(line(&app, "Reboots  ").contains("as of 10:00:00Z: moving"), "{}", screen::text(&app));
@@ -55,7 +56,7 @@ fn a_silent_source_is_not_live_and_without_kubernetes_work_is_blocked() {
     let mut app = world.console_in(View::Overview, 80, 24);
     tick(&mut app, 8.0);
     assert!(line(&app, "Data ").contains("etcd silent for 8s  Kubernetes silent for 8s"), "{}", screen::text(&app));
-    (world.boot, world.store.last_seen) = (BOOT + 60.0, BOOT + 60.0);
+    (world.boot, world.store.last_seen) = (BOOT + Seconds::new(60.0), BOOT + Seconds::new(60.0));
     tick(&mut app, 60.0);
     refresh(&mut app, &world);
     assert!(line(&app, "Reboots  ").contains("blocked, Kubernetes is lost"), "{}", screen::text(&app));
@@ -81,8 +82,8 @@ fn the_preview_of_an_open_dialog_is_refreshed_or_shows_its_age() {
     let mut app = world.console(80, 24);
     let number = plan(&press(&mut app, "2 G R")).unwrap();
     let mut live = |app: &mut App, seconds: f64| {
-        (world.boot, world.store.last_seen) = (BOOT + seconds, BOOT + seconds);
-        world.each_source(|source| source.last_seen = BOOT + seconds);
+        (world.boot, world.store.last_seen) = (BOOT + Seconds::new(seconds), BOOT + Seconds::new(seconds));
+        world.each_source(|source| source.last_seen = BOOT + Seconds::new(seconds));
         let effects = tick(app, seconds);
         refresh(app, &world);
         plan(&effects)
@@ -134,7 +135,7 @@ fn the_quit_dialog_updates_its_counts_and_expires_when_its_question_changes() {
     tick(&mut app, 13.0);
     press(&mut app, "q");
     assert!(screen::text(&app).contains("Quit while etcd does not answer?"), "{}", screen::text(&app));
-    (world.boot, world.store.last_seen) = (BOOT + 14.0, BOOT + 14.0);
+    (world.boot, world.store.last_seen) = (BOOT + Seconds::new(14.0), BOOT + Seconds::new(14.0));
     tick(&mut app, 14.0);
     refresh(&mut app, &world);
     let text = screen::text(&app);
@@ -230,7 +231,7 @@ fn a_dialog_expires_when_one_of_its_nodes_leaves_the_definition() {
 #[test]
 fn node_ages_stop_with_kubernetes_and_entry_ages_with_etcd() {
     let ready = |app: &App| line(app, "ready ").trim().to_owned();
-    for (etcd, kube) in [(BOOT, BOOT + 9000.0), (BOOT + 9000.0, BOOT)] {
+    for (etcd, kube) in [(BOOT, BOOT + Seconds::new(9000.0)), (BOOT + Seconds::new(9000.0), BOOT)] {
         let mut world = World::usual();
         world.store.last_seen = etcd;
         world.each_source(|source| source.last_seen = kube);

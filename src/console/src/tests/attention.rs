@@ -1,6 +1,7 @@
 //! Tests of the terminal's title and bell, its character set, and the theme from its answer.
 
 use cketerm_model::{
+    boot_time::Seconds,
     entry::EntryId,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
@@ -27,8 +28,8 @@ fn quiet() -> World {
 
 /// Returns what is written for this world at this second.
 fn output_at(attention: &mut Attention, app: &mut App, world: &mut World, second: f64) -> String {
-    (world.boot, world.store.last_seen) = (BOOT + second, BOOT + second);
-    update(app, Event::Tick(at(BOOT + second)));
+    (world.boot, world.store.last_seen) = (BOOT + Seconds::new(second), BOOT + Seconds::new(second));
+    update(app, Event::Tick(at(BOOT + Seconds::new(second))));
     update(app, Event::Seen(world.seen()));
     attention.escape_sequences(app).replace('\u{1b}', "^").replace('\u{7}', "$")
 }
@@ -56,7 +57,7 @@ fn the_title_shows_cluster_and_state_and_is_written_only_on_change() {
         "^]2;cketerm tokyo0: 1 queued$",
         "a shell may have changed the title"
     );
-    update(&mut app, Event::Tick(at(BOOT + 90.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(90.0))));
     assert!(attention.escape_sequences(&app).contains("etcd lost"));
     let mut off = Attention::new(false, Bell::Never);
     assert_eq!(off.escape_sequences(&app), "");

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cketerm_model::{entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus};
+use cketerm_model::{boot_time::Seconds, entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus};
 use ratatui::{Terminal, layout::Size};
 
 use super::world::{BOOT, World, at, press};
@@ -97,8 +97,8 @@ fn a_tick_without_changes_writes_nothing() {
     let mut world = World::usual();
     world.store.reboots.entries.remove(&4);
     let mut measured = MeasuredConsole::new(world.console(80, 24));
-    (world.boot, world.store.last_seen) = (BOOT + 1.0, BOOT + 1.0);
-    update(&mut measured.app, Event::Tick(at(BOOT + 1.0)));
+    (world.boot, world.store.last_seen) = (BOOT + Seconds::new(1.0), BOOT + Seconds::new(1.0));
+    update(&mut measured.app, Event::Tick(at(BOOT + Seconds::new(1.0))));
     update(&mut measured.app, Event::Seen(world.seen()));
     assert_eq!(measured.frame(), 0);
 }
@@ -146,7 +146,8 @@ fn a_snapshot_without_changed_names_rebuilds_no_rows_and_no_map() {
     press(&mut app, "2 v");
     let allocations = |app: &App| (app.lists.nodes.rows.as_ptr(), app.navigation.map.as_ref().unwrap().racks.as_ptr());
     let first = allocations(&app);
-    (world.boot, world.store.last_seen, world.store.revision) = (BOOT + 1.0, BOOT + 1.0, world.store.revision + 1);
+    (world.boot, world.store.last_seen, world.store.revision) =
+        (BOOT + Seconds::new(1.0), BOOT + Seconds::new(1.0), world.store.revision + 1);
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!(allocations(&app), first);
     // a node on the map reports something else

@@ -1,6 +1,7 @@
 //! Tests of every view at every size and in every bad state: whole screens, from tables that cannot miss a new view.
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::Who,
     freeze::Freeze,
     policy::Policy,
@@ -71,7 +72,7 @@ type BadState = (&'static str, View, fn(&mut World), fn(&mut App));
 fn keep_world(_: &mut World) {}
 
 fn advance_clock(app: &mut App) {
-    update(app, Event::Tick(at(BOOT + 95.0)));
+    update(app, Event::Tick(at(BOOT + Seconds::new(95.0))));
 }
 
 fn keep_app(_: &mut App) {}
@@ -86,8 +87,8 @@ const BAD_STATES: &[BadState] = &[
         View::Reboots,
         |w| {
             w.store.error = Some(connection_refused());
-            w.store.watch_health.retry = Some(BOOT + 97.0);
-            w.each_source(|source| source.last_seen = BOOT + 95.0);
+            w.store.watch_health.retry = Some(BOOT + Seconds::new(97.0));
+            w.each_source(|source| source.last_seen = BOOT + Seconds::new(95.0));
         },
         |app| {
             advance_clock(app);
@@ -99,8 +100,8 @@ const BAD_STATES: &[BadState] = &[
         "kubernetes_lost",
         View::Nodes,
         |w| {
-            w.store.last_seen = BOOT + 95.0;
-            w.kube.link.retry = Some(BOOT + 99.0);
+            w.store.last_seen = BOOT + Seconds::new(95.0);
+            w.kube.link.retry = Some(BOOT + Seconds::new(99.0));
             let error = Some("nodes: GET /api/v1/nodes: no answer within 10 s".to_owned());
             w.each_source(|source| source.error.clone_from(&error));
         },
@@ -171,7 +172,7 @@ fn every_view_shows_that_sabakan_is_lost_and_the_next_retry() {
     world.store.registry.url = Some(stored("url", 5, "http://sabakan/graphql".to_owned()));
     let mut seen = cketerm_rules::seen::Seen::clone(&world.seen());
     let error = Some("sabakan at http://sabakan/graphql answered 502 Bad Gateway".to_owned());
-    let members = QueryState { good: None, error, at: Some(BOOT - 6.0) };
+    let members = QueryState { good: None, error, at: Some(BOOT - Seconds::new(6.0)) };
     seen.snapshot.registry = std::sync::Arc::new(Registry { members, ..Registry::default() });
     let seen = std::sync::Arc::new(seen);
     for view in View::ALL {

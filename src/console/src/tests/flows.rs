@@ -1,6 +1,7 @@
 //! Tests of the effects of keys.
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind},
     reason::{Awaited, Reason},
@@ -215,13 +216,13 @@ fn while_etcd_is_lost_rows_stay_with_a_banner_and_nothing_is_written() {
     world.store.error = Some("connection refused".into());
     let mut app = world.console(80, 24);
     press(&mut app, "X");
-    update(&mut app, Event::Tick(at(BOOT + 23.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(23.0))));
     assert_eq!(press(&mut app, "enter y"), [], "not even from a dialog opened before");
     let text = screen::text(&app);
     assert!(text.contains("! etcd lost, last heard 10:00:00Z, 23s ago") && text.contains("refused"), "{text}");
     assert!(text.contains("worker-1") && message(&app).contains("nothing is written"));
-    world.store.last_seen = BOOT + 24.0;
-    (world.store.error, world.boot) = (None, BOOT + 24.0);
+    world.store.last_seen = BOOT + Seconds::new(24.0);
+    (world.store.error, world.boot) = (None, BOOT + Seconds::new(24.0));
     update(&mut app, Event::Seen(world.seen()));
     assert!(!screen::text(&app).contains("! etcd lost"));
 }
@@ -351,12 +352,12 @@ fn pasted_text_triggers_no_keys() {
 fn a_message_expires_but_not_while_its_action_is_running() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "E enter y");
-    update(&mut app, Event::Tick(at(BOOT + 200.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(200.0))));
     assert!(message(&app).contains("disabling"), "the action is still running");
     update(&mut app, Event::Done(Ok("the reboot queue is disabled".into())));
-    update(&mut app, Event::Tick(at(BOOT + 205.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(205.0))));
     assert!(message(&app).contains("is disabled"));
-    update(&mut app, Event::Tick(at(BOOT + 215.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(215.0))));
     assert_eq!(app.session.message, None);
 }
 

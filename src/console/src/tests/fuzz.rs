@@ -2,7 +2,10 @@
 //! settings). Nothing panics, and every screen can be drawn at each size.
 
 use cketerm_fuzz::{Fuzz, Took};
-use cketerm_model::stored::{keys::Keys, row::Row};
+use cketerm_model::{
+    boot_time::Seconds,
+    stored::{keys::Keys, row::Row},
+};
 use crossterm::event::KeyEvent;
 
 use super::world::{World, at, stored};
@@ -79,7 +82,7 @@ fn random_keys_never_panic() {
         press_words(&mut app, before);
         // the world changes meanwhile
         update(&mut app, Event::Seen(worlds[pick / 3 % worlds.len()].seen()));
-        update(&mut app, Event::Tick(at(super::world::BOOT + 10.0)));
+        update(&mut app, Event::Tick(at(super::world::BOOT + Seconds::new(10.0))));
         press_words(&mut app, after);
         draw_all_sizes(&mut app);
         Ok(Took::Accepted)

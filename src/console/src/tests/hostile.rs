@@ -8,6 +8,7 @@ use std::{
 
 use cketerm_clients::store::pages::{Page, Part};
 use cketerm_model::{
+    boot_time::BootTime,
     cketerm_records::{Audit, EndKind, Ending, Request, Who},
     entry::{EntryId, Stored},
     reason::Reason,
@@ -101,7 +102,8 @@ fn registry() -> Registry {
     };
     let answer = serde_json::json!({"data": {"searchMachines": [machine(1, "HEALTHY"), machine(2, "UNREACHABLE")]}});
     let machines = cketerm_sabakan::machine::read(&answer.to_string()).unwrap();
-    let good = GoodAnswer { machines: Arc::new(machines), at: 1.0, wall: wall(), asked: wall(), with: (5, 5) };
+    let good =
+        GoodAnswer { machines: Arc::new(machines), at: BootTime::new(1.0), wall: wall(), asked: wall(), with: (5, 5) };
     let field = FieldChange { field: "labels[x]".into(), before: Some("one".into()), after: Some("two".into()) };
     let node = |address: &str, fields: Vec<FieldChange>| NodeChange {
         address: address.into(),
@@ -123,7 +125,7 @@ fn registry() -> Registry {
     let made = Proposed { plan, change, gate: Gate::default(), digest: "d1".into(), json: String::new() };
     let proposal = Proposal { basis: Basis::default(), asked: wall(), outcome: Ok(made) };
     Registry {
-        members: QueryState { good: Some(good), error: Some("sabakan is slow".into()), at: Some(1.0) },
+        members: QueryState { good: Some(good), error: Some("sabakan is slow".into()), at: Some(BootTime::new(1.0)) },
         proposal: Some(Arc::new(proposal)),
         ..Registry::default()
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cketerm_actions::HostAction;
 use cketerm_model::{
+    boot_time::BootTime,
     host::{HostRow, Mode, RebootAnnotations},
     kube::{NodeRow, SourceState},
     reboot::RebootStatus,
@@ -137,7 +138,7 @@ fn without_metal3_the_hosts_tab_is_hidden_and_the_view_shows_the_reason() {
     let error = Some("it has no BareMetalHosts: Metal3's CRD is not installed".to_owned());
     world.kube.sources.insert(
         "baremetalhosts".into(),
-        SourceState { synced: false, last_seen: 0.0, fresh_as_of: 0.0, error, forbidden: false },
+        SourceState { synced: false, last_seen: BootTime::ZERO, fresh_as_of: BootTime::ZERO, error, forbidden: false },
     );
     let mut app = world.console(80, 24);
     assert!(!screen::text(&app).contains("6 Hosts"));

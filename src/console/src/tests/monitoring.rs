@@ -2,6 +2,7 @@
 //! drains, and the output without a screen.
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::{Audit, Who},
     entry::EntryId,
     kube::NodeRow,
@@ -21,7 +22,7 @@ use crate::{
 };
 
 fn later(world: &mut World, seconds: f64) {
-    world.boot = BOOT + seconds;
+    world.boot = BOOT + Seconds::new(seconds);
 }
 
 fn mark_sources_seen(world: &mut World) {
@@ -37,7 +38,7 @@ fn a_recovered_source_is_announced_and_cursor_pane_and_filter_are_kept() {
     press(&mut app, "/ \"worker\" enter j enter");
     let (cursor, pane) = (app.lists.reboots.cursor, app.navigation.pane.clone());
     assert!(matches!(pane, Some(Pane { of: Target::Entry(_), .. })));
-    update(&mut app, Event::Tick(at(BOOT + 60.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(60.0))));
     let text = screen::text(&app);
     assert!(text.contains("! etcd lost, last heard 10:00:00Z, 1m ago; nothing is written; trying now"), "{text}");
     assert!(text.contains("! Kubernetes lost, last heard 10:00:00Z"), "{text}");
@@ -57,10 +58,10 @@ fn a_recovered_source_is_announced_and_cursor_pane_and_filter_are_kept() {
 #[test]
 fn the_banner_and_the_refusal_show_the_time_to_the_next_retry() {
     let mut world = World::usual();
-    (world.store.error, world.store.watch_health.retry) = (Some("refused".into()), Some(BOOT + 24.5));
+    (world.store.error, world.store.watch_health.retry) = (Some("refused".into()), Some(BOOT + Seconds::new(24.5)));
     let mut app = world.console(80, 24);
     for (after, expected) in [(20.0, "next try in 5s"), (24.0, "next try in 1s"), (25.0, "trying now")] {
-        update(&mut app, Event::Tick(at(BOOT + after)));
+        update(&mut app, Event::Tick(at(BOOT + Seconds::new(after))));
         let text = screen::text(&app);
         assert!(text.contains(&format!("nothing is written; {expected}:")), "{expected}: {text}");
         press(&mut app, "X");
@@ -74,7 +75,7 @@ fn slow_answers_are_reported_before_a_source_is_lost() {
     let mut world = World::usual();
     world.kube.link.lag = 4;
     later(&mut world, 8.0);
-    world.each_source(|source| source.last_seen = BOOT + 8.0);
+    world.each_source(|source| source.last_seen = BOOT + Seconds::new(8.0));
     let text = screen::text(&world.console(100, 24));
     assert!(text.contains("etcd is slow: silent for 8s"), "{text}");
     assert!(text.contains("Kubernetes is slow: its last answer took 4s"), "{text}");
@@ -212,7 +213,7 @@ fn actions_beyond_the_limit_are_counted() {
     update(&mut app, Event::Seen(world.seen()));
     let expected = "bob@ops2 cancelled reboots/112: wrong rack; 6 earlier actions not listed here: see 8";
     assert_eq!(app.session.message.as_ref().map(|m| m.text.as_str()), Some(expected));
-    let lines = reporter.report(&world.seen(), at(BOOT + 1.0));
+    let lines = reporter.report(&world.seen(), at(BOOT + Seconds::new(1.0)));
     assert!(lines[0].ends_with(" 6 earlier actions not listed here: see `cketerm audit`"), "{lines:?}");
     assert!(lines[1].ends_with("cancelled reboots/49: wrong rack"), "{lines:?}");
     world.store.recent.record_value(Folder::Audit, 113, &action("bob", "reboot cancel", "reboots/113"));
@@ -282,7 +283,7 @@ fn all_times_are_shown_in_the_windows_time_zone_without_fractions() {
     world.store.error = Some("refused".into());
     let mut app = world.console(100, 40);
     press(&mut app, "j enter");
-    update(&mut app, Event::Tick(at(BOOT + 60.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(60.0))));
     let text = screen::text(&app);
     assert!(text.contains("last heard 19:00:00 JST") && text.contains("booting since 18:59:21 JST"), "{text}");
     let utc = text.split_whitespace().any(|word| word.len() > 8 && word.trim_end_matches([',', ')']).ends_with('Z'));
@@ -307,11 +308,11 @@ fn plain_mode_prints_one_line_per_change() {
     }
     // a second later, and the same reason with other numbers
     let left = |left| Reason::PodsLeaving { left, first: "shop/web-1".into() };
-    assert_eq!(reporter.report(&world.seen(), at(BOOT + 1.0)), Vec::<String>::new());
+    assert_eq!(reporter.report(&world.seen(), at(BOOT + Seconds::new(1.0))), Vec::<String>::new());
     world.reasons.insert(EntryId::reboot(4), left(3));
-    assert_eq!(reporter.report(&world.seen(), at(BOOT + 2.0)).len(), 1);
+    assert_eq!(reporter.report(&world.seen(), at(BOOT + Seconds::new(2.0))).len(), 1);
     world.reasons.insert(EntryId::reboot(4), left(2));
-    assert_eq!(reporter.report(&world.seen(), at(BOOT + 3.0)), Vec::<String>::new());
+    assert_eq!(reporter.report(&world.seen(), at(BOOT + Seconds::new(3.0))), Vec::<String>::new());
     // an ended entry, a disabled queue, an operator's action, a lost leader
     world.store.reboots.entries.remove(&4);
     world.reasons.remove(&EntryId::reboot(4));
@@ -322,7 +323,7 @@ fn plain_mode_prints_one_line_per_change() {
     recent.record_value(Folder::Audit, 44, &action("bob", "disable", "reboot queue"));
     (world.store.recent, world.store.revision) = (recent, 44);
     assert_eq!(
-        reporter.report(&world.seen(), at(BOOT + 4.0)),
+        reporter.report(&world.seen(), at(BOOT + Seconds::new(4.0))),
         [
             "2026-11-21T10:00:04Z bob@ops2 DISABLED the reboot queue: wrong rack",
             "2026-11-21T10:00:04Z leader: NONE, nothing moves",
@@ -330,10 +331,10 @@ fn plain_mode_prints_one_line_per_change() {
             "2026-11-21T10:00:04Z reboots/4 worker-2: ended: booted",
         ]
     );
-    let lost = reporter.report(&world.seen(), at(BOOT + 20.0));
+    let lost = reporter.report(&world.seen(), at(BOOT + Seconds::new(20.0)));
     assert_eq!(lost, ["2026-11-21T10:00:20Z etcd is LOST", "2026-11-21T10:00:20Z Kubernetes is LOST"]);
     later(&mut world, 70.0);
     mark_sources_seen(&mut world);
-    let back = reporter.report(&world.seen(), at(BOOT + 70.0));
+    let back = reporter.report(&world.seen(), at(BOOT + Seconds::new(70.0)));
     assert!(back.contains(&"2026-11-21T10:01:10Z etcd is back after 1m".to_owned()), "{back:?}");
 }

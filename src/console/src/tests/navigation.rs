@@ -1,6 +1,7 @@
 //! Tests of the way back through the views, and of undo.
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::{Order, Verb, Who},
     constraints::Constraints,
     entry::{EntryId, QueueKind},
@@ -118,7 +119,7 @@ fn undo_expires_after_a_minute_or_when_the_target_has_changed() {
         world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
         refresh(&mut app, &world);
         if late {
-            update(&mut app, Event::Tick(at(BOOT + 61.0)));
+            update(&mut app, Event::Tick(at(BOOT + Seconds::new(61.0))));
         } else {
             world.store.reboots.switch = Switch { raw: None, mod_revision: 71 };
             refresh(&mut app, &world);
@@ -310,8 +311,8 @@ fn while_etcd_is_lost_the_leader_is_unknown_and_quitting_asks() {
     let mut world = World::usual();
     world.engine.leading = None;
     let mut app = world.console(80, 24);
-    world.boot = BOOT + 13.0;
-    update(&mut app, Event::Tick(at(BOOT + 13.0)));
+    world.boot = BOOT + Seconds::new(13.0);
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(13.0))));
     let text = screen::text(&app);
     assert!(text.contains("leader: unknown, etcd is lost") && !text.contains("another cketerm"), "{text}");
     press(&mut app, "0");
@@ -331,6 +332,6 @@ fn a_suspend_that_releases_the_lock_must_be_confirmed_by_a_second_key() {
     assert_eq!(press(&mut app, "ctrl-z"), []);
     assert!(message(&app).contains("again suspends this console"), "{}", message(&app));
     assert_eq!(press(&mut app, "ctrl-z"), [Effect::Suspend]);
-    update(&mut app, Event::Tick(at(BOOT + 60.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(60.0))));
     assert_eq!(press(&mut app, "ctrl-z"), [], "after a minute it counts as a first press");
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cketerm_clients::store::pages::{Page, Part};
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::{Audit, Ending, Request, Who},
     entry::{EntryId, Stored},
     record::Record,
@@ -133,7 +134,7 @@ fn overview_in_bad_states() {
     let mut world = World::usual();
     world.store.error = Some("tcp connect error: connection refused".into());
     let mut app = world.console_in(View::Overview, 80, 24);
-    update(&mut app, Event::Tick(at(BOOT + 95.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(95.0))));
     let why = "etcd at http://127.0.0.1:2379: no answer".to_owned();
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Err(why)))));
     assert_snapshot!("overview_stale_80x24", screen::text(&app));
@@ -326,7 +327,7 @@ fn a_filter_with_few_matches_reads_a_limited_number_of_pages_per_key() {
             let again = update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(part, Ok(values(10))))));
             assert_eq!(again, [], "the next page waits for a tick");
         }
-        boot += 1.0;
+        boot = boot + Seconds::new(1.0);
         effects = update(&mut app, Event::Tick(at(boot)));
     }
     // one page was requested while the filter was typed, and the last key allows five
@@ -358,7 +359,7 @@ fn history_and_audit_rows_beyond_the_limit_are_dropped() {
     let newest = app.knowledge.past.audit.rows.keys().next().unwrap().key.clone();
     assert_eq!(newest, "/cke/cketerm/audit/000009200");
     press(&mut app, "8 G");
-    let effects = update(&mut app, Event::Tick(at(BOOT + 5.0)));
+    let effects = update(&mut app, Event::Tick(at(BOOT + Seconds::new(5.0))));
     let oldest = app.knowledge.past.audit.rows.keys().next_back().unwrap().revision.0;
     let expected = Effect::Ask(ReadRequest::Page(Folder::Audit, Part::Before(oldest)));
     assert!(effects.contains(&expected) || app.knowledge.past.page_budget < 5, "{effects:?}");

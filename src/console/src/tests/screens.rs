@@ -3,6 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::{Audit, Who},
     kube::NodeRow,
 };
@@ -91,7 +92,7 @@ fn stale_sources_and_an_observing_engine() {
     world.engine.leading = None;
     world.engine.observing = vec![PreflightFault::IdentityUnconfirmed { uid: "u-1".to_owned() }];
     let mut app = world.console(80, 24);
-    update(&mut app, Event::Tick(at(BOOT + 95.0)));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(95.0))));
     press(&mut app, "X");
     assert_snapshot!(screen::text(&app));
 }
@@ -115,7 +116,7 @@ fn external_text_never_reaches_the_terminal_as_control_characters() {
     world.engine.leading = None;
     for keys in ["G", "G enter", "G X", "/ \"draining\""] {
         let mut app = world.console(120, 40);
-        update(&mut app, Event::Tick(at(BOOT + 1.0)));
+        update(&mut app, Event::Tick(at(BOOT + Seconds::new(1.0))));
         press(&mut app, keys);
         let text = screen::text(&app);
         assert!(text.contains("[2J"), "{keys}: {text}");

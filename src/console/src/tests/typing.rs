@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    boot_time::Seconds,
     entry::{EntryId, QueueKind},
     time::after,
 };
@@ -201,7 +202,7 @@ fn the_log_buffer_is_polled_at_most_once_a_second() {
     let mut app = World::usual().console_in(View::Logs, 80, 24);
     load_logs(&mut app);
     assert_eq!(press(&mut app, "j k j"), vec![], "the buffer was read just now");
-    let effects = update(&mut app, Event::Tick(at(super::world::BOOT + 1.0)));
+    let effects = update(&mut app, Event::Tick(at(super::world::BOOT + Seconds::new(1.0))));
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Logs(4))]);
 }
 
@@ -289,7 +290,7 @@ fn a_read_only_console_can_write_for_a_limited_time() {
     assert!(text.contains("WRITES until 10:15:00Z") && text.contains("changes are allowed until 10:15:00Z"), "{text}");
     assert_eq!(press(&mut app, "E enter y").len(), 1);
     press(&mut app, "E");
-    update(&mut app, Event::Tick(at(super::world::BOOT + 900.0)));
+    update(&mut app, Event::Tick(at(super::world::BOOT + Seconds::new(900.0))));
     assert_eq!(press(&mut app, "enter y"), [], "the write period is over");
     let shown: Vec<&str> = app.session.messages.iter().map(|(_, m)| m.text.as_str()).collect();
     assert!(shown.iter().any(|m| m.contains("changes are allowed until")), "{shown:?}");

@@ -1,9 +1,10 @@
 //! Small cluster as an engine would see it, and a console on it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
     attempt::{Attempt, Ended, Outcome},
+    boot_time::BootTime,
     cketerm_records::{EngineRegistration, Progress, Request, Who},
     clock::Now,
     cluster::{Cluster, Members, Node},
@@ -31,16 +32,14 @@ use crate::{
     },
 };
 
-pub(super) const BOOT: f64 = 5000.0;
+pub(super) const BOOT: BootTime = BootTime::new(5000.0);
 
 pub(super) fn wall() -> Timestamp {
     "2026-11-21T10:00:00Z".parse().unwrap()
 }
 
-pub(super) fn at(boot: f64) -> Now {
-    #[allow(clippy::cast_possible_truncation)]
-    let wall = after(wall(), (boot - BOOT) as i64);
-    Now { boot: Duration::from_secs_f64(boot), wall }
+pub(super) fn at(boot: BootTime) -> Now {
+    Now { boot, wall: after(wall(), (boot - BOOT).whole()) }
 }
 
 pub(super) fn stored<T>(key: &str, revision: i64, value: T) -> Stored<T> {
@@ -54,7 +53,7 @@ pub(super) struct World {
     pub(super) engine: Engine,
     pub(super) reasons: BTreeMap<EntryId, Reason>,
     pub(super) orphans: BTreeMap<String, Reason>,
-    pub(super) boot: f64,
+    pub(super) boot: BootTime,
 }
 
 impl World {
@@ -275,7 +274,12 @@ impl World {
         };
         self.store.engines.insert(77, stored("e", 20, registration));
         self.engine.lease = 77;
-        self.engine.leading = Some(Leading { key, create_revision: 20, since: 4000.0, acknowledged: 4000.0 });
+        self.engine.leading = Some(Leading {
+            key,
+            create_revision: 20,
+            since: BootTime::new(4000.0),
+            acknowledged: BootTime::new(4000.0),
+        });
     }
 
     pub(super) fn seen(&self) -> Arc<Seen> {

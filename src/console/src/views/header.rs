@@ -172,7 +172,7 @@ fn leader(app: &App) -> Line<'static> {
     if !app.seen.snapshot.store.synced {
         return Line::default();
     }
-    match sources::current_leader(&app.seen, app.now.boot.as_secs_f64()) {
+    match sources::current_leader(&app.seen, app.now.boot) {
         Leader::Us => spans.push(Span::styled("leader: this console", theme.good)),
         Leader::Other(host) => spans.push(Span::raw(format!("leader: {} (another cketerm)", short_text::safe(&host)))),
         Leader::Cke(host) => {

@@ -162,7 +162,7 @@ fn draw_screen(app: &App, frame: &mut Frame) {
     }
     let layout = layout(app);
     header::draw(app, frame.buffer_mut(), layout.header, layout.banner);
-    let boot = app.now.boot.as_secs_f64();
+    let boot = app.now.boot;
     if layout.table.height > 0 {
         let etcd_lost = queries::etcd_lost(&app.seen, boot).is_some();
         match app.navigation.view {

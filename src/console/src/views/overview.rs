@@ -5,6 +5,7 @@ mod columns;
 mod past;
 
 use cketerm_model::{
+    boot_time::BootTime,
     entry::{EntryId, QueueKind},
     stored::keys::SwitchName,
 };
@@ -50,7 +51,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let moving = work.used.saturating_sub(work.used_stuck);
     let waits = work.used_waits > 0 && moving == work.used_waits;
     let idle = work.used == 0 && work.left.is_empty();
-    let boot = app.now.boot.as_secs_f64();
+    let boot = app.now.boot;
     let lost = queries::etcd_lost(&app.seen, boot).is_some();
     let window_closed =
         calendar::window_state(app, &store.policy(), queue).is_some_and(|window_state| !window_state.open);
@@ -220,9 +221,9 @@ fn name(app: &App, id: EntryId) -> String {
 /// Returns the leader, the time since it leads, and the next candidates.
 fn leadership(app: &App) -> Vec<Span<'static>> {
     let (theme, engine) = (&app.config.theme, &app.seen.snapshot.engine);
-    let mut spans = vec![match sources::current_leader(&app.seen, app.now.boot.as_secs_f64()) {
+    let mut spans = vec![match sources::current_leader(&app.seen, app.now.boot) {
         Leader::Us => {
-            let since = engine.leading.as_ref().map(|l| app.now.boot.as_secs_f64() - l.since);
+            let since = engine.leading.as_ref().map(|l| app.now.boot - l.since);
             let since = since.map(|s| format!(" since {}", when::seconds(s))).unwrap_or_default();
             text(format!("this console{since}"), theme.good)
         }
@@ -245,16 +246,16 @@ fn leadership(app: &App) -> Vec<Span<'static>> {
 
 /// Returns the age of the displayed data.
 fn data(app: &App) -> Vec<Span<'static>> {
-    let (theme, boot) = (&app.config.theme, app.now.boot.as_secs_f64());
+    let (theme, boot) = (&app.config.theme, app.now.boot);
     let snap = &app.seen.snapshot;
     let mut spans = Vec::new();
-    let mut source = |name: &str, lost: Option<f64>, known: bool, last_seen: f64| {
+    let mut source = |name: &str, lost: Option<BootTime>, known: bool, last_seen: BootTime| {
         let separator = if spans.is_empty() { "" } else { "  " };
         spans.push(match lost {
             Some(last_seen) => {
                 text(format!("{separator}{name} LOST for {}", when::seconds(boot - last_seen)), theme.danger)
             }
-            None if known && boot - last_seen > sources::SILENT_SECONDS => {
+            None if known && boot - last_seen > sources::SILENT_AFTER => {
                 text(format!("{separator}{name} silent for {}", when::seconds(boot - last_seen)), theme.trouble)
             }
             None if known => Span::raw(format!("{separator}{name} live")),

@@ -77,7 +77,7 @@ pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     messages.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));
     let members = &seen.snapshot.registry.members;
     if let (Some(good), Some(_)) = (&members.good, &members.error) {
-        let age = app.now.boot.as_secs_f64() - good.at;
+        let age = app.now.boot - good.at;
         messages.push((format!("the list of machines is {} old", when::seconds(age)), theme.muted));
     }
     let repair = &seen.auto_repair;

@@ -3,18 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use cketerm_clients::kubernetes::{NodeEvent, Release, WriteError};
 use cketerm_model::{
+    boot_time::BootTime,
     drain::{Answer, Verdict},
     entry::EntryId,
     kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
 };
 use cketerm_rules::{
     decide::{Budgeted, Guard, preview_result},
-    snapshot::{EffectOutcome, StaleCause, secs},
+    snapshot::{EffectOutcome, StaleCause},
 };
 
 use super::{
@@ -27,7 +27,7 @@ impl Actor {
     pub(super) async fn stamp(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         node: &NodeRow,
         owner: &Owner,
         cordon: bool,
@@ -46,7 +46,7 @@ impl Actor {
     /// the entry left.
     pub(super) async fn release(
         &self,
-        decided: Duration,
+        decided: BootTime,
         node: &NodeRow,
         uncordon: bool,
         drop_keep: bool,
@@ -101,7 +101,7 @@ impl Actor {
     pub(super) async fn preview(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         pods: Vec<Budgeted>,
         unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
@@ -113,7 +113,7 @@ impl Actor {
     pub(super) async fn evict(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         machine: &str,
         evict: Vec<Budgeted>,
         delete: Vec<Arc<PodRow>>,
@@ -151,7 +151,7 @@ impl Actor {
     async fn send_evictions(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         pods: &[Budgeted],
         dry_run: bool,
     ) -> Result<BTreeMap<String, Answer>, Stop> {
@@ -182,7 +182,7 @@ impl Actor {
     fn answer_of(&self, verdict: Verdict, budgets: &[Arc<BudgetRow>]) -> Answer {
         Answer {
             verdict,
-            at: secs(self.steady.now().boot),
+            at: self.steady.now().boot,
             budgets: budgets.iter().map(|b| (b.full_name(), b.resource_version.clone())).collect(),
             undecided: 0,
         }
@@ -190,7 +190,7 @@ impl Actor {
 
     pub(super) async fn set_endpoints(
         &self,
-        decided: Duration,
+        decided: BootTime,
         row: &EndpointsRow,
         addresses: &[String],
     ) -> Result<EffectOutcome, Stop> {

@@ -2,9 +2,8 @@
 //! servers a second or more. It is best effort: the work goes on whatever the answer is, after the members were asked
 //! again (SAF-26).
 
-use std::time::Duration;
-
 use cketerm_clients::store::members::EtcdCluster;
+use cketerm_model::boot_time::BootTime;
 use cketerm_rules::{decide::Guard, snapshot::EffectOutcome};
 
 use super::{Actor, Stop};
@@ -14,7 +13,7 @@ impl Actor {
     pub(super) async fn move_etcd_leader(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         from: &str,
         urls: &[String],
         (to, to_name): (u64, &str),

@@ -28,6 +28,7 @@ use cketerm_clients::{
     store::{Store, commit::CommitError, live::Live, members::EtcdMembers},
 };
 use cketerm_model::{
+    boot_time::BootTime,
     cketerm_records::{Audit, Who},
     clock::Steady,
     entry::EntryId,
@@ -38,7 +39,7 @@ use cketerm_model::{
 use cketerm_rules::{
     decide::{Effect, Guard, Planned},
     registry::Registry,
-    snapshot::{EffectOutcome, FreshRead, StaleCause, secs},
+    snapshot::{EffectOutcome, FreshRead, StaleCause},
 };
 
 pub(super) use self::audit_intent::{AuditIntent, Repeated, named, write_result};
@@ -79,9 +80,8 @@ pub(super) struct Actor {
 }
 
 /// Returns the time of a command's decision. It is as old as the answers about the machine (I24).
-fn decision_time(decided: Duration, fresh: Option<&FreshRead>) -> Duration {
-    let read = fresh.and_then(|fresh| Duration::try_from_secs_f64(fresh.at).ok());
-    read.map_or(decided, |read| decided.min(read))
+fn decision_time(decided: BootTime, fresh: Option<&FreshRead>) -> BootTime {
+    fresh.map_or(decided, |fresh| decided.min(fresh.at))
 }
 
 /// Reason why an effect ended early; becomes an [`EffectOutcome`].
@@ -98,7 +98,7 @@ impl From<NoPermit> for Stop {
 
 impl Actor {
     /// Executes one planned effect, decided at `decided` (boot time).
-    pub(super) async fn execute(&self, planned: Planned, decided: Duration) -> EffectOutcome {
+    pub(super) async fn execute(&self, planned: Planned, decided: BootTime) -> EffectOutcome {
         let Planned { entry, guard, effect, machine } = planned;
         tracing::debug!(machine, what = effect.as_str(), entry = entry.map(|e| e.to_string()), "effect started");
         let outcome = match effect {
@@ -146,7 +146,7 @@ impl Actor {
     }
 
     /// Returns a permit for one step, if the decision's inputs are unchanged and enough of the lease is left (SAF-8).
-    pub(crate) fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
+    pub(crate) fn permit(&self, guard: &Guard, decided: BootTime) -> Result<Permit, Stop> {
         if let Some(why) = self.start_blocker(guard) {
             return Err(Stop(EffectOutcome::Stale(StaleCause::Changed(why))));
         }
@@ -159,7 +159,7 @@ impl Actor {
             return Some("this engine is shutting down".to_owned());
         }
         let quorum = guard.quorum.as_ref();
-        if let Some(barred) = quorum.and_then(|q| q.barred(&self.etcd.borrow(), secs(self.steady.now().boot))) {
+        if let Some(barred) = quorum.and_then(|q| q.barred(&self.etcd.borrow(), self.steady.now().boot)) {
             return Some(barred.to_string());
         }
         let over = guard.until.filter(|until| self.steady.now().wall >= *until);
@@ -169,7 +169,7 @@ impl Actor {
 
     /// Returns a permit for a step that finishes something already begun. A graceful end allows it; the lease must
     /// still hold.
-    pub(crate) fn permit_to_finish(&self, decided: Duration) -> Result<Permit, Stop> {
+    pub(crate) fn permit_to_finish(&self, decided: BootTime) -> Result<Permit, Stop> {
         Ok(self.fence.permit(decided)?)
     }
 

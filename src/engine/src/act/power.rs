@@ -7,6 +7,7 @@ use cketerm_clients::{kubernetes::KubeError, store::commit::CommitError};
 use cketerm_model::{
     any::QueueEntry,
     attempt::{Attempt, Ended, Outcome},
+    boot_time::BootTime,
     cketerm_records::{Order, Verb},
     drain::Verdict,
     entry::{EntryId, QueueKind, Stored},
@@ -17,7 +18,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     decide::Guard,
-    snapshot::{EffectOutcome, FreshRead, StaleCause, secs},
+    snapshot::{EffectOutcome, FreshRead, StaleCause},
 };
 
 use super::{Actor, Stop, audit_intent::named};
@@ -61,7 +62,7 @@ impl Actor {
     pub(super) async fn recheck(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         node: &str,
         pods: bool,
     ) -> Result<EffectOutcome, Stop> {
@@ -75,7 +76,7 @@ impl Actor {
         };
         let (node, pods) = tokio::join!(self.kube.node(node), pods);
         let (node, pods) = (node.map_err(|e| unreachable(&e))?, pods.map_err(|e: KubeError| unreachable(&e))?);
-        Ok(EffectOutcome::Rechecked(FreshRead { at: secs(self.steady.now().boot), node: node.map(Arc::new), pods }))
+        Ok(EffectOutcome::Rechecked(FreshRead { at: self.steady.now().boot, node: node.map(Arc::new), pods }))
     }
 
     /// Moves the entry to `rebooting` or `watching`. Writes the attempt in the same transaction, runs the command, and
@@ -84,7 +85,7 @@ impl Actor {
     pub(super) async fn power(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         entry: &QueueEntry,
         fresh: Option<&FreshRead>,
         force: Option<&Stored<Order>>,
@@ -142,7 +143,7 @@ impl Actor {
     pub(super) async fn run_again(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         entry: &QueueEntry,
         previous: PreviousAttempts<'_>,
         order: Option<&Stored<Order>>,

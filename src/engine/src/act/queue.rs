@@ -1,10 +1,11 @@
 //! Transitions of entries (start, back off, remove) and the history records that they leave.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use cketerm_model::{
     any::QueueEntry,
     attempt::{Attempt, Ended, Outcome},
+    boot_time::BootTime,
     cketerm_records::{Ending, Request, Who},
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
@@ -30,7 +31,7 @@ impl Actor {
     pub(super) async fn start_drain(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         entry: &QueueEntry,
         node_uid: Option<String>,
     ) -> Result<EffectOutcome, Stop> {
@@ -71,7 +72,7 @@ impl Actor {
     pub(super) async fn back_off(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         entry: &QueueEntry,
         cause: &Reason,
     ) -> Result<EffectOutcome, Stop> {
@@ -108,7 +109,7 @@ impl Actor {
     pub(super) async fn unwind(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         entry: &QueueEntry,
         cause: &Reason,
         never_began: &[Stored<Attempt>],
@@ -153,7 +154,7 @@ impl Actor {
     pub(super) async fn remove(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         end: &End,
         ready: Option<&str>,
         running: bool,
@@ -250,7 +251,7 @@ impl Actor {
     /// orphaned cordon without attempts would look like that of a machine without any power command (I14).
     pub(super) async fn settle_left(
         &self,
-        decided: Duration,
+        decided: BootTime,
         machine: &str,
         id: EntryId,
     ) -> Result<EffectOutcome, Stop> {
@@ -263,7 +264,7 @@ impl Actor {
     }
 
     /// Moves the attempts that an ended entry left into its history.
-    pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<EffectOutcome, Stop> {
+    pub(super) async fn settle(&self, decided: BootTime, id: EntryId) -> Result<EffectOutcome, Stop> {
         let (keys, view) = (self.store.keys(), self.live.borrow());
         if view.has_entry(id) {
             // The entry exists, so its orders stay and its attempts are its own.

@@ -1,10 +1,11 @@
 //! Writes of the registry module: the generated definition, repair entries, and the Nodes' labels, annotations and
 //! taints.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cketerm_clients::{kubernetes::WriteError, store::commit::CommitError};
 use cketerm_model::{
+    boot_time::BootTime,
     cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
     kube::{KubeView, MetadataPatch, NodeRow},
@@ -27,7 +28,7 @@ const REPAIRS_AT_ONCE: usize = 60;
 const APPROVALS_AT_ONCE: usize = 50;
 
 impl Actor {
-    pub(super) async fn register(&self, decided: Duration, what: RegistryEffect) -> Result<EffectOutcome, Stop> {
+    pub(super) async fn register(&self, decided: BootTime, what: RegistryEffect) -> Result<EffectOutcome, Stop> {
         match what {
             RegistryEffect::Apply(apply) => self.apply(decided, *apply).await,
             RegistryEffect::DropApprovals(outdated) => {
@@ -56,7 +57,7 @@ impl Actor {
     }
 
     /// Writes the definition, its template's revision and `cketerm/generated` in one fenced transaction (SAB-72).
-    async fn apply(&self, decided: Duration, apply: Apply) -> Result<EffectOutcome, Stop> {
+    async fn apply(&self, decided: BootTime, apply: Apply) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let view = self.live.borrow();
         if !view.sabakan.enabled() || view.registry.hold.is_some() || Basis::of(&view) != apply.basis {
@@ -98,7 +99,7 @@ impl Actor {
 
     /// Adds repair entries, all or none below the cap (I42). The plan is made again from a fresh read, in one
     /// transaction with the write index.
-    async fn add_repairs(&self, decided: Duration) -> Result<EffectOutcome, Stop> {
+    async fn add_repairs(&self, decided: BootTime) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let Some(good) = self.registry.borrow().broken.good.clone() else {
             return Ok(changed("the input of the repair plan"));
@@ -110,7 +111,7 @@ impl Actor {
         let index = self.store.raw(&index_key).await.map_err(failed)?.map_or(0, |raw| raw.mod_revision);
         let view = self.store.read_view().await.map_err(failed)?;
         let kube = self.kube_live.borrow();
-        let kept = machines_held_by_hosts(&kube, self.steady.now().boot.as_secs_f64());
+        let kept = machines_held_by_hosts(&kube, self.steady.now().boot);
         let Ok(plan) = kept.and_then(|kept| auto_repair_plan(&view, &good, kept, &kube)) else {
             return Ok(changed("the input of the repair plan"));
         };
@@ -152,7 +153,7 @@ impl Actor {
 
     async fn describe(
         &self,
-        decided: Duration,
+        decided: BootTime,
         node: &Arc<NodeRow>,
         description: &MetadataPatch,
     ) -> Result<EffectOutcome, Stop> {

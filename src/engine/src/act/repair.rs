@@ -1,9 +1,8 @@
 //! End of a repair: the entry stays in the queue as `succeeded` or `failed`, and its history is written.
 
-use std::time::Duration;
-
 use cketerm_model::{
     attempt::Attempt,
+    boot_time::BootTime,
     cketerm_records::Ending,
     entry::{EntryId, Stored},
     repair::{RepairEntry, RepairStatus, StepStatus},
@@ -26,7 +25,7 @@ impl Actor {
     pub(super) async fn finish_repair(
         &self,
         guard: &Guard,
-        decided: Duration,
+        decided: BootTime,
         entry: &RepairEntry,
         end: &End,
         running: bool,

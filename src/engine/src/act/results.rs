@@ -1,9 +1,8 @@
 //! Takes a published result over into its attempt, or removes a result without an open attempt (SAF-20).
 
-use std::time::Duration;
-
 use cketerm_model::{
     attempt::Attempt,
+    boot_time::BootTime,
     entry::Stored,
     result::CommandResult,
     stored::transaction::{Change, Put},
@@ -16,7 +15,7 @@ impl Actor {
     /// Takes the result over in one fenced transaction, which compares the result and the open attempt.
     pub(super) async fn take_result(
         &self,
-        decided: Duration,
+        decided: BootTime,
         result: &Stored<CommandResult>,
         attempt: Option<&Stored<Attempt>>,
     ) -> Result<EffectOutcome, Stop> {

@@ -116,7 +116,7 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option
     // The deadline is in boot time, so it also passes while the host is suspended.
     let deadline = Clock::host().boot() + Duration::from_secs(timeout);
     let end = loop {
-        let left = deadline.saturating_sub(Clock::host().boot());
+        let left = deadline.saturating_duration_since(Clock::host().boot());
         match inbox.recv_timeout(left.min(Duration::from_secs(1))) {
             Ok(Event::Ended(status)) => break ended(status),
             Ok(Event::EngineGone) => {

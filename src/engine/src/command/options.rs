@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use cketerm_model::result::ResultLabel;
+use cketerm_model::{boot_time::BootTime, result::ResultLabel};
 
 /// Subcommand that makes this program the helper.
 pub const SUBCOMMAND: &str = "run-command";
@@ -16,7 +16,7 @@ pub(super) struct HelperOptions {
     /// Whether the command is a check, which ends with the engine.
     pub end_with_engine: bool,
     /// Boot time before which the command must begin.
-    pub start_before: Option<Duration>,
+    pub start_before: Option<BootTime>,
     /// Number of bytes of the helper's own input that go to the command.
     pub input: Option<u64>,
     /// Soft limit of open files for the command.
@@ -32,7 +32,7 @@ impl HelperOptions {
     pub(super) fn words(&self) -> Vec<String> {
         let mut words = vec![SUBCOMMAND.to_owned(), "--timeout".to_owned(), self.timeout.to_string()];
         words.extend(self.end_with_engine.then(|| "--end-with-engine".to_owned()));
-        words.extend(self.start_before.map(|at| format!("--start-before={}", at.as_millis())));
+        words.extend(self.start_before.map(|at| format!("--start-before={}", at.millis())));
         words.extend(self.input.map(|bytes| format!("--input={bytes}")));
         words.extend(self.descriptors.map(|soft| format!("--descriptors={soft}")));
         if let Some((folder, label)) = &self.result {
@@ -60,7 +60,9 @@ impl HelperOptions {
         Some(Self {
             timeout: options.get(timeout? + 1)?.parse().ok()?,
             end_with_engine: options.iter().any(|word| word == "--end-with-engine"),
-            start_before: value("--start-before").and_then(|at| at.parse().ok()).map(Duration::from_millis),
+            start_before: value("--start-before")
+                .and_then(|at| at.parse().ok())
+                .map(|at| Duration::from_millis(at).into()),
             input: value("--input").and_then(|bytes| bytes.parse().ok()),
             descriptors: value("--descriptors").and_then(|soft| soft.parse().ok()),
             result: label(),
@@ -79,7 +81,7 @@ mod tests {
         let all = HelperOptions {
             timeout: 30,
             end_with_engine: true,
-            start_before: Some(Duration::from_millis(1234)),
+            start_before: Some(Duration::from_millis(1234).into()),
             input: Some(7),
             descriptors: Some(1024),
             result: Some((PathBuf::from("/var/lib/cketerm/results"), label)),

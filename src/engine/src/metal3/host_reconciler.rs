@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use cketerm_clients::power::{Found, PowerError, redfish::Login};
 use cketerm_model::{
+    boot_time::BootTime,
     fault,
     host::{HostRow, Times},
     power_state::PowerState,
@@ -40,12 +41,12 @@ const LONGEST: usize = 1000;
 /// Metal3's `errorType` for power errors.
 const POWER_ERROR: &str = "power management error";
 
-/// Requests sent to the BMC for the current step, in boot time.
+/// Boot times of the requests sent to the BMC for the current step.
 #[derive(Clone, Copy, Default)]
 struct SentOrders {
-    soft: Option<Duration>,
-    hard: Option<Duration>,
-    on: Option<Duration>,
+    soft: Option<BootTime>,
+    hard: Option<BootTime>,
+    on: Option<BootTime>,
 }
 
 pub(super) struct HostReconciler {
@@ -61,7 +62,7 @@ pub(super) struct HostReconciler {
     ordered_off_for: Option<Timestamp>,
     /// The request that existed when this task started, and the boot time of the start. An earlier engine may have
     /// ordered the machine to power off.
-    found: (Option<Timestamp>, Duration),
+    found: (Option<Timestamp>, BootTime),
     failures: u32,
 }
 
@@ -139,7 +140,7 @@ impl HostReconciler {
     fn may_be_under_way(&self, host: &HostRow) -> bool {
         let (pending, taken) = self.found;
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
-        let fresh = now.saturating_sub(taken) < limits.soft.saturating_add(limits.hard);
+        let fresh = now.saturating_duration_since(taken) < limits.soft.saturating_add(limits.hard);
         fresh && pending.is_some() && pending == host.pending_reboot_since && host.pending() && is_present(host)
     }
 
@@ -209,7 +210,7 @@ impl HostReconciler {
 
     fn decide(&self, host: &HostRow, power: &PowerState) -> Step {
         let now = self.shared.actor.steady.now();
-        let ago = |at: Option<Duration>| at.map(|at| now.boot.saturating_sub(at));
+        let ago = |at: Option<BootTime>| at.map(|at| now.boot.saturating_duration_since(at));
         let sent =
             Sent { soft: ago(self.sent_orders.soft), hard: ago(self.sent_orders.hard), on: ago(self.sent_orders.on) };
         decide(host, power, &sent, &self.limits(), now.wall)

@@ -15,7 +15,7 @@ use std::{
 };
 
 use cketerm_clients::power::BmcClients;
-use cketerm_model::{host::HostRow, kube::HOSTS_SOURCE};
+use cketerm_model::{boot_time::BootTime, host::HostRow, kube::HOSTS_SOURCE};
 use cketerm_rules::metal3::{Metal3, controller};
 use imbl::OrdMap;
 use jiff::Timestamp;
@@ -154,7 +154,7 @@ struct HostSupervisor {
     known_hosts: Hosts,
     host_tasks: BTreeMap<(String, String), HostTask>,
     /// Boot time of the last search for the operator.
-    last_search: Option<Duration>,
+    last_search: Option<BootTime>,
     /// Result of that search.
     foreign_writer: OtherController,
     /// State when the tasks were last updated: whether no cycle could begin, and the reason why the role could not run.
@@ -290,7 +290,7 @@ impl HostSupervisor {
         let (actor, now) = (&self.shared.actor, self.shared.actor.steady.now());
         let rest =
             if matches!(self.foreign_writer, OtherController::Unknown(_)) { SEARCH_RETRY } else { SEARCH_INTERVAL };
-        if self.last_search.is_none_or(|at| now.boot.saturating_sub(at) >= rest) {
+        if self.last_search.is_none_or(|at| now.boot.saturating_duration_since(at) >= rest) {
             self.foreign_writer = match actor.kube.operator(now.wall).await {
                 Ok(None) => OtherController::Nobody,
                 Ok(Some(found)) => OtherController::Somebody(found),

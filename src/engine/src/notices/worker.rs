@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm_clients::{notices::Receiver, store::commit::CommitError};
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     entry::Stored,
     notice::{Kind, NotifierState, Trouble},
     stored::{
@@ -21,7 +22,6 @@ use cketerm_rules::{
         scene::ended,
     },
     seen::Seen,
-    snapshot::secs,
 };
 
 use super::{DeliveryResult, NotifierContext};
@@ -32,10 +32,10 @@ const GATHER: Duration = Duration::from_secs(1);
 const ETCD_RETRY: Duration = Duration::from_secs(2);
 /// Number of history records in one read.
 const PAGE: u32 = 200;
-/// Longest pause in seconds between two failed reads of the history.
-const MAX_HISTORY_PAUSE: f64 = 60.0;
-/// Longest pause in seconds between two tries of a delivery.
-const MAX_RETRY_PAUSE: f64 = 300.0;
+/// Longest pause between two failed reads of the history.
+const MAX_HISTORY_PAUSE: Seconds = Seconds::new(60.0);
+/// Longest pause between two tries of a delivery.
+const MAX_RETRY_PAUSE: Seconds = Seconds::new(300.0);
 /// Number of tries after which a notice that the receiver rejects is given up.
 const MAX_REJECTIONS: u32 = 5;
 
@@ -50,12 +50,12 @@ pub(super) struct NotificationWorker {
     read: (i64, bool),
     /// Whether another page is to be read at once.
     more_pages: bool,
-    /// Number of failed reads of the history in a row, and the boot-time seconds of the next allowed read.
-    unread: (u32, f64),
-    /// Tries of the first notice, rejections in a row, and the time of the next try.
+    /// Number of failed reads of the history in a row, and the boot time of the next allowed read.
+    unread: (u32, BootTime),
+    /// Tries of the first notice, rejections in a row, and the boot time of the next try.
     tries: u32,
     rejections: u32,
-    next_try: f64,
+    next_try: BootTime,
     /// Id of a notice that was received but whose removal is not known to be written.
     received: Option<String>,
 }
@@ -65,7 +65,7 @@ struct LeaseExpired;
 
 impl NotificationWorker {
     pub fn new(context: NotifierContext, receiver: Receiver) -> Self {
-        let bucket = Bucket::new(receiver.limits.per_minute, secs(context.actor.steady.now().boot));
+        let bucket = Bucket::new(receiver.limits.per_minute, context.actor.steady.now().boot);
         Self {
             context,
             receiver,
@@ -74,10 +74,10 @@ impl NotificationWorker {
             bucket,
             read: (0, false),
             more_pages: false,
-            unread: (0, 0.0),
+            unread: (0, BootTime::ZERO),
             tries: 0,
             rejections: 0,
-            next_try: 0.0,
+            next_try: BootTime::ZERO,
             received: None,
         }
     }
@@ -97,7 +97,7 @@ impl NotificationWorker {
         };
         let mut state = stored.clone();
         let seen = self.context.seen.borrow_and_update().clone();
-        let now = secs(self.context.actor.steady.now().boot);
+        let now = self.context.actor.steady.now().boot;
         let own_revision = self.context.actor.fence.create_revision();
         let Some(scene) = self.context.scene(&seen).filter(|scene| scene.leader.create_revision == own_revision) else {
             self.stored = Some((stored, revision));
@@ -153,7 +153,7 @@ impl NotificationWorker {
                 if state.trouble.take().is_some() {
                     tracing::info!(receiver = name, "the notice receiver is back");
                 }
-                (self.tries, self.rejections, self.next_try) = (0, 0, 0.0);
+                (self.tries, self.rejections, self.next_try) = (0, 0, BootTime::ZERO);
                 state.delivered = Some(now.wall);
                 self.received = Some(id.to_owned());
                 remove_delivered(state, id);
@@ -162,7 +162,7 @@ impl NotificationWorker {
             DeliveryResult::Rejected(why) if self.rejections + 1 >= MAX_REJECTIONS => {
                 tracing::error!(receiver = name, id, title, why, "the receiver rejects the notice; giving up");
                 self.context.counters.notice(name, "given up");
-                (self.tries, self.rejections, self.next_try) = (0, 0, 0.0);
+                (self.tries, self.rejections, self.next_try) = (0, 0, BootTime::ZERO);
                 self.received = Some(id.to_owned());
                 remove_delivered(state, id);
                 return;
@@ -177,8 +177,8 @@ impl NotificationWorker {
             }
         };
         self.tries = self.tries.saturating_add(1);
-        let pause = f64::from(1_u32 << (self.tries - 1).min(9)).min(MAX_RETRY_PAUSE);
-        self.next_try = secs(now.boot) + pause.max(wait.map_or(0.0, |w| w.as_secs_f64()));
+        let pause = Seconds::from(1_u32 << (self.tries - 1).min(9)).min(MAX_RETRY_PAUSE);
+        self.next_try = now.boot + pause.max(wait.map_or(Seconds::ZERO, Seconds::from));
         if state.trouble.is_none() {
             tracing::warn!(receiver = name, id, why, "cannot deliver notices to the receiver; retrying");
             state.trouble = Some(Trouble { since: now.wall, why });
@@ -240,7 +240,7 @@ impl NotificationWorker {
         if complete && grown <= revision {
             return Endings { list: Vec::new(), complete: true };
         }
-        let now = secs(self.context.actor.steady.now().boot);
+        let now = self.context.actor.steady.now().boot;
         if now < self.unread.1 {
             return Endings::default();
         }
@@ -255,7 +255,7 @@ impl NotificationWorker {
             Ok(read) => {
                 self.read = (read.revision, !read.more);
                 self.more_pages = read.more;
-                self.unread = (0, 0.0);
+                self.unread = (0, BootTime::ZERO);
                 let wall = self.context.actor.steady.now().wall;
                 let notices_of =
                     |ending: &Stored<_>| ending.get().map_or_else(Vec::new, |e| ended(&seen.snapshot, e, wall));
@@ -266,7 +266,7 @@ impl NotificationWorker {
                 // The unread part stays unread. But a slow etcd does not get a request for a whole folder every
                 // second.
                 tracing::debug!(receiver = self.receiver.name, error = %e, "history cannot be read");
-                let pause = f64::from(2_u32 << self.unread.0.min(5)).min(MAX_HISTORY_PAUSE);
+                let pause = Seconds::from(2_u32 << self.unread.0.min(5)).min(MAX_HISTORY_PAUSE);
                 self.unread = (self.unread.0.saturating_add(1), now + pause);
                 Endings::default()
             }

@@ -10,6 +10,7 @@ use cketerm_clients::{
     store::{Store, live::Live, members::EtcdMembers},
 };
 use cketerm_model::{
+    boot_time::BootTime,
     cketerm_records::{EngineMode, Who},
     clock::Steady,
 };
@@ -152,9 +153,9 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         paused: BTreeMap::new(),
         stale: BTreeMap::new(),
         seen_sender,
-        next_try: 0.0,
-        next_publish: 0.0,
-        next_prune: 0.0,
+        next_try: BootTime::ZERO,
+        next_publish: BootTime::ZERO,
+        next_prune: BootTime::ZERO,
         prune_progress: Arc::default(),
         incomplete_since: None,
         announced: None,

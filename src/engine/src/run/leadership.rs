@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use cketerm_clients::store::{election::defer_election, migrate};
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     cketerm_records::{EngineRegistration, MissingSetting, Who},
     clock::{Now, Steady},
     entry::Stored,
@@ -13,11 +14,7 @@ use cketerm_model::{
     reboot::RebootStatus::{Draining, Rebooting},
     time::after,
 };
-use cketerm_rules::{
-    decide::can_check_quorum,
-    preflight_fault::PreflightFault,
-    snapshot::{Leading, secs},
-};
+use cketerm_rules::{decide::can_check_quorum, preflight_fault::PreflightFault, snapshot::Leading};
 
 use super::{Leader, Loop};
 use crate::{
@@ -29,18 +26,18 @@ use crate::{
     preflight,
 };
 
-/// Seconds that an incomplete engine waits for a complete one before it campaigns (SAF-5).
-const INCOMPLETE_WAIT: f64 = 60.0;
-/// Seconds after which it announces this wait. A freshly started engine sees the probes within a moment and then never
+/// Time that an incomplete engine waits for a complete one before it campaigns (SAF-5).
+const INCOMPLETE_WAIT: Seconds = Seconds::new(60.0);
+/// Time after which it announces this wait. A freshly started engine sees the probes within a moment and then never
 /// announces it.
-const ANNOUNCED_AFTER: f64 = 5.0;
-/// Seconds between attempts to campaign, to propose an identity, or to create the schema.
-const RETRY_SECONDS: f64 = 3.0;
+const ANNOUNCED_AFTER: Seconds = Seconds::new(5.0);
+/// Time between attempts to campaign, to propose an identity, or to create the schema.
+const RETRY_INTERVAL: Seconds = Seconds::new(3.0);
 
 impl Loop {
     /// Campaigns, resigns, or writes schema and identity, as policy, preflight and other candidates require.
     pub(super) fn update_leadership(&mut self, now: Now) {
-        let at = secs(now.boot);
+        let at = now.boot;
         if self.leader.is_some() {
             self.update_resignation();
             return;
@@ -56,7 +53,7 @@ impl Loop {
         }
         let (store, who) = (self.store.clone(), self.who());
         if self.snap.store.schema.is_none() {
-            self.next_try = at + RETRY_SECONDS;
+            self.next_try = at + RETRY_INTERVAL;
             self.proposing = Some(cketerm_runtime::tasks::spawn(async move {
                 if let Err(e) = store.ensure_schema(&who).await {
                     tracing::warn!(error = %e, "cketerm/schema could not be created");
@@ -67,7 +64,7 @@ impl Loop {
         if self.snap.store.identity.is_none()
             && let Some(uid) = self.snap.kube.cluster_uid.clone()
         {
-            self.next_try = at + RETRY_SECONDS;
+            self.next_try = at + RETRY_INTERVAL;
             self.proposing = Some(cketerm_runtime::tasks::spawn(async move {
                 if let Err(e) = store.propose_identity(&uid, &who).await {
                     tracing::warn!(error = %e, "cketerm/identity could not be recorded");
@@ -91,7 +88,7 @@ impl Loop {
         if !may_lead || self.snap.engine.standing_back.is_some() {
             return;
         }
-        self.next_try = at + RETRY_SECONDS;
+        self.next_try = at + RETRY_INTERVAL;
         self.announced = None;
         self.registered = Some(registration.clone());
         let migrate = migrate::needed(&self.snap.store).then_some(who);
@@ -139,7 +136,7 @@ impl Loop {
 
     /// Returns the reason why this engine does not campaign now: the policy, or a complete engine that may come first.
     /// An incomplete engine campaigns only after 60 s without a registration of a complete one (SAF-5).
-    fn standby_reason(&mut self, at: f64, registration: &EngineRegistration) -> Option<String> {
+    fn standby_reason(&mut self, at: BootTime, registration: &EngineRegistration) -> Option<String> {
         if let Err(why) = preflight::may_campaign(&self.snap.store) {
             return Some(why);
         }
@@ -163,18 +160,17 @@ impl Loop {
             return Some(format!("deferring to another candidate: this one lacks {lacks}"));
         }
         let left = INCOMPLETE_WAIT - (at - *self.incomplete_since.get_or_insert(at));
-        if (0.0..INCOMPLETE_WAIT - ANNOUNCED_AFTER).contains(&left) && self.announced.is_none() {
+        if (Seconds::ZERO..INCOMPLETE_WAIT - ANNOUNCED_AFTER).contains(&left) && self.announced.is_none() {
             self.announce(registration, left, &lacks);
         }
-        (left > 0.0)
-            .then(|| format!("campaigning in {left:.0} s unless a complete engine appears: this one lacks {lacks}"))
+        (left > Seconds::ZERO)
+            .then(|| format!("campaigning in {left:.0} unless a complete engine appears: this one lacks {lacks}"))
     }
 
     /// Registers that this engine stands back. Commands that explain why nobody leads then do not advise to start an
     /// engine.
-    fn announce(&mut self, registration: &EngineRegistration, left: f64, lacks: &str) {
-        #[allow(clippy::cast_possible_truncation)] // at most a minute
-        let until = after(self.steady.now().wall, left as i64);
+    fn announce(&mut self, registration: &EngineRegistration, left: Seconds, lacks: &str) {
+        let until = after(self.steady.now().wall, left.whole());
         let why = format!(
             "the engine on {} campaigns at {until:.0} unless a complete one appears: it lacks {lacks}",
             registration.host
@@ -182,7 +178,7 @@ impl Loop {
         let registration = EngineRegistration { standing_back: Some(why), ..registration.clone() };
         let (hold, over) = tokio::sync::oneshot::channel();
         self.announced = Some(hold);
-        let ttl = Duration::from_secs_f64(left) + Duration::from_secs(15);
+        let ttl = Duration::from(left) + Duration::from_secs(15);
         cketerm_runtime::tasks::spawn(defer_election(self.store.clone(), ttl, registration, over));
     }
 
@@ -298,8 +294,8 @@ impl Loop {
         self.snap.engine.leading = Some(Leading {
             key: fence.key().to_owned(),
             create_revision: fence.create_revision(),
-            since: secs(self.clock.boot()),
-            acknowledged: secs(fence.life().acknowledged()),
+            since: self.clock.boot(),
+            acknowledged: fence.life().acknowledged(),
         });
         self.clear();
         let host = self.options.host.clone();
@@ -347,7 +343,7 @@ impl Loop {
         self.running_campaign = None;
         self.giving_up = None;
         self.registered = None;
-        self.next_try = secs(self.clock.boot()) + 0.5;
+        self.next_try = self.clock.boot() + Seconds::new(0.5);
     }
 
     /// Stops everything that needs the lock. Power commands run to their end by themselves; checks are aborted.

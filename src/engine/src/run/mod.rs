@@ -14,6 +14,7 @@ use cketerm_clients::{
     store::{Store, folders::FolderCursor, live::Live},
 };
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     cketerm_records::{EngineMode, EngineRegistration},
     clock::{Clock, Now, Steady},
     entry::EntryId,
@@ -27,7 +28,7 @@ use cketerm_rules::{
     preflight_fault::PreflightFault,
     publish,
     seen::Seen,
-    snapshot::{BmcAccess, EffectOutcome, InFlight, Snapshot, secs},
+    snapshot::{BmcAccess, EffectOutcome, InFlight, Snapshot},
 };
 use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
 use tokio::{
@@ -83,9 +84,9 @@ struct Loop {
     snap: Snapshot,
     running_campaign: Option<Campaign>,
     /// Set after the win. The live copy of etcd must show the leader key before this boot time (SAF-3).
-    won: Option<(Fence, Duration)>,
+    won: Option<(Fence, BootTime)>,
     /// Set while the engine resigns. The candidacy is dropped at this boot time at the latest.
-    giving_up: Option<Duration>,
+    giving_up: Option<BootTime>,
     /// Task that writes the schema or the identity, which must exist before any engine can lead.
     proposing: Option<tokio::task::JoinHandle<()>>,
     leader: Option<Leader>,
@@ -94,17 +95,17 @@ struct Loop {
     effects: BTreeMap<String, (Option<EntryId>, Effect)>,
     /// Checks under way, by the same name. A graceful end does not wait for them.
     checks: BTreeMap<String, AbortHandle>,
-    /// Machines without new effects after a failed one, with the boot-time seconds at which the pause ends.
-    paused: BTreeMap<String, f64>,
+    /// Machines without new effects after a failed one, with the boot time at which the pause ends.
+    paused: BTreeMap<String, BootTime>,
     /// Number of effects in a row that were stale, by machine.
     stale: BTreeMap<String, u32>,
     seen_sender: watch::Sender<Arc<Seen>>,
-    next_try: f64,
-    next_publish: f64,
-    next_prune: f64,
+    next_try: BootTime,
+    next_publish: BootTime,
+    next_prune: BootTime,
     /// Progress of the searches for old records, by folder.
     prune_progress: Arc<tokio::sync::Mutex<BTreeMap<String, FolderCursor>>>,
-    incomplete_since: Option<f64>,
+    incomplete_since: Option<BootTime>,
     /// Held while the engine's registration says that it stands back.
     announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
@@ -162,7 +163,7 @@ impl Loop {
         memory::observe(&mut self.snap, now);
         let began = self.clock.boot();
         let mut decision = decide(&self.snap, now);
-        self.counters.pass(self.clock.boot().saturating_sub(began));
+        self.counters.pass(self.clock.boot().saturating_duration_since(began));
         self.aim(&decision);
         if self.leader.is_some() {
             self.publish_progress(&decision, now);
@@ -172,15 +173,8 @@ impl Loop {
         let effects = std::mem::take(&mut decision.effects);
         self.publish_seen(decision, now);
         self.begin(effects, now);
-        let until_wake =
-            wake.map_or(TICK, |at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.001)).unwrap_or(TICK));
-        let until_pause = self
-            .paused
-            .values()
-            .map(|at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.001)).unwrap_or(TICK))
-            .min()
-            .unwrap_or(TICK);
-        until_wake.min(until_pause).min(TICK)
+        let next = wake.into_iter().chain(self.paused.values().copied()).min();
+        next.map_or(TICK, |at| Duration::from((at - now.boot).max(Seconds::new(0.001))).min(TICK))
     }
 
     /// Takes the current live copies into the snapshot.
@@ -191,7 +185,7 @@ impl Loop {
         }
         let now = self.steady.now();
         if let (Some(leading), Some(leader)) = (&mut self.snap.engine.leading, &self.leader) {
-            leading.acknowledged = secs(leader.fence.life().acknowledged());
+            leading.acknowledged = leader.fence.life().acknowledged();
         }
         self.snap.store = self.live.borrow();
         self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
@@ -215,7 +209,7 @@ impl Loop {
         if self.leader.is_none() {
             self.snap.engine.observing.extend(preflight::clock_was_set(&self.snap.kube, now));
         }
-        let boot = secs(now.boot);
+        let boot = now.boot;
         let over: Vec<String> = self.paused.iter().filter(|(_, at)| **at <= boot).map(|(m, _)| m.clone()).collect();
         for machine in over {
             self.paused.remove(&machine);
@@ -259,7 +253,7 @@ impl Loop {
             (false, true) => Plans::Shown,
             (false, false) => Plans::None,
         };
-        self.inventory_poller.want(leads || console, plans, again.then(|| secs(self.steady.now().boot)));
+        self.inventory_poller.want(leads || console, plans, again.then(|| self.steady.now().boot));
     }
 
     fn publish_seen(&self, decision: Decision, now: Now) {
@@ -289,7 +283,7 @@ impl Loop {
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 attempt,
-                since: secs(now.boot),
+                since: now.boot,
             };
             self.snap.in_flight.insert(machine.clone(), in_flight);
             self.effects.insert(machine.clone(), (planned.entry, planned.effect.clone()));
@@ -352,8 +346,8 @@ impl Loop {
             }
             _ => None,
         };
-        if let Some(seconds) = pause {
-            let at = secs(now.boot);
+        if let Some(span) = pause {
+            let at = now.boot;
             let waiting = InFlight {
                 what: "waiting to retry".to_owned(),
                 entry,
@@ -362,7 +356,7 @@ impl Loop {
                 since: at,
             };
             self.snap.in_flight.insert(machine.clone(), waiting);
-            self.paused.insert(machine, at + seconds);
+            self.paused.insert(machine, at + span);
         }
         if let Some(id) = entry {
             memory::remember(&mut self.snap.work, id, &effect, &outcome, now);

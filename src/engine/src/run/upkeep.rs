@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cketerm_clients::store::{Store, folders::AuditRetention};
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::EngineRegistration,
     clock::Now,
     entry::Stored,
@@ -11,13 +12,13 @@ use cketerm_model::{
     stored::{keys::Folder, transaction::Change},
     time::after,
 };
-use cketerm_rules::{decide::Decision, publish, seen::Seen, snapshot::secs};
+use cketerm_rules::{decide::Decision, publish, seen::Seen};
 
 use super::{Loop, TICK};
 use crate::lead::CandidacyOrder;
 
-/// Seconds between two searches for history and audit records to prune.
-const PRUNE: f64 = 600.0;
+/// Time between two searches for history and audit records to prune.
+const PRUNE: Seconds = Seconds::new(600.0);
 /// Limits of what is kept: the number of history records, the number of audit records of engines and of operators, and
 /// their age in days (`docs/reliability.md`, "What is kept and for how long"; I48).
 const KEPT: u64 = 10_000;
@@ -25,8 +26,8 @@ const KEPT_AUDIT: AuditRetention = AuditRetention { engine: 10_000, people: 100_
 const KEPT_DAYS: i64 = 90;
 /// Number of records deleted in one transaction.
 const DELETE_BATCH: usize = 64;
-/// Seconds between two writes of progress.
-const PUBLISH: f64 = 0.5;
+/// Time between two writes of progress.
+const PUBLISH: Seconds = Seconds::new(0.5);
 /// Time that a graceful end waits for commands (SAF-7).
 const COMMANDS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a graceful end without another engine waits for hosts between off and on (SAF-7).
@@ -53,7 +54,7 @@ async fn forget(store: &Store, fence: &Fence, keys: &[String]) -> bool {
 impl Loop {
     /// Prunes old history and audit records. Attempts are never pruned (I38).
     pub(super) fn prune(&mut self, now: Now) {
-        let at = secs(now.boot);
+        let at = now.boot;
         let Some(leader) = &self.leader else { return };
         if at < self.next_prune {
             return;
@@ -82,7 +83,7 @@ impl Loop {
     }
 
     pub(super) fn publish_progress(&mut self, decision: &Decision, now: Now) {
-        let at = secs(now.boot);
+        let at = now.boot;
         let Some(leader) = &self.leader else { return };
         if at < self.next_publish {
             return;

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     BudgetRow, DaemonSetRow, EndpointsRow, KubeLinkState, NamespaceRow, NodePods, NodeRow, PodRow, SourceState,
 };
-use crate::host::HostRow;
+use crate::{
+    boot_time::{BootTime, Seconds},
+    host::HostRow,
+};
 
 /// Index by name or address. The hasher is a fast one, because every pass looks up every entry.
 pub type Index<V> = imbl::GenericHashMap<String, V, foldhash::fast::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
@@ -55,15 +58,14 @@ pub struct KubeView {
     pub link: KubeLinkState,
     /// UID of the `kube-system` namespace, once known.
     pub cluster_uid: Option<String>,
-    /// API server's clock minus the local clock in seconds, once known.
-    pub clock_ahead: Option<f64>,
-    /// Local wall clock minus boot-time clock at that measurement, in seconds. A different value now means that the
-    /// clock was set.
+    /// API server's clock minus the local clock, once known.
+    pub clock_ahead: Option<Seconds>,
+    /// Local wall clock minus boot-time clock at that measurement. A different value now means that the clock was set.
     #[serde(default)]
-    pub clock_offset: f64,
-    /// Boot time (seconds) of that measurement.
+    pub clock_offset: Seconds,
+    /// Boot time of that measurement.
     #[serde(default)]
-    pub clock_measured: f64,
+    pub clock_measured: BootTime,
     /// Rights that the queues need and this account lacks, for example `create pods/eviction`.
     pub missing_rights: Vec<String>,
     /// Whether the rights were queried.

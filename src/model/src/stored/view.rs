@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     attempt::Attempt,
+    boot_time::BootTime,
     cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
     cluster::{Cluster, Members},
     constraints::Constraints,
@@ -101,9 +102,9 @@ impl From<Definition> for Cluster {
 /// State of the watch over etcd.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WatchHealth {
-    /// Boot-time seconds of the next attempt to reopen the watch; none while it is open. Once this time has passed, the
+    /// Boot time of the next attempt to reopen the watch; none while it is open. Once this time has passed, the
     /// attempt is under way.
-    pub retry: Option<f64>,
+    pub retry: Option<BootTime>,
     /// Whole seconds that the last answer took.
     pub lag: u64,
 }
@@ -113,10 +114,10 @@ pub struct WatchHealth {
 pub struct StoreView {
     /// Revision of the copy.
     pub revision: i64,
-    /// Boot-time seconds of the last answer of the watch (event or progress). Nothing new starts while this is older
+    /// Boot time of the last answer of the watch (event or progress). Nothing new starts while this is older
     /// than 10 s (SAF-21).
     #[serde(rename = "heard")]
-    pub last_seen: f64,
+    pub last_seen: BootTime,
     /// The last error, until a request succeeds.
     pub error: Option<String>,
     /// Whether a first complete read has been done.

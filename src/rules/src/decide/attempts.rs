@@ -3,6 +3,7 @@
 
 use cketerm_model::{
     attempt::{Attempt, Ended, Outcome, attempt_id},
+    boot_time::{BootTime, Seconds},
     cketerm_records::{Order, Verb},
     clock::Now,
     entry::{EntryId, Stored},
@@ -28,28 +29,41 @@ const WITHHELD_RETRY_SECONDS: i64 = 5;
 const MAX_KEPT_TRIES: usize = 32;
 /// Maximum number of attempts that one transaction removes.
 const MAX_FOLDED_PER_RUN: usize = 32;
-/// Seconds that the helper may need beyond a command's bound to kill its process group.
-const KILL_SECONDS: f64 = 5.0;
+/// Time that the helper may need beyond a command's bound to kill its process group.
+const KILL_TIME: Seconds = Seconds::new(5.0);
 
-/// Returns the boot time (seconds) until which an open attempt's command must be assumed to run, or `None` if it cannot
-/// run.
+/// End of the time in which a command must be assumed to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// By this boot time it has ended.
+    At(BootTime),
+    /// Nothing is known of its end.
+    Unbounded,
+}
+
+/// Returns the time until which an open attempt's command must be assumed to run, or `None` if it cannot run.
 ///
-/// While this engine has the command in flight, the result is infinity. So it is while this engine does not lead,
-/// because it cannot know. A command of a dead leader may run until TTL + TTL/12 + its bound + 5 s after this engine
-/// won the lock (SAF-16). `leading_since`: boot-time seconds of that win; `None` while this engine does not lead.
-pub(super) fn may_run_until(snap: &Snapshot, leading_since: Option<f64>, attempt: &Attempt, now: Now) -> Option<f64> {
+/// While this engine has the command in flight, the end is unknown. So it is while this engine does not lead. A command
+/// of a dead leader may run until TTL + TTL/12 + its bound + 5 s after this engine won the lock (SAF-16).
+/// `leading_since`: boot time of that win; `None` while this engine does not lead.
+pub(super) fn may_run_until(
+    snap: &Snapshot,
+    leading_since: Option<BootTime>,
+    attempt: &Attempt,
+    now: Now,
+) -> Option<Until> {
     if !attempt.open() {
         return None;
     }
     if snap.in_flight.values().any(|f| f.attempt.as_deref() == Some(&attempt.id)) {
-        return Some(f64::INFINITY);
+        return Some(Until::Unbounded);
     }
-    let Some(since) = leading_since else { return Some(f64::INFINITY) };
+    let Some(since) = leading_since else { return Some(Until::Unbounded) };
     fault!(SecondRun => return None);
-    let seconds = |n: u64| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+    let seconds = |n: u64| Seconds::from(u32::try_from(n).unwrap_or(u32::MAX));
     let ttl = seconds(snap.engine.ttl);
-    let until = since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILL_SECONDS;
-    (now.boot.as_secs_f64() < until).then_some(until)
+    let until = since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILL_TIME;
+    (now.boot < until).then_some(Until::At(until))
 }
 
 /// Reports whether the entry exists and is unfinished: a reboot that is not cancelled, a repair that is neither
@@ -113,8 +127,8 @@ impl<'a> Pass<'a> {
         self.command_window_blocker(ctx).or_else(|| self.on_hold(ctx)).or_else(disabled)
     }
 
-    /// Returns an attempt of this entry whose command may still run, and the boot time until which it may.
-    pub(super) fn running_attempt(&self, id: EntryId) -> Option<(&'a Attempt, f64)> {
+    /// Returns an attempt of this entry whose command may still run, and the time until which it may.
+    pub(super) fn running_attempt(&self, id: EntryId) -> Option<(&'a Attempt, Until)> {
         let (snap, leading_since) = (self.snap, self.leading_since());
         let mut attempts = snap.store.attempts_of(id).filter_map(Stored::get);
         attempts.find_map(|a| may_run_until(snap, leading_since, a, self.now).map(|until| (a, until)))
@@ -122,13 +136,15 @@ impl<'a> Pass<'a> {
 
     /// Returns the reason for an attempt whose command may still run. Until it has ended, the machine gets no further
     /// effect.
-    pub(super) fn running_reason(&mut self, open: &Attempt, until: f64) -> Reason {
-        if until.is_finite() {
-            self.wake_at(until);
-            let at = after(self.now.wall, self.seconds_until(until));
-            return Reason::OutcomeUnknown { attempt: Some(open.id.clone()), until: Some(at) };
+    pub(super) fn running_reason(&mut self, open: &Attempt, until: Until) -> Reason {
+        match until {
+            Until::At(until) => {
+                self.wake_at(until);
+                let at = after(self.now.wall, self.seconds_until(until));
+                Reason::OutcomeUnknown { attempt: Some(open.id.clone()), until: Some(at) }
+            }
+            Until::Unbounded => Reason::CommandRunning { attempt: open.id.clone(), since: open.start },
         }
-        Reason::CommandRunning { attempt: open.id.clone(), since: open.start }
     }
 
     /// Returns the result of a command over all leaders. Tries are counted from the stored attempts, never from memory

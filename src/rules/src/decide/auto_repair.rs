@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     entry::Stored,
     kube::{HOSTS_SOURCE, KubeView},
     stored::view::StoreView,
@@ -14,11 +15,11 @@ use serde::Serialize;
 use super::{Effect, Guard, Pass, RegistryEffect};
 use crate::registry::GoodAnswer;
 
-/// Maximum age in seconds of sabakan's answer. An older answer may still show a machine as down that has recovered from
+/// Maximum age of sabakan's answer. An older answer may still show a machine as down that has recovered from
 /// its reboot.
-const MAX_ANSWER_AGE: f64 = 5.0;
-/// Maximum age in seconds of the copy of BareMetalHosts.
-const MAX_HOSTS_AGE: f64 = 10.0;
+const MAX_ANSWER_AGE: Seconds = Seconds::new(5.0);
+/// Maximum age of the copy of BareMetalHosts.
+const MAX_HOSTS_AGE: Seconds = Seconds::new(10.0);
 /// Key of automatic repair among the effects.
 const REPAIRS: &str = "automatic repair";
 
@@ -69,11 +70,10 @@ impl Pass<'_> {
             return off(reason.to_string());
         }
         let Some(good) = &asked.good else { return off("sabakan has not answered yet".to_owned()) };
-        #[allow(clippy::cast_precision_loss)] // seconds
-        let max_age = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
+        let max_age = Seconds::from(self.policy.sabakan_poll_seconds) * 3.0 + Seconds::new(60.0);
         let age = self.monotonic_now() - good.at;
         if age > max_age {
-            return off(format!("sabakan's last answer is {age:.0} s old"));
+            return off(format!("sabakan's last answer is {age:.0} old"));
         }
         let excluded = machines_held_by_hosts(&self.snap.kube, self.monotonic_now());
         match excluded.and_then(|excluded| auto_repair_plan(store, good, excluded, &self.snap.kube)) {
@@ -114,7 +114,7 @@ pub fn auto_repair_plan(
     for machine in &good.machines.list {
         if let Some(cause) = recovery_cause(machine, wait, kube) {
             let why = format!(
-                "{cause}, and unreachable in sabakan for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
+                "{cause}, and unreachable in sabakan for only {:.0} of wait-seconds-to-repair-rebooting {wait}",
                 machine.duration
             );
             excluded.entry(machine.address.clone()).or_insert(why);
@@ -133,8 +133,7 @@ pub fn auto_repair_plan(
 
 /// Returns why sabakan's `UNREACHABLE` does not count yet, if the state is younger than `wait` seconds.
 fn recovery_cause(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'static str> {
-    #[allow(clippy::cast_precision_loss)] // seconds
-    let young = machine.state == State::Unreachable && machine.duration < wait as f64;
+    let young = machine.state == State::Unreachable && machine.duration < Seconds::from(wait);
     if !young {
         return None;
     }
@@ -147,13 +146,13 @@ fn recovery_cause(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'sta
 }
 
 /// Returns the machines whose BareMetalHost is held off, should be off or is being rebooted, by address, each with the
-/// reason. The map is empty if the cluster has no BareMetalHosts. `boot` is the present boot time in seconds.
+/// reason. The map is empty if the cluster has no BareMetalHosts. `boot` is the present boot time.
 ///
 /// # Errors
 ///
 /// A message if the copy of the hosts is not fresh. A machine that is held off must never count as broken (REP-47,
 /// I44).
-pub fn machines_held_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<String, String>, String> {
+pub fn machines_held_by_hosts(kube: &KubeView, boot: BootTime) -> Result<BTreeMap<String, String>, String> {
     // Whether the hosts were listed, the boot time of the last sign of life (`hosts_source` below), and the error.
     let hosts_source =
         kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.last_seen, source.error.as_ref()));
@@ -161,7 +160,7 @@ pub fn machines_held_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<Str
         Some((true, hosts_source, _)) if boot - hosts_source <= MAX_HOSTS_AGE => Ok(excluded(kube)),
         Some((_, _, Some(why))) => Err(format!("waits for BareMetalHosts, to know which are held off: {why}")),
         Some((true, hosts_source, None)) => Err(format!(
-            "waits for BareMetalHosts, to know which are held off: last read {:.0} s ago",
+            "waits for BareMetalHosts, to know which are held off: last read {:.0} ago",
             boot - hosts_source
         )),
         _ => Err("waits for BareMetalHosts, to know which are held off: not read yet".to_owned()),

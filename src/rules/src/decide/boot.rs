@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended},
+    boot_time::Seconds,
     cketerm_records::Verb,
     entry::{EntryId, Stored},
     fault,
@@ -14,7 +15,7 @@ use cketerm_model::{
 };
 use jiff::Timestamp;
 
-use super::{Effect, End, Guard, Pass, entry_context::EntryContext};
+use super::{Effect, End, Guard, Pass, attempts::Until, entry_context::EntryContext};
 
 impl<'a> Pass<'a> {
     /// Moves an entry in `rebooting` on.
@@ -33,7 +34,7 @@ impl<'a> Pass<'a> {
         if let Some((open, until)) = self.running_attempt(ctx.id) {
             // A command of this leader is waited for. For a command of a dead leader an operator may order `done`
             // (REB-49).
-            if until.is_finite()
+            if matches!(until, Until::At(_))
                 && let Some(done) = self.called_done(ctx, node)
             {
                 return done.map_or_else(|reason| reason, |end| self.end(ctx, node, end, true));
@@ -196,8 +197,7 @@ impl<'a> Pass<'a> {
 
     fn waiting_for_boot(&self, ctx: EntryContext<'_>, last: String, awaited: Awaited) -> Reason {
         let since = ctx.since.unwrap_or(self.now.wall);
-        #[allow(clippy::cast_precision_loss)] // seconds
-        let stuck = seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64;
+        let stuck = seconds_between(since, self.now.wall) >= Seconds::from(self.policy.stuck_seconds);
         fault!(StuckUnreported => stuck = false);
         Reason::WaitingForBoot { since, last, stuck, awaited }
     }

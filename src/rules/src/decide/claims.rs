@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
+    boot_time::BootTime,
     clock::Now,
     entry::{EntryId, QueueKind},
     fault,
@@ -32,8 +33,8 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Collects the work in progress. `leading_since`: boot-time seconds since which this engine leads.
-    pub(super) fn of(snap: &Snapshot, leading_since: Option<f64>, now: Now) -> Self {
+    /// Collects the work in progress. `leading_since`: boot time since which this engine leads.
+    pub(super) fn of(snap: &Snapshot, leading_since: Option<BootTime>, now: Now) -> Self {
         let mut claims = Self::default();
         let store = &snap.store;
         let control_plane = |address: &str| {
@@ -74,7 +75,7 @@ impl Claims {
     /// Adds machines whose command outlived its entry, and API servers that are still cordoned for an ended entry. A
     /// cancel removes an entry at once, but a running command goes on. It keeps its slot and bars the machine. An API
     /// server counts as in progress until it has recovered (REB-51, SAF-27).
-    fn add_machines_of_ended_entries(&mut self, snap: &Snapshot, leading_since: Option<f64>, now: Now) {
+    fn add_machines_of_ended_entries(&mut self, snap: &Snapshot, leading_since: Option<BootTime>, now: Now) {
         let store = &snap.store;
         for ((id, _), stored) in &store.attempts {
             let Some(attempt) = stored.get() else { continue };

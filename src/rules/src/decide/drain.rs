@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cketerm_model::{
     attempt::Attempt,
+    boot_time::Seconds,
     cketerm_records::{Order, Verb},
     cluster::Eviction,
     entry::{QueueKind, Stored},
@@ -46,11 +47,12 @@ impl<'a> Pass<'a> {
         let planned = self.out.effects.len();
         let waits = self.drain_step(ctx, rules, node, snap.work.get(&ctx.id));
         let since = ctx.since.unwrap_or(self.now.wall);
-        let left = f64::from(i32::try_from(rules.timeout).unwrap_or(i32::MAX)) - seconds_between(since, self.now.wall);
+        let timeout = Seconds::new(i32::try_from(rules.timeout).unwrap_or(i32::MAX).into());
+        let left = timeout - seconds_between(since, self.now.wall);
         match waits {
             // The value is the reason that the entry shows. Retries of a failed effect do not extend the deadline of
             // the drain (REB-36).
-            Ok(command) => match self.command_failure(ctx).filter(|_| left <= 0.0) {
+            Ok(command) => match self.command_failure(ctx).filter(|_| left <= Seconds::ZERO) {
                 Some(reason) => {
                     self.out.effects.truncate(planned);
                     self.back_off(ctx, reason)
@@ -59,12 +61,12 @@ impl<'a> Pass<'a> {
             },
             Err(Waits::BackOff(why)) => self.back_off(ctx, why),
             // The deadline has passed: effects of this step are dropped.
-            Err(Waits::For(reason)) if left <= 0.0 => {
+            Err(Waits::For(reason)) if left <= Seconds::ZERO => {
                 self.out.effects.truncate(planned);
                 self.back_off(ctx, reason)
             }
             Err(Waits::For(reason)) => {
-                self.wake_at(self.monotonic_now() + left + 0.001);
+                self.wake_at(self.monotonic_now() + left + Seconds::new(0.001));
                 reason
             }
         }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use cketerm_model::{
     any::QueueEntry,
     attempt::Attempt,
+    boot_time::BootTime,
     cketerm_records::{EndKind, Order},
     entry::{EntryId, QueueKind, Stored},
     kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
@@ -318,8 +319,8 @@ pub enum Effect {
         argv: Vec<String>,
         /// Bound in seconds.
         bound: u64,
-        /// Boot time (seconds) at which the check was sent. Its answer is void if a command ended later.
-        asked: f64,
+        /// Boot time at which the check was sent. Its answer is void if a command ended later.
+        asked: BootTime,
     },
     /// Ends a repair as `succeeded` or `failed`. The entry stays in the queue.
     Finish {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cketerm_model::{
     any::QueueEntry,
+    boot_time::BootTime,
     cketerm_records::{Order, Verb},
     cluster::{Node, Operation},
     entry::{EntryId, QueueKind, Stored},
@@ -17,7 +18,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 use super::Pass;
-use crate::snapshot::{BmcAccess, BmcRefusal, to_seconds};
+use crate::snapshot::{BmcAccess, BmcRefusal};
 
 /// Readable entry and its machine.
 #[derive(Clone, Copy)]
@@ -307,7 +308,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the whole seconds until a boot time.
-    pub(super) fn seconds_until(&self, boot: f64) -> i64 {
-        to_seconds(boot - self.monotonic_now())
+    pub(super) fn seconds_until(&self, boot: BootTime) -> i64 {
+        (boot - self.monotonic_now()).whole()
     }
 }

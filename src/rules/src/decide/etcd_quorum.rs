@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
     attempt::Attempt,
+    boot_time::{BootTime, Seconds},
     cluster::Node,
     entry::Stored,
     etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
@@ -21,10 +22,10 @@ use serde::Serialize;
 use super::{Effect, Guard, Pass, attempts, entry_context::EntryContext};
 use crate::snapshot::Snapshot;
 
-/// Maximum age in seconds of a member's answer.
-const MAX_ANSWER_AGE: f64 = 5.0;
-/// Seconds within which a member has to apply the raft index that the leader reported.
-pub const CATCH_UP_SECONDS: f64 = 5.0;
+/// Maximum age of a member's answer.
+const MAX_ANSWER_AGE: Seconds = Seconds::new(5.0);
+/// Time within which a member has to apply the raft index that the leader reported.
+pub const CATCH_UP_LIMIT: Seconds = Seconds::new(5.0);
 
 /// Machines that host members, by member id. Each has the name under which effects of the machine exclude one another.
 #[derive(Debug, Default)]
@@ -105,7 +106,7 @@ pub struct QuorumCondition {
 
 impl QuorumCondition {
     /// Returns the reason why the machine must not be disrupted now. Its own unhealthy member is no reason, because the
-    /// broken machine may be repaired. `boot`: the present time in seconds on the boot-time clock. In this order:
+    /// broken machine may be repaired. `boot`: the present boot time. In this order:
     ///
     /// 1. The list is not that of the Kubernetes etcd, or it is empty: only control planes are barred.
     /// 2. No voting member is on the machine: see `unknown_host_reason`.
@@ -114,7 +115,7 @@ impl QuorumCondition {
     /// 5. Another voter reports an alarm of a member: barred.
     /// 6. Another voter has a known fault, which includes work on its machine: barred.
     /// 7. The present list of voters is not known, or a fact about another voter is not known: barred.
-    pub fn barred(&self, etcd: &EtcdView, boot: f64) -> Option<Reason> {
+    pub fn barred(&self, etcd: &EtcdView, boot: BootTime) -> Option<Reason> {
         fault!(QuorumForgotten => return None);
         if !self.counts {
             return self.control_plane.then(|| Reason::EtcdUnchecked { why: no_members_reason(etcd) });
@@ -162,7 +163,7 @@ impl QuorumCondition {
     /// half of all voters answered within 5 s and see a leader. Silent members on this machine are then down, and
     /// disrupting it loses nothing. With fewer answers, a member that is down looks the same as one that only this
     /// engine cannot reach, and that member may keep the quorum (SAF-25).
-    fn others_prove_quorum(&self, voters: &[(&u64, &Member)], boot: f64) -> bool {
+    fn others_prove_quorum(&self, voters: &[(&u64, &Member)], boot: BootTime) -> bool {
         let others = voters.iter().filter(|(id, _)| !self.own.contains(*id) && !self.busy.contains_key(*id));
         let statuses = others.filter_map(|(_, member)| member.status());
         let answer = statuses.filter(|status| fresh(status.asked, boot) && status.leader != 0).count();
@@ -187,18 +188,18 @@ impl QuorumCondition {
     }
 }
 
-fn fresh(asked: f64, boot: f64) -> bool {
+fn fresh(asked: BootTime, boot: BootTime) -> bool {
     boot - asked <= MAX_ANSWER_AGE
 }
 
 /// Reports whether the member was queried a moment ago and did not answer.
-fn silent(member: &Member, boot: f64) -> bool {
+fn silent(member: &Member, boot: BootTime) -> bool {
     matches!(&member.state, MemberState::Silent { asked, .. } if fresh(*asked, boot))
 }
 
 /// Returns the known fault of a voting member. `reported`: the leader of this round and its raft index, with which the
 /// member is compared.
-fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<String> {
+fn unhealthy(member: &Member, reported: Option<Reported>, boot: BootTime) -> Option<String> {
     let status = match &member.state {
         MemberState::Unasked => return None,
         MemberState::Silent { why, .. } => return Some(format!("it gives no answer: {why}")),
@@ -233,12 +234,12 @@ fn behind(status: &Status, reported: Reported) -> Option<String> {
     if status.applied < reported.index {
         return Some(format!("it has applied raft index {}, and the leader is at {}", status.applied, reported.index));
     }
-    let is_late = status.at - reported.at > CATCH_UP_SECONDS;
-    is_late.then(|| format!("it took more than {CATCH_UP_SECONDS} s to apply the raft index {}", reported.index))
+    let is_late = status.at - reported.at > CATCH_UP_LIMIT;
+    is_late.then(|| format!("it took more than {CATCH_UP_LIMIT} to apply the raft index {}", reported.index))
 }
 
 /// Returns the fact that is missing about a voting member without a known fault: an answer, a young one, or a leader.
-fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<String> {
+fn unknown(member: &Member, reported: Option<Reported>, boot: BootTime) -> Option<String> {
     let name = member.shown();
     let asked = match &member.state {
         MemberState::Unasked => return Some(format!("member {name} has not been asked yet")),
@@ -246,7 +247,7 @@ fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<Str
         MemberState::Answered(status) => status.asked,
     };
     if boot - asked > MAX_ANSWER_AGE {
-        return Some(format!("the last answer of member {name} is older than {MAX_ANSWER_AGE} s"));
+        return Some(format!("the last answer of member {name} is older than {MAX_ANSWER_AGE}"));
     }
     reported.is_none().then(|| "no member reports being the leader".to_owned())
 }
@@ -370,8 +371,10 @@ impl<'a> Pass<'a> {
         }
         let Some(quorum) = self.quorum(ctx) else { return Ok(()) };
         let work = self.snap.work.get(&ctx.id);
-        let commanded = work.and_then(|work| work.commanded).unwrap_or(f64::NEG_INFINITY);
-        let moved = work.and_then(|work| work.drain.leader_moved).filter(|at| *at > commanded);
+        let commanded = work.and_then(|work| work.commanded);
+        let moved = work
+            .and_then(|work| work.drain.leader_moved)
+            .filter(|moved| commanded.is_none_or(|commanded| *moved > commanded));
         let etcd = &self.snap.etcd;
         let asks = || Reason::Working { phase: "asking the etcd members".to_owned() };
         if let Some(moved) = moved {
@@ -390,7 +393,7 @@ impl<'a> Pass<'a> {
 
 impl QuorumCondition {
     /// Returns the leading member on this machine, and the other member that has applied most.
-    fn leader_to_move<'e>(&self, etcd: &'e EtcdView, boot: f64) -> Option<(&'e Member, (u64, &'e Member))> {
+    fn leader_to_move<'e>(&self, etcd: &'e EtcdView, boot: BootTime) -> Option<(&'e Member, (u64, &'e Member))> {
         let leader = etcd.reported?.leader;
         let from = etcd.members.get(&leader).filter(|_| self.own.contains(&leader))?;
         from.status().filter(|status| boot - status.asked <= MAX_ANSWER_AGE)?;

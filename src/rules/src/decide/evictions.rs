@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     cluster::Eviction,
     drain::{Answer, Verdict},
     fault,
@@ -21,13 +22,13 @@ use super::{
 };
 use crate::snapshot::{DrainWork, Work};
 
-/// Seconds after the end of its grace period at which a terminating pod counts as stuck (REB-32, I22).
-const TERMINATING_STUCK_SECONDS: f64 = 60.0;
-/// Seconds before a request is repeated: after a replaced pod, and after the first undecided answer.
-const RETRY_SECONDS: f64 = 1.0;
-/// Seconds between evictions that a webhook defers without `Retry-After`, and longest backoff of undecided requests
+/// Time after the end of its grace period at which a terminating pod counts as stuck (REB-32, I22).
+const TERMINATING_STUCK_AFTER: Seconds = Seconds::new(60.0);
+/// Time before a request is repeated: after a replaced pod, and after the first undecided answer.
+const RETRY_DELAY: Seconds = Seconds::new(1.0);
+/// Time between evictions that a webhook defers without `Retry-After`, and longest backoff of undecided requests
 /// (REB-30, REB-31).
-const DEFERRED_RETRY_SECONDS: f64 = 10.0;
+const DEFERRED_RETRY_DELAY: Seconds = Seconds::new(10.0);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Removal {
@@ -43,7 +44,7 @@ struct RemovalPlan {
     delete: Vec<Arc<PodRow>>,
     held: Option<Reason>,
     failed: Option<Reason>,
-    wake: Option<f64>,
+    wake: Option<BootTime>,
 }
 
 impl<'a> Pass<'a> {
@@ -65,13 +66,13 @@ impl<'a> Pass<'a> {
             let blocked = Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() };
             return if removal_began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
         }
-        let interval = f64::from(i32::try_from(rules.interval).unwrap_or(i32::MAX));
+        let interval = Seconds::new(i32::try_from(rules.interval).unwrap_or(i32::MAX).into());
         if let (false, Some((at, cause))) = (removal_began, &drain.refused) {
             if drain.refusals >= rules.tries {
                 return Waits::BackOff(cause.clone());
             }
-            if self.monotonic_now() < at + interval {
-                self.wake_at(at + interval);
+            if self.monotonic_now() < *at + interval {
+                self.wake_at(*at + interval);
                 return Waits::For(cause.clone());
             }
         }
@@ -151,7 +152,7 @@ impl<'a> Pass<'a> {
             send(next);
             return;
         };
-        let wait_until = |next: &mut RemovalPlan, at: f64| {
+        let wait_until = |next: &mut RemovalPlan, at: BootTime| {
             if self.monotonic_now() >= at {
                 send(next);
             } else {
@@ -195,17 +196,17 @@ impl<'a> Pass<'a> {
                 let changed = budgets.iter().any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
                 match retry_after {
                     _ if changed => send(next),
-                    Some(_) => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_SECONDS)),
-                    None if answer.budgets.is_empty() => wait_until(next, answer.at + DEFERRED_RETRY_SECONDS),
+                    Some(_) => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_DELAY)),
+                    None if answer.budgets.is_empty() => wait_until(next, answer.at + DEFERRED_RETRY_DELAY),
                     None => {}
                 }
             }
             // The webhook moves the pod itself, or allows the eviction later. The pod is never deleted for that
             // (REB-30).
-            PodHold::Deferred { .. } => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_SECONDS)),
+            PodHold::Deferred { .. } => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_DELAY)),
             // No later try of the eviction can succeed ("any other error" in CKE's rules).
             PodHold::ManyBudgets { .. } | PodHold::Denied { .. } => next.failed = Some(pod_hold_reason(pod, hold)),
-            PodHold::Replaced => wait_until(next, answer.at + RETRY_SECONDS),
+            PodHold::Replaced => wait_until(next, answer.at + RETRY_DELAY),
             // A terminating namespace deletes its pods itself. The other holds are no answers of the API server.
             PodHold::NamespaceTerminating
             | PodHold::Job { .. }
@@ -223,10 +224,10 @@ impl<'a> Pass<'a> {
             fault!(GraceForgotten => ends = requested);
             let Some(since) = ends else { continue };
             let over = seconds_between(since, self.now.wall);
-            if over >= TERMINATING_STUCK_SECONDS {
+            if over >= TERMINATING_STUCK_AFTER {
                 return Reason::TerminatingStuck { pod: pod.full_name(), since, node_ready: node.ready };
             }
-            self.wake_at(self.monotonic_now() + TERMINATING_STUCK_SECONDS - over + 0.01);
+            self.wake_at(self.monotonic_now() + TERMINATING_STUCK_AFTER - over + Seconds::new(0.01));
         }
         fault!(RefusalUnnamed => return Reason::Working { phase: "drains".to_owned() });
         held.unwrap_or_else(|| {
@@ -245,14 +246,13 @@ fn unprotected(leaving: &Leaving<'_>) -> BTreeSet<String> {
     leaving.evict.iter().filter(|(_, protected)| !protected).map(|(pod, _)| pod.uid.clone()).collect()
 }
 
-/// Returns the seconds before a request is sent again, after this number of undecided answers in a row (REB-31). They
-/// are 1, 2, 4, 8, 10, or the server's `Retry-After`.
-fn retry_delay(undecided: u32, retry_after: Option<u64>) -> f64 {
-    let doubled = f64::from(1_u32 << undecided.saturating_sub(1).min(8)) * RETRY_SECONDS;
-    seconds(retry_after, doubled.min(DEFERRED_RETRY_SECONDS))
+/// Returns the time before a request is sent again, after this number of undecided answers in a row (REB-31). It
+/// is 1, 2, 4, 8, 10 s, or the server's `Retry-After`.
+fn retry_delay(undecided: u32, retry_after: Option<u64>) -> Seconds {
+    let doubled = RETRY_DELAY * f64::from(1_u32 << undecided.saturating_sub(1).min(8));
+    seconds(retry_after, doubled.min(DEFERRED_RETRY_DELAY))
 }
 
-#[allow(clippy::cast_precision_loss)] // seconds
-fn seconds(retry_after: Option<u64>, otherwise: f64) -> f64 {
-    retry_after.map_or(otherwise, |s| s as f64)
+fn seconds(retry_after: Option<u64>, otherwise: Seconds) -> Seconds {
+    retry_after.map_or(otherwise, Seconds::from)
 }

@@ -2,6 +2,7 @@
 //! nowhere in the snapshot.
 
 use cketerm_model::{
+    boot_time::BootTime,
     cluster::{Eviction, Reboot},
     entry::QueueKind,
     kube::NodeRow,
@@ -15,14 +16,14 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Returns the boot-time seconds since which this engine leads, or `None` if it does not lead.
-pub(super) fn leading_since(snap: &Snapshot, assumptions: &Assumptions) -> Option<f64> {
+/// Returns the boot time since which this engine leads, or `None` if it does not lead.
+pub(super) fn leading_since(snap: &Snapshot, assumptions: &Assumptions) -> Option<BootTime> {
     snap.engine.leading.as_ref().map(|leading| leading.since).or_else(|| assumptions.leader_since())
 }
 
 impl<'a> Pass<'a> {
-    /// Returns the boot-time seconds since which this engine leads, or `None` if it does not lead.
-    pub(super) fn leading_since(&self) -> Option<f64> {
+    /// Returns the boot time since which this engine leads, or `None` if it does not lead.
+    pub(super) fn leading_since(&self) -> Option<BootTime> {
         self.leading_since
     }
 
@@ -52,8 +53,8 @@ impl<'a> Pass<'a> {
         self.snap.store.synced || self.assumes(Assumption::ReadJustNow)
     }
 
-    /// Returns the boot-time seconds at which etcd answered last.
-    pub(super) fn etcd_last_seen(&self) -> f64 {
+    /// Returns the boot time at which etcd answered last.
+    pub(super) fn etcd_last_seen(&self) -> BootTime {
         if self.assumes(Assumption::ReadJustNow) { self.monotonic_now() } else { self.snap.store.last_seen }
     }
 

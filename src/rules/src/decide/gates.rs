@@ -1,6 +1,7 @@
 //! Gates that stop new starts and nothing else. Ends, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
 
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     fault,
     kube::{HOSTS_SOURCE, NodePods},
     policy::UnreachableRule,
@@ -10,10 +11,10 @@ use cketerm_model::{
 };
 
 use super::{Pass, entry_context::EntryContext};
-use crate::{preflight_fault::PreflightFault, snapshot::to_seconds};
+use crate::preflight_fault::PreflightFault;
 
-/// Maximum age in seconds of a copy from which new work starts (SAF-21).
-const STALE: f64 = 10.0;
+/// Maximum age of a copy from which new work starts (SAF-21).
+const STALE: Seconds = Seconds::new(10.0);
 
 impl Pass<'_> {
     /// Returns the reason why this engine may start nothing. `None` also while another cketerm leads and decides.
@@ -85,7 +86,7 @@ impl Pass<'_> {
         let (name, oldest) = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
             .into_iter()
             .filter_map(|name| Some((name, sources.get(name)?)))
-            .min_by(|(_, a), (_, b)| a.fresh_as_of.total_cmp(&b.fresh_as_of))?;
+            .min_by_key(|(_, source)| source.fresh_as_of)?;
         let late = self.monotonic_now() - oldest.fresh_as_of > STALE;
         late.then(|| self.stale_since(name, oldest.fresh_as_of, oldest.error.as_ref()))
     }
@@ -111,11 +112,11 @@ impl Pass<'_> {
         self.stale_since(&format!("pods on {node}"), self.monotonic_now() - drain_seconds, Some(error))
     }
 
-    fn stale_since(&self, source: &str, last_seen: f64, error: Option<&String>) -> Reason {
+    fn stale_since(&self, source: &str, last_seen: BootTime, error: Option<&String>) -> Reason {
         fault!(StaleUnnamed => return Reason::Working { phase: "waits".to_owned() });
         Reason::Stale {
             source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
-            since: after(self.now.wall, -to_seconds(self.monotonic_now() - last_seen)),
+            since: after(self.now.wall, -(self.monotonic_now() - last_seen).whole()),
         }
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::{entry::EntryId, reason::Reason, reboot::RebootStatus, time::seconds_between};
+use cketerm_model::{boot_time::Seconds, entry::EntryId, reason::Reason, reboot::RebootStatus, time::seconds_between};
 
 use super::{Pass, attempts::CommandState, entry_context::EntryContext};
 
@@ -65,8 +65,7 @@ impl<'a> Pass<'a> {
             return false;
         }
         let since = ctx.since.unwrap_or(self.now.wall);
-        #[allow(clippy::cast_precision_loss)] // seconds
-        if seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64 {
+        if seconds_between(since, self.now.wall) >= Seconds::from(self.policy.stuck_seconds) {
             return true;
         }
         let Some(command_spec) = self.command_spec(ctx) else { return false };

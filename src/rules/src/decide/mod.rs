@@ -61,14 +61,21 @@ mod windows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
-    acceptance::LeaderKind, clock::Now, entry::EntryId, fault, reason::Reason, reboot::RebootStatus,
-    repair::RepairEntry, stored::view::Definition,
+    acceptance::LeaderKind,
+    boot_time::{BootTime, Seconds},
+    clock::Now,
+    entry::EntryId,
+    fault,
+    reason::Reason,
+    reboot::RebootStatus,
+    repair::RepairEntry,
+    stored::view::Definition,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
 use self::entry_context::EntryContext;
-pub use self::etcd_quorum::{CATCH_UP_SECONDS, can_check_quorum};
+pub use self::etcd_quorum::{CATCH_UP_LIMIT, can_check_quorum};
 pub use self::{
     auto_repair::{AutoRepair, auto_repair_plan, machines_held_by_hosts},
     drain::backoff_seconds,
@@ -107,9 +114,8 @@ pub struct Decision {
     pub ask_etcd: bool,
     /// Phase for CKE's `status` key (STO-16).
     pub phase: &'static str,
-    /// Time at which the next pass is due even if nothing changes, in seconds on the boot-time clock
-    /// (`Pass::monotonic_now`).
-    pub wake: Option<f64>,
+    /// Boot time at which the next pass is due even if nothing changes.
+    pub wake: Option<BootTime>,
     /// State of applying the definition generated from the registry.
     pub registry: ApplyState,
     /// State of automatic repair.
@@ -120,8 +126,8 @@ pub struct Decision {
 pub(super) struct Pass<'a> {
     snap: &'a Snapshot,
     assumptions: &'a Assumptions,
-    /// Boot-time seconds since which this engine leads; none = it does not lead.
-    leading_since: Option<f64>,
+    /// Boot time since which this engine leads; none = it does not lead.
+    leading_since: Option<BootTime>,
     now: Now,
     definition: Option<&'a Definition>,
     policy: std::sync::Arc<cketerm_model::policy::Policy>,
@@ -327,13 +333,13 @@ impl<'a> Pass<'a> {
         self.reasons.push((id, reason));
     }
 
-    /// Returns the present time in seconds on this host's boot-time clock, which has nothing to do with reboots.
-    fn monotonic_now(&self) -> f64 {
-        self.now.boot.as_secs_f64()
+    /// Returns the present boot time of this host, which has nothing to do with reboots.
+    fn monotonic_now(&self) -> BootTime {
+        self.now.boot
     }
 
-    /// Requests the next pass at this time at the latest. `boot`: seconds on the boot-time clock.
-    fn wake_at(&mut self, boot: f64) {
+    /// Requests the next pass at this boot time at the latest.
+    fn wake_at(&mut self, boot: BootTime) {
         if boot > self.monotonic_now() {
             self.out.wake = Some(self.out.wake.map_or(boot, |w| w.min(boot)));
         }
@@ -341,7 +347,9 @@ impl<'a> Pass<'a> {
 
     /// Requests the next pass at this wall time at the latest.
     fn wake_at_wall(&mut self, at: Timestamp) {
-        self.wake_at(self.monotonic_now() + cketerm_model::time::seconds_between(self.now.wall, at) + 0.001);
+        self.wake_at(
+            self.monotonic_now() + cketerm_model::time::seconds_between(self.now.wall, at) + Seconds::new(0.001),
+        );
     }
 
     /// Sets CKE's phase: uncordon before repairs before reboots.

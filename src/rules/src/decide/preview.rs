@@ -98,7 +98,7 @@ fn dry_run_result(pod: &PodRow, unprotected: bool, verdict: &Verdict) -> DryRunR
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cketerm_model::drain::Undecided;
+    use cketerm_model::{boot_time::BootTime, drain::Undecided};
 
     fn found(answers: &[(&str, Verdict)], unprotected: &[&str]) -> Preview {
         let pod = |name: &&str| {
@@ -106,8 +106,12 @@ mod tests {
             (Arc::new(pod), Vec::new())
         };
         let pods: Vec<Budgeted> = ["a", "b", "c"].iter().map(pod).collect();
-        let answer =
-            |verdict: &Verdict| Answer { verdict: verdict.clone(), at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
+        let answer = |verdict: &Verdict| Answer {
+            verdict: verdict.clone(),
+            at: BootTime::ZERO,
+            budgets: BTreeMap::new(),
+            undecided: 0,
+        };
         let answers = answers.iter().map(|(uid, verdict)| ((*uid).to_owned(), answer(verdict))).collect();
         preview_result(&pods, &unprotected.iter().map(|u| (*u).to_owned()).collect(), &answers)
     }

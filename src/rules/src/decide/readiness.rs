@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cketerm_model::{
     attempt::Attempt,
+    boot_time::Seconds,
     clock::Now,
     entry::{EntryId, QueueKind, Stored},
     kube::NodeRow,
@@ -17,13 +18,13 @@ use jiff::Timestamp;
 use super::{Pass, entry_context::EntryContext};
 use crate::snapshot::{Probe, Snapshot};
 
-/// Seconds between checks in the first minute after the transition, and later.
-const EARLY_CHECK_INTERVAL: f64 = 1.0;
-const LATE_CHECK_INTERVAL: f64 = 5.0;
-/// Seconds for which the shorter interval applies.
-const EARLY_CHECK_PERIOD: f64 = 60.0;
-/// Maximum age in seconds of a control plane's good probe (SAF-29).
-const PROBE_MAX_AGE: f64 = 60.0;
+/// Time between checks in the first minute after the transition, and later.
+const EARLY_CHECK_INTERVAL: Seconds = Seconds::new(1.0);
+const LATE_CHECK_INTERVAL: Seconds = Seconds::new(5.0);
+/// Time for which the shorter interval applies.
+const EARLY_CHECK_PERIOD: Seconds = Seconds::new(60.0);
+/// Maximum age of a control plane's good probe (SAF-29).
+const PROBE_MAX_AGE: Seconds = Seconds::new(60.0);
 
 /// State of a machine's recovery: booted, Ready and, for API servers, a good probe. It is more than the Node's Ready
 /// condition.
@@ -43,8 +44,7 @@ impl<'a> Pass<'a> {
         by_check: bool,
     ) -> Option<Reason> {
         let name = ctx.machine.to_owned();
-        #[allow(clippy::cast_precision_loss)] // seconds
-        let settle = self.policy.settle_seconds as f64;
+        let settle = Seconds::from(self.policy.settle_seconds);
         let since = if by_check {
             self.snap.work.get(&ctx.id).and_then(|w| w.sound_since).unwrap_or(self.monotonic_now())
         } else {
@@ -86,7 +86,8 @@ impl<'a> Pass<'a> {
         } else {
             LATE_CHECK_INTERVAL
         };
-        let due = self.snap.work.get(&id).and_then(|w| w.check.as_ref()).map_or(0.0, |(at, _)| at + interval);
+        let last = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
+        let Some(due) = last.map(|(at, _)| *at + interval) else { return true };
         if self.monotonic_now() < due {
             self.wake_at(due);
         }
@@ -212,7 +213,7 @@ pub(super) fn probe_fault(snap: &Snapshot, address: &str, now: Now) -> Option<St
         }
         Some(probe) => match (&probe.error, probe.last_good) {
             (Some(error), _) => Some(format!("{} answers {error}", probe.url)),
-            (None, Some(at)) if now.boot.as_secs_f64() - at <= PROBE_MAX_AGE => None,
+            (None, Some(at)) if now.boot - at <= PROBE_MAX_AGE => None,
             (None, _) => Some(format!("{} gave no good answer for 60 s", probe.url)),
         },
     }

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{fault, kube::NodeRow, reason::Reason};
+use cketerm_model::{boot_time::Seconds, fault, kube::NodeRow, reason::Reason};
 
 use super::{Effect, Pass, entry_context::EntryContext, pods::classify_pods};
 use crate::snapshot::FreshRead;
 
-/// Seconds before the API server is queried again about a machine that was not ready for its command.
-const RETRY_SECONDS: f64 = 2.0;
+/// Time before the API server is queried again about a machine that was not ready for its command.
+const RETRY_DELAY: Seconds = Seconds::new(2.0);
 
 /// State of the fresh read before a command.
 pub(super) enum Recheck {
@@ -39,8 +39,8 @@ impl<'a> Pass<'a> {
             let Some(forbidden_reason) = self.forbidden_reason(ctx, node, fresh, drained, force) else {
                 return Recheck::Allows(Some(fresh.clone()));
             };
-            if self.monotonic_now() < fresh.at + RETRY_SECONDS {
-                self.wake_at(fresh.at + RETRY_SECONDS);
+            if self.monotonic_now() < fresh.at + RETRY_DELAY {
+                self.wake_at(fresh.at + RETRY_DELAY);
                 return Recheck::Waits(forbidden_reason);
             }
             self.plan_recheck(ctx, node, drained);
@@ -66,11 +66,10 @@ impl<'a> Pass<'a> {
         self.plan(ctx.machine, Some(ctx.id), self.start_guard(ctx), effect);
     }
 
-    /// Returns the seconds for which a fresh read is valid. An effect starts within TTL/12 of the data that it is based
+    /// Returns the time for which a fresh read is valid. An effect starts within TTL/12 of the data that it is based
     /// on (I24).
-    #[allow(clippy::cast_precision_loss)] // seconds
-    fn max_age(&self) -> f64 {
-        self.snap.engine.ttl as f64 / 12.0
+    fn max_age(&self) -> Seconds {
+        Seconds::from(self.snap.engine.ttl) / 12.0
     }
 
     /// Returns the reason why these answers forbid the command.

@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use cketerm_model::{
     acceptance::LeaderKind,
+    boot_time::Seconds,
     cketerm_records::Generated,
     cluster::Cluster,
     entry::{EntryId, QueueKind, Stored},
@@ -33,8 +34,8 @@ const APPROVALS: &str = "the approvals";
 const MAX_NODES_PER_PASS: usize = 8;
 /// Maximum number of waiting entries that are compared one by one. A transaction takes 128 comparisons.
 const MAX_COMPARED_ENTRIES: usize = 64;
-/// Maximum age in seconds of a control plane's good probe.
-const PROBE_MAX_AGE: f64 = 60.0;
+/// Maximum age of a control plane's good probe.
+const PROBE_MAX_AGE: Seconds = Seconds::new(60.0);
 
 /// Action for the machine registry.
 #[derive(Clone, Debug, Serialize)]
@@ -155,11 +156,13 @@ impl Pass<'_> {
         if proposal.basis != basis && !(ignore_busy && proposal.basis.equals_ignoring_busy(&basis)) {
             return ApplyState::Waits("the plan is being updated after a change".to_owned());
         }
-        let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.monotonic_now() - g.at);
-        #[allow(clippy::cast_precision_loss)] // seconds
-        let max_age = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
+        let Some(good) = &registry.members.good else {
+            return ApplyState::Waits("sabakan has not answered yet".to_owned());
+        };
+        let age = self.monotonic_now() - good.at;
+        let max_age = Seconds::from(self.policy.sabakan_poll_seconds) * 3.0 + Seconds::new(60.0);
         if age > max_age {
-            return ApplyState::Waits(format!("sabakan's last answer is {age:.0} s old"));
+            return ApplyState::Waits(format!("sabakan's last answer is {age:.0} old"));
         }
         let proposed = match &proposal.outcome {
             Err(why) => return ApplyState::Error(why.clone()),

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     cketerm_records::Who,
     entry::EntryId,
     notice::{Kind, Leadership, Mark, Notice, NotifierState, Pending},
@@ -16,14 +17,14 @@ use super::scene::{Condition, Scene, group_key};
 
 /// Number of conditions with the same reason above which they become one notice.
 const GROUP_LIMIT: usize = 20;
-/// Seconds without a condition after which it counts as over.
-const RESOLVED_AFTER: f64 = 60.0;
+/// Time without a condition after which it counts as over.
+const RESOLVED_AFTER: Seconds = Seconds::new(60.0);
 
 /// Times at which this leader first saw conditions, and first missed them: a cache of observations.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    appeared: BTreeMap<String, (f64, Timestamp)>,
-    missed: BTreeMap<String, f64>,
+    appeared: BTreeMap<String, (BootTime, Timestamp)>,
+    missed: BTreeMap<String, BootTime>,
 }
 
 /// Entries that ended after the cursor, with their notices, oldest first.

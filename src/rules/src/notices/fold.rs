@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::notice::{Kind, Notice, NotifierState};
+use cketerm_model::{
+    boot_time::{BootTime, Seconds},
+    notice::{Kind, Notice, NotifierState},
+};
 
 use super::{due::push, scene::Scene};
 
@@ -79,19 +82,19 @@ pub fn remove_delivered(state: &mut NotifierState, id: &str) {
 pub struct Bucket {
     per_minute: f64,
     left: f64,
-    at: f64,
+    at: BootTime,
 }
 
 impl Bucket {
-    /// Creates a full bucket at this moment (boot-time seconds).
-    pub fn new(per_minute: u32, at: f64) -> Self {
+    /// Creates a full bucket at this moment.
+    pub fn new(per_minute: u32, at: BootTime) -> Self {
         Self { per_minute: f64::from(per_minute), left: f64::from(per_minute), at }
     }
 
     /// Returns the number of whole deliveries that may be made now.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and 600
-    pub fn may(&mut self, at: f64) -> usize {
-        self.left = (self.left + (at - self.at).max(0.0) * self.per_minute / 60.0).min(self.per_minute);
+    pub fn may(&mut self, at: BootTime) -> usize {
+        self.left = (self.left + (at - self.at).max(Seconds::ZERO).get() * self.per_minute / 60.0).min(self.per_minute);
         self.at = at;
         // The sum of small additions may be slightly too small.
         (self.left + 1e-6) as usize

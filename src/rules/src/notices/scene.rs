@@ -9,6 +9,7 @@ use std::{
 
 use cketerm_model::{
     attempt::Attempt,
+    boot_time::{BootTime, Seconds},
     cketerm_records::{EndKind, Ending, Request},
     entry::{EntryId, Stored},
     entry_ref::EntryRef,
@@ -25,12 +26,12 @@ use serde_json::Value;
 use crate::{
     decide::ApplyState,
     seen::Seen,
-    snapshot::{Snapshot, secs},
+    snapshot::Snapshot,
     trouble::{self, Trouble},
 };
 
-/// Seconds for which an entry must be stuck before a notice is sent.
-const SETTLE: f64 = 30.0;
+/// Time for which an entry must be stuck before a notice is sent.
+const SETTLE: Seconds = Seconds::new(30.0);
 
 /// A condition that lasts.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +40,8 @@ pub struct Condition {
     pub notice: Notice,
     /// Name of the reason. Conditions with the same name can become one notice.
     pub word: String,
-    /// Seconds for which it must last before the notice is sent.
-    pub settle: f64,
+    /// Time for which it must last before the notice is sent.
+    pub settle: Seconds,
 }
 
 /// Conditions and events at one moment.
@@ -48,8 +49,8 @@ pub struct Condition {
 pub struct Scene {
     /// Wall time.
     pub at: Timestamp,
-    /// Boot-time seconds.
-    pub boot: f64,
+    /// Boot time.
+    pub boot: BootTime,
     /// The leader: this engine.
     pub leader: Leadership,
     /// Name of the cluster.
@@ -76,7 +77,7 @@ impl Scene {
         let (store, at) = (&snap.store, seen.now.wall);
         let mut scene = Self {
             at,
-            boot: secs(seen.now.boot),
+            boot: seen.now.boot,
             leader: Leadership { create_revision: leading.create_revision, host: snap.engine.host.clone() },
             cluster: store.definition().map(|d| d.cluster.name.clone()).filter(|name| !name.is_empty()),
             cluster_uid: store.identity.as_ref().and_then(Stored::get).map(|i| i.uid.clone()),
@@ -101,7 +102,7 @@ impl Scene {
             notice.text.clone_from(why);
             notice.reason = Some("AwaitingApproval".to_owned());
             notice.runbook = Some(runbook("AwaitingApproval"));
-            scene.add(notice, "AwaitingApproval", 0.0);
+            scene.add(notice, "AwaitingApproval", Seconds::ZERO);
         }
         for (key, why) in &store.broken {
             let mut notice = Notice::new(Kind::Broken, format!("broken/{key}"), format!("{key} cannot be read"), at);
@@ -178,7 +179,7 @@ impl Scene {
         self.store.has_entry(id)
     }
 
-    fn add(&mut self, notice: Notice, word: &str, settle: f64) {
+    fn add(&mut self, notice: Notice, word: &str, settle: Seconds) {
         self.conditions.insert(notice.key.clone(), Condition { notice, word: word.to_owned(), settle });
     }
 }

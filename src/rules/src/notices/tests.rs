@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
     attempt::Ended,
+    boot_time::{BootTime, Seconds},
     cketerm_records::{EndKind, Ending},
     entry::{EntryId, Stored},
     notice::{Kind, Leadership, Notice, NotifierState},
@@ -33,7 +34,7 @@ fn at(second: i64) -> Timestamp {
 fn scene(second: i64) -> Scene {
     Scene {
         at: at(second),
-        boot: second as f64,
+        boot: BootTime::new(second as f64),
         leader: Leadership { create_revision: 7, host: "boot-0".to_owned() },
         cluster_uid: Some("7f0a3c52-1f6e".to_owned()),
         ..Scene::default()
@@ -42,7 +43,7 @@ fn scene(second: i64) -> Scene {
 
 fn condition(kind: Kind, key: &str, word: &str, settle: f64) -> (String, Condition) {
     let notice = Notice::new(kind, key.to_owned(), format!("{key} is active"), at(0));
-    (key.to_owned(), Condition { notice, word: word.to_owned(), settle })
+    (key.to_owned(), Condition { notice, word: word.to_owned(), settle: Seconds::new(settle) })
 }
 
 /// A receiver that takes every notice at once.
@@ -106,8 +107,7 @@ fn a_resolved_condition_is_notified_after_a_minute_or_with_the_entrys_end() {
     there.store = view.into();
     let quiet = Endings { complete: true, ..Endings::default() };
     let mut observe = |second: i64, there: &Scene| {
-        receiver
-            .notify(&Scene { at: at(second), boot: f64::from(i32::try_from(second).unwrap()), ..there.clone() }, &quiet)
+        receiver.notify(&Scene { at: at(second), boot: scene(second).boot, ..there.clone() }, &quiet)
     };
     assert_eq!(observe(1, &there), NO_NOTICES);
     assert_eq!(observe(60, &there), NO_NOTICES, "it may return soon");
@@ -127,7 +127,7 @@ fn retries_of_a_blocked_drain_give_one_notice() {
     let (view, _) = view(&[("reboots/data/0000000000000001", ENTRY_1)]);
     let waits = Scene { undetermined: ["stuck/reboots/1/".to_owned()].into(), store: view.into(), ..scene(1) };
     for second in [1, 100, 1000] {
-        let moment = Scene { at: at(second), boot: f64::from(i32::try_from(second).unwrap()), ..waits.clone() };
+        let moment = Scene { at: at(second), boot: scene(second).boot, ..waits.clone() };
         assert_eq!(receiver.notify(&moment, &Endings::default()), NO_NOTICES);
     }
     assert_eq!(receiver.observe(1001, &stuck), NO_NOTICES, "the same blocker, not a new one");
@@ -291,14 +291,15 @@ fn a_long_outage_leaves_the_begun_notice_and_one_summary() {
 
 #[test]
 fn deliveries_are_limited_per_minute() {
-    let mut bucket = Bucket::new(6, 0.0);
+    let may = |bucket: &mut Bucket, at: f64| bucket.may(BootTime::new(at));
+    let mut bucket = Bucket::new(6, BootTime::ZERO);
     for _ in 0..6 {
-        assert!(bucket.may(0.0) > 0);
+        assert!(may(&mut bucket, 0.0) > 0);
         bucket.take();
     }
-    assert_eq!((bucket.may(0.0), bucket.may(9.9), bucket.may(10.0)), (0, 0, 1));
+    assert_eq!((may(&mut bucket, 0.0), may(&mut bucket, 9.9), may(&mut bucket, 10.0)), (0, 0, 1));
     bucket.take();
-    assert_eq!((bucket.may(19.0), bucket.may(1000.0)), (0, 6));
+    assert_eq!((may(&mut bucket, 19.0), may(&mut bucket, 1000.0)), (0, 6));
 }
 
 const ENTRY_1: &str = r#"{"index":"1","node":"10.0.0.1","status":"queued","drain_backoff_count":3}"#;
@@ -316,8 +317,12 @@ fn seen(rows: &[(&str, &str)], reasons: &[(EntryId, Reason)]) -> Seen {
     let mut seen = Seen::default();
     seen.snapshot.store = view(rows).0.into();
     seen.snapshot.engine.host = "boot-0".to_owned();
-    seen.snapshot.engine.leading =
-        Some(Leading { key: "/cke/leader//1".to_owned(), create_revision: 7, since: 0.0, acknowledged: 0.0 });
+    seen.snapshot.engine.leading = Some(Leading {
+        key: "/cke/leader//1".to_owned(),
+        create_revision: 7,
+        since: BootTime::ZERO,
+        acknowledged: BootTime::ZERO,
+    });
     seen.reasons = std::sync::Arc::new(reasons.iter().cloned().collect());
     seen
 }

@@ -6,6 +6,7 @@ pub mod sync;
 
 use std::sync::Arc;
 
+use cketerm_model::boot_time::BootTime;
 use cketerm_sabakan::Machines;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -33,8 +34,8 @@ pub struct QueryState {
     pub good: Option<GoodAnswer>,
     /// Error of the last query; none after a good answer.
     pub error: Option<String>,
-    /// Boot-time seconds of the end of the last query; none = never sent.
-    pub at: Option<f64>,
+    /// Boot time of the end of the last query; none = never sent.
+    pub at: Option<BootTime>,
 }
 
 /// A good answer.
@@ -42,8 +43,8 @@ pub struct QueryState {
 pub struct GoodAnswer {
     /// The machines.
     pub machines: Arc<Machines>,
-    /// Boot-time seconds of the answer.
-    pub at: f64,
+    /// Boot time of the answer.
+    pub at: BootTime,
     /// Wall time of the answer.
     pub wall: Timestamp,
     /// Wall time of the request. Earlier changes are in the answer.

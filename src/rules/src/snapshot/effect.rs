@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cketerm_model::{
     attempt::{CheckAnswer, Outcome},
+    boot_time::BootTime,
     drain::{Answer, Preview},
     entry::EntryId,
     fence::NoPermit,
@@ -24,8 +25,8 @@ pub struct InFlight {
     pub starts: bool,
     /// The attempt whose command this engine is running.
     pub attempt: Option<String>,
-    /// Boot-time seconds at which it began.
-    pub since: f64,
+    /// Boot time at which it began.
+    pub since: BootTime,
 }
 
 /// Reason why an effect was not carried out although nothing failed: the decision is outdated. An old cache is

@@ -1,5 +1,6 @@
 //! This engine: its identity, its leadership, and the faults of its host.
 
+use cketerm_model::boot_time::BootTime;
 use serde::{Deserialize, Serialize};
 
 use super::bmc_access::BmcAccess;
@@ -45,9 +46,9 @@ pub struct Leading {
     pub key: String,
     /// Create revision of the key, which fences every write.
     pub create_revision: i64,
-    /// Boot-time seconds of the win. The wait for attempts of dead leaders counts from here (SAF-16).
-    pub since: f64,
-    /// Boot-time seconds at which the last acknowledged keep-alive was sent. This engine led at that time.
+    /// Boot time of the win. The wait for attempts of dead leaders counts from here (SAF-16).
+    pub since: BootTime,
+    /// Boot time at which the last acknowledged keep-alive was sent. This engine led at that time.
     #[serde(default)]
-    pub acknowledged: f64,
+    pub acknowledged: BootTime,
 }

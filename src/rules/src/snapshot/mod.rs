@@ -1,7 +1,6 @@
 //! All inputs of a decision as one value that can be cloned, compared and serialized.
 
 mod bmc_access;
-mod boot_time;
 mod effect;
 mod engine;
 mod probe;
@@ -10,6 +9,7 @@ mod work;
 use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
+    boot_time::BootTime,
     entry::EntryId,
     etcd::EtcdView,
     kube::{KubeView, NodeRow},
@@ -17,10 +17,8 @@ use cketerm_model::{
 };
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::boot_time::to_seconds;
 pub use self::{
     bmc_access::{BmcAccess, BmcRefusal},
-    boot_time::secs,
     effect::{EffectOutcome, InFlight, StaleCause},
     engine::{Engine, Leading},
     probe::Probe,
@@ -46,9 +44,9 @@ pub struct Snapshot {
     pub work: BTreeMap<EntryId, Work>,
     /// Effects under way, at most one for each key: a machine (Node name, else address), or for example a health check.
     pub in_flight: BTreeMap<String, InFlight>,
-    /// Owner records of other leases, by Node name: the lease, and the boot-time seconds at which this engine first saw
-    /// it there.
-    pub foreign: BTreeMap<String, (i64, f64)>,
+    /// Owner records of other leases, by Node name: the lease, and the boot time at which this engine first saw it
+    /// there.
+    pub foreign: BTreeMap<String, (i64, BootTime)>,
     /// Sabakan's answers and the plan made from them.
     pub registry: Arc<Registry>,
     /// State of this engine's Metal3 controller.

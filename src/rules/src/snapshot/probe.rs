@@ -1,14 +1,15 @@
 //! Probes of the control planes.
 
+use cketerm_model::boot_time::BootTime;
 use serde::{Deserialize, Serialize};
 
 /// Observed results of one control plane's probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Boot-time seconds of the last good answer.
-    pub last_good: Option<f64>,
-    /// Boot-time seconds since which every answer was good; none after a bad one.
-    pub good_since: Option<f64>,
+    /// Boot time of the last good answer.
+    pub last_good: Option<BootTime>,
+    /// Boot time since which every answer was good; none after a bad one.
+    pub good_since: Option<BootTime>,
     /// The last bad answer, until another one.
     pub error: Option<String>,
     /// Reason why the last answer proves nothing about the server, until another answer.

@@ -7,6 +7,7 @@ use std::{
 
 use cketerm_model::{
     attempt::CheckAnswer,
+    boot_time::BootTime,
     drain::Answer,
     kube::{NodeRow, PodRow},
     reason::{Reason, TooLarge},
@@ -19,15 +20,15 @@ use serde::{Deserialize, Serialize};
 pub struct Work {
     /// The drain, as far as this leader has seen it.
     pub drain: DrainWork,
-    /// The last boot or health check, with the boot-time seconds at which it ended.
-    pub check: Option<(f64, CheckAnswer)>,
-    /// Boot-time seconds at which the entry's last command ended. Checks that began earlier do not count.
+    /// The last boot or health check, with the boot time at which it ended.
+    pub check: Option<(BootTime, CheckAnswer)>,
+    /// Boot time at which the entry's last command ended. Checks that began earlier do not count.
     #[serde(default)]
-    pub commanded: Option<f64>,
-    /// Boot-time seconds since which boot check, boot id, Ready and probe have all been good without a break.
-    pub sound_since: Option<f64>,
-    /// Boot-time seconds before which the entry is not retried after a failed effect, and the reason of the failure.
-    pub pause: Option<(f64, String)>,
+    pub commanded: Option<BootTime>,
+    /// Boot time since which boot check, boot id, Ready and probe have all been good without a break.
+    pub sound_since: Option<BootTime>,
+    /// Boot time before which the entry is not retried after a failed effect, and the reason of the failure.
+    pub pause: Option<(BootTime, String)>,
     /// The effect whose transaction was refused last for its size, and the size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_large: Option<(String, TooLarge)>,
@@ -47,8 +48,8 @@ pub struct Work {
 /// Answers of the API server about one machine, requested for its next command. They never come from a watch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FreshRead {
-    /// Boot-time seconds at which the last answer came.
-    pub at: f64,
+    /// Boot time at which the last answer came.
+    pub at: BootTime,
     /// The machine's Node; none = there is no such Node.
     pub node: Option<Arc<NodeRow>>,
     /// All pods bound to the Node; none = they were not requested.
@@ -82,24 +83,24 @@ pub struct DrainWork {
     pub undecided: Option<UndecidedPreview>,
     /// Number of refused previews and refused first rounds of evictions (REB-28).
     pub refusals: u32,
-    /// Boot-time seconds of the last refusal, and its reason.
-    pub refused: Option<(f64, Reason)>,
+    /// Boot time of the last refusal, and its reason.
+    pub refused: Option<(BootTime, Reason)>,
     /// Whether an eviction or deletion was accepted.
     pub accepted: bool,
     /// Last answers to evictions and deletions, by pod UID.
     pub answers: BTreeMap<String, Answer>,
     /// Time at which this leader first saw that somebody else uncordoned the Node.
     pub uncordoned: Option<Timestamp>,
-    /// Boot-time seconds at which the leader of etcd was asked to hand over, before this machine's command (SAF-26).
+    /// Boot time at which the leader of etcd was asked to hand over, before this machine's command (SAF-26).
     #[serde(default)]
-    pub leader_moved: Option<f64>,
+    pub leader_moved: Option<BootTime>,
 }
 
 /// Preview round in which some answers decided nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndecidedPreview {
-    /// Boot-time seconds of the last such round.
-    pub at: f64,
+    /// Boot time of the last such round.
+    pub at: BootTime,
     /// Number of such rounds in a row.
     pub times: u32,
     /// Seconds to wait, if the server sent them.

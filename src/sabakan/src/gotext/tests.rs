@@ -1,3 +1,5 @@
+use cketerm_model::boot_time::Seconds;
+
 use super::*;
 use crate::machine::{Date, State};
 
@@ -16,7 +18,7 @@ fn machine() -> Machine {
         bmc_ipv4: "10.72.0.7".to_owned(),
         state: State::Healthy,
         since: None,
-        duration: 1.5,
+        duration: Seconds::new(1.5),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
+use cketerm_model::boot_time::Seconds;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -125,7 +126,7 @@ struct RawStatus {
     #[serde(default)]
     timestamp: Option<String>,
     #[serde(default)]
-    duration: Option<f64>,
+    duration: Option<Seconds>,
 }
 
 fn none_is_empty<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
@@ -190,6 +191,6 @@ fn parse_machine(raw: RawMachine) -> Result<Option<Machine>, String> {
         bmc_ipv4: bmc.ipv4.unwrap_or_default(),
         state,
         since,
-        duration: status.duration.unwrap_or(0.0),
+        duration: status.duration.unwrap_or_default(),
     }))
 }

@@ -1,4 +1,4 @@
-use cketerm_model::cluster::Taint;
+use cketerm_model::{boot_time::Seconds, cluster::Taint};
 
 use super::*;
 
@@ -119,7 +119,7 @@ fn the_digest_changes_with_plan_template_or_machines_but_not_with_order_or_time(
     let own = digest("c", "t", &list);
     let mut other = list.clone();
     other.reverse();
-    other[0].duration = 99.0;
+    other[0].duration = Seconds::new(99.0);
     assert_eq!(digest("c", "t", &other), own);
     other[0].state = super::super::State::Unhealthy;
     for changed in [digest("d", "t", &list), digest("c", "u", &list), digest("c", "t", &other), digest("c", "t", &[])] {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
+    boot_time::Seconds,
     cluster::{Cluster, Taint},
     constraints::Constraints,
     policy::Strategy,
@@ -39,7 +40,7 @@ pub(crate) fn machine(n: u8) -> Machine {
         bmc_ipv4: String::new(),
         state: State::Healthy,
         since: None,
-        duration: 1000.0,
+        duration: Seconds::new(1000.0),
     }
 }
 
@@ -64,7 +65,7 @@ impl Machine {
     }
 
     fn since(mut self, seconds: f64) -> Self {
-        self.duration = seconds;
+        self.duration = Seconds::new(seconds);
         self
     }
 

@@ -1,3 +1,5 @@
+use cketerm_model::boot_time::Seconds;
+
 use super::*;
 use crate::tests::machine as sick;
 
@@ -8,7 +10,7 @@ fn constraints(cap: i64) -> Constraints {
 }
 
 fn machine(n: u8, state: State, duration: f64) -> Machine {
-    Machine { state, duration, ..sick(n) }
+    Machine { state, duration: Seconds::new(duration), ..sick(n) }
 }
 
 fn cluster(addresses: &[&str]) -> Cluster {

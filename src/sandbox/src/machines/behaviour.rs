@@ -1,5 +1,6 @@
 //! Faults of a machine as data. By default there are none.
 
+use cketerm_model::boot_time::Seconds;
 use serde::{Deserialize, Serialize};
 
 /// Behaviour of a machine for commands, boots, checks and BMC requests. It can be changed while the sandbox runs.
@@ -8,24 +9,24 @@ use serde::{Deserialize, Serialize};
 pub struct Behaviour {
     /// Effect of its power commands.
     pub command: OnCommand,
-    /// Duration of its power commands in seconds, if it differs from the pace's.
-    pub command_seconds: Option<f64>,
+    /// Duration of its power commands, if it differs from the pace's.
+    pub command_seconds: Option<Seconds>,
     /// Number of the next power commands that fail with `exit_code` and do nothing else.
     pub fails: u32,
     /// Exit code of a failing command; 0 is taken as 1.
     pub exit_code: i32,
     /// Result of its boots.
     pub boot: OnBoot,
-    /// Additional boot time in seconds.
-    pub late_seconds: f64,
-    /// Seconds after a boot for which its Node is not Ready because of a disk problem.
-    pub disk_trouble_seconds: f64,
+    /// Additional time of its boots.
+    pub late_seconds: Seconds,
+    /// Time after a boot for which its Node is not Ready because of a disk problem.
+    pub disk_trouble_seconds: Seconds,
     /// Results of its checks.
     pub check: OnCheck,
     /// Reaction of its BMC to Redfish requests. `fails` makes it answer 503.
     pub bmc: OnBmc,
-    /// Seconds between the BMC's acceptance of a request and the power change, in addition to the pace's.
-    pub bmc_seconds: f64,
+    /// Time between the BMC's acceptance of a request and the power change, in addition to the pace's.
+    pub bmc_seconds: Seconds,
     /// Number of repair commands that must run before the health check succeeds.
     pub ill: u32,
     /// The only verb that counts as a repair command; `repair` by default. If it is set, it also fixes a machine that

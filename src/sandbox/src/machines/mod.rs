@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use cketerm_model::clock::Clock;
+use cketerm_model::{boot_time::Seconds, clock::Clock};
 use fastrand::Rng;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,9 @@ impl MachineRuntime {
             boot_id: uuid(&mut rng),
             booted_at,
             cycle: 0,
-            up_since: Instant::now().checked_sub(duration_from_secs(86_400.0)).unwrap_or_else(Instant::now),
+            up_since: Instant::now()
+                .checked_sub(duration_from_secs(Seconds::new(86_400.0)))
+                .unwrap_or_else(Instant::now),
             trouble_until: None,
             rng,
             machine,
@@ -388,7 +390,7 @@ impl Machines {
         runtime.booted_at = wall;
         runtime.up_since = Instant::now();
         let trouble = runtime.behaviour.disk_trouble_seconds;
-        runtime.trouble_until = (trouble > 0.0).then(|| Instant::now() + duration_from_secs(trouble));
+        runtime.trouble_until = (trouble > Seconds::ZERO).then(|| Instant::now() + duration_from_secs(trouble));
         self.log_event(&mut inner, origin, address, PowerEvent::Up);
     }
 }

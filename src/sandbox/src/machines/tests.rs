@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cketerm_model::attempt::Ended;
+use cketerm_model::{attempt::Ended, boot_time::Seconds};
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -104,7 +104,8 @@ async fn power_commands_can_be_ignored_or_fail() {
 
 #[tokio::test(start_paused = true)]
 async fn a_boot_can_be_late_hang_or_keep_the_boot_id() {
-    let machines = machines(&Behaviour { late_seconds: 100.0, boot: OnBoot::SameId, ..Behaviour::default() });
+    let machines =
+        machines(&Behaviour { late_seconds: Seconds::new(100.0), boot: OnBoot::SameId, ..Behaviour::default() });
     let before = machines.machine_status("10.0.0.2").unwrap().boot_id;
     run(&machines, "reboot 10.0.0.2").await;
     seconds(100).await;
@@ -166,7 +167,7 @@ async fn an_added_machine_boots_and_uses_its_own_command_duration() {
     let one = |name: &str, address: &str| Machine {
         name: name.to_owned(),
         address: address.to_owned(),
-        behaviour: Behaviour { command_seconds: Some(40.0), ..Behaviour::default() },
+        behaviour: Behaviour { command_seconds: Some(Seconds::new(40.0)), ..Behaviour::default() },
         ..Machine::default()
     };
     assert!(!machines.rack(one("m1", "10.0.0.3")) && !machines.rack(one("m3", "10.0.0.1")));

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use cketerm_model::boot_time::Seconds;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -274,13 +275,13 @@ fn runs_on(workload: &Workload, node: &str) -> bool {
 
 fn template(workload: &Workload, name: &str, copy: u32) -> Value {
     let mut annotations = json!({});
-    let runs = workload.runs_seconds.or((workload.kind == Kind::Job).then_some(600.0));
-    if let Some(seconds) = runs {
+    let runs = workload.runs_seconds.or((workload.kind == Kind::Job).then_some(Seconds::new(600.0)));
+    if let Some(span) = runs {
         let spread = 1.0 + f64::from(copy - 1) / f64::from(workload.copies.max(1));
-        annotations[controllers::RUNS] = json!((seconds * spread).to_string());
+        annotations[controllers::RUNS] = json!((span * spread).get().to_string());
     }
-    if let Some(seconds) = workload.stops_seconds {
-        annotations[controllers::STOPS] = json!(seconds.to_string());
+    if let Some(span) = workload.stops_seconds {
+        annotations[controllers::STOPS] = json!(span.get().to_string());
     }
     for (set, annotation) in [(workload.stuck, controllers::STUCK), (workload.never_ready, controllers::NEVER_READY)] {
         if set {

@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use cketerm_model::boot_time::Seconds;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -63,8 +64,8 @@ pub struct Registry {
     pub repairs: u32,
     /// Time from a machine's entry in the definition until it boots as a node.
     pub joins: RandomDuration,
-    /// Seconds until a machine's outage or recovery is reported to sabakan.
-    pub notices: f64,
+    /// Time until a machine's outage or recovery is reported to sabakan.
+    pub notices: Seconds,
 }
 
 impl Default for Registry {
@@ -77,7 +78,7 @@ impl Default for Registry {
             minimum_workers: None,
             repairs: 3,
             joins: RandomDuration::between(3.0, 6.0),
-            notices: 2.0,
+            notices: Seconds::new(2.0),
         }
     }
 }
@@ -118,10 +119,10 @@ pub struct Workload {
     pub replicas: u32,
     /// The budget over its pods.
     pub budget: Option<Budget>,
-    /// Seconds that a pod of a Job runs. Several Jobs are spread up to twice this time.
-    pub runs_seconds: Option<f64>,
-    /// Seconds that its pods take to stop, if that differs from the pace's.
-    pub stops_seconds: Option<f64>,
+    /// Time that a pod of a Job runs. Several Jobs are spread up to twice this time.
+    pub runs_seconds: Option<Seconds>,
+    /// Time that its pods take to stop, if that differs from the pace's.
+    pub stops_seconds: Option<Seconds>,
     /// `terminationGracePeriodSeconds`, if not 30.
     pub grace_seconds: Option<u32>,
     /// Whether its pods never terminate.
@@ -196,7 +197,7 @@ impl Workload {
             Self { on_delete: true, ..one("infra", "network-agent", Kind::DaemonSet, 0) },
             Self { budget: at_least("50%"), ..one("infra", "ingress", Kind::Deployment, 4) },
             Self { copies: 4, budget: at_most(1), ..one("db", "mysql", Kind::StatefulSet, 3) },
-            Self { copies: 6, runs_seconds: Some(600.0), ..one("batch", "report", Kind::Job, 1) },
+            Self { copies: 6, runs_seconds: Some(Seconds::new(600.0)), ..one("batch", "report", Kind::Job, 1) },
         ]
     }
 }

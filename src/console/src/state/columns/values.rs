@@ -12,7 +12,7 @@ pub(super) fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
 
 /// Returns the time between two moments.
 pub(super) fn span(from: Timestamp, to: Timestamp) -> Value<'static> {
-    Value::Span(to.duration_since(from).as_secs_f64())
+    Value::Span(to.duration_since(from).into())
 }
 
 /// Returns a number; none if it is too large.

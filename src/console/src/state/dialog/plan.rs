@@ -72,7 +72,7 @@ impl Plan {
     /// `time` formats it.
     pub fn renew(&mut self, now: Now, time: impl Fn(Timestamp) -> String) {
         let Some(checked_at) = self.checked_at else { return };
-        let age = now.boot.saturating_sub(checked_at.boot);
+        let age = now.boot.saturating_duration_since(checked_at.boot);
         if age > STALE_AFTER {
             self.stale_since = Some(time(checked_at.wall));
         } else if age > RENEW_INTERVAL && self.stale_since.is_none() && self.requested && self.renewals < MAX_RENEWALS {

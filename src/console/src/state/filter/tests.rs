@@ -1,5 +1,7 @@
 //! Tests of every form of a term.
 
+use cketerm_model::boot_time::Seconds;
+
 use crate::state::filter::*;
 
 const COLUMNS: &[ColumnId] = &[
@@ -17,7 +19,7 @@ impl Cells for Row {
         match column.as_str() {
             "node" => Value::text(self.0),
             "status" => Value::text(self.1),
-            "since" => Value::Span(self.2),
+            "since" => Value::Span(Seconds::new(self.2)),
             "rack" => Value::text(self.3),
             _ => Value::text(self.4),
         }

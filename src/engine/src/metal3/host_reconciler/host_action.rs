@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use cketerm_clients::{kubernetes::WriteError, power::PowerRequest};
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     fence::Permit,
     host::{HostRow, Mode, Times},
     power_state::PowerState,
@@ -60,10 +61,11 @@ impl HostReconciler {
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
         let failed = answer.is_err();
         // A refused request is repeated soon. After a refused soft power-off, a hard one follows at once.
-        let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILURE_RETRY)) } else { now };
+        let before = |span: Duration| (now - Seconds::from(span)).max(BootTime::ZERO);
+        let at = |limit: Duration| if failed { before(limit.saturating_sub(FAILURE_RETRY)) } else { now };
         match mode {
             Some(Mode::Soft) => {
-                self.sent_orders.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now });
+                self.sent_orders.soft = Some(if failed { before(limits.soft) } else { now });
             }
             Some(Mode::Hard) => self.sent_orders.hard = Some(at(limits.hard)),
             None => self.sent_orders.on = Some(at(limits.on)),
@@ -84,7 +86,7 @@ impl HostReconciler {
         why: &str,
         times: Times,
         powered_on: Option<bool>,
-        decided: Duration,
+        decided: BootTime,
     ) -> Result<(), Trouble> {
         let shared = Arc::clone(&self.shared);
         let now = shared.actor.steady.now().wall;
@@ -112,7 +114,7 @@ impl HostReconciler {
         what: &str,
         why: &str,
         status: &serde_json::Value,
-        decided: Duration,
+        decided: BootTime,
     ) -> Result<(), Trouble> {
         let (permit, intent) = self.record_intent(host, what, why, decided).await?;
         let written = self.shared.actor.kube.set_host_status(&permit, host, status).await;
@@ -127,7 +129,7 @@ impl HostReconciler {
         host: &HostRow,
         what: &str,
         why: &str,
-        decided: Duration,
+        decided: BootTime,
     ) -> Result<(Permit, AuditIntent), Trouble> {
         let permit = self.permit(host, decided)?;
         let on = format!("host {}", host.full_name());
@@ -143,7 +145,7 @@ impl HostReconciler {
 
     /// Returns a permit for one action. It needs leadership with enough of the lease left. The policy must still enable
     /// the role, or the action must end a cycle that has begun.
-    fn permit(&self, host: &HostRow, decided: Duration) -> Result<Permit, Trouble> {
+    fn permit(&self, host: &HostRow, decided: BootTime) -> Result<Permit, Trouble> {
         if !self.shared.is_shutting_down() {
             return Ok(self.shared.actor.permit(&Guard::default(), decided)?);
         }

@@ -4,6 +4,7 @@
 use cketerm_model::{
     any::QueueEntry,
     attempt::{Attempt, CheckAnswer},
+    boot_time::{BootTime, Seconds},
     cketerm_records::Verb,
     cluster::Operation,
     entry::{EntryId, Stored},
@@ -21,9 +22,9 @@ use super::steps::waiting_for_health;
 
 /// Maximum number of health checks under way at once.
 const MAX_QUICK_CHECKS: usize = 32;
-/// Seconds after which a check no longer counts toward that number, so that a check that hangs delays only its own
+/// Time after which a check no longer counts toward that number, so that a check that hangs delays only its own
 /// entry.
-const SLOW_AFTER: f64 = 5.0;
+const SLOW_AFTER: Seconds = Seconds::new(5.0);
 /// Maximum number of health checks under way, including slow ones.
 const MAX_RUNNING_CHECKS: usize = 128;
 
@@ -32,8 +33,8 @@ pub const HEALTH_CHECK_PREFIX: &str = "health of ";
 
 /// A health check that is due.
 pub(super) struct DueCheck {
-    /// Boot time at which the last check ended. The smallest goes first.
-    last: f64,
+    /// Boot time at which the last check ended; none = never. The smallest goes first.
+    last: Option<BootTime>,
     id: EntryId,
     guard: Guard,
     argv: Vec<String>,
@@ -64,8 +65,8 @@ impl<'a> Pass<'a> {
         self.health_check(ctx.id, operation, ctx.address, Guard::of_entry(ctx.id, ctx.mod_revision))
     }
 
-    /// Returns the boot time (seconds) at which the last check ended.
-    pub(super) fn checked_at(&self, id: EntryId) -> Option<f64> {
+    /// Returns the boot time at which the last check ended.
+    pub(super) fn checked_at(&self, id: EntryId) -> Option<BootTime> {
         self.snap.work.get(&id)?.check.as_ref().map(|(at, _)| *at)
     }
 
@@ -76,7 +77,7 @@ impl<'a> Pass<'a> {
         }
         argv.push(address.to_owned());
         let bound = operation.health_bound(self.policy.command_cap_seconds);
-        Some(DueCheck { last: self.checked_at(id).unwrap_or(f64::MIN), id, guard, argv, bound })
+        Some(DueCheck { last: self.checked_at(id), id, guard, argv, bound })
     }
 
     /// Plans as many checks as the limits allow. Entries that were not checked for the longest time come first (I36).
@@ -87,10 +88,10 @@ impl<'a> Pass<'a> {
         });
         let free = MAX_QUICK_CHECKS.saturating_sub(quick).min(MAX_RUNNING_CHECKS.saturating_sub(all));
         if all > 0 {
-            self.wake_at(self.monotonic_now() + 1.0);
+            self.wake_at(self.monotonic_now() + Seconds::new(1.0));
         }
         due.retain(|d| !self.snap.in_flight.contains_key(&flight_key(d.id)));
-        due.sort_by(|a, b| a.last.total_cmp(&b.last).then(a.id.cmp(&b.id)));
+        due.sort_by_key(|d| (d.last, d.id));
         let asked = self.monotonic_now();
         for check in due.into_iter().take(free) {
             let effect = Effect::HealthCheck { argv: check.argv, bound: check.bound, asked };

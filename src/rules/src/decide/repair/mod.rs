@@ -18,7 +18,7 @@ use cketerm_model::{
     repair::{RepairEntry, StepStatus},
 };
 
-use super::{Effect, End, Guard, Pass, entry_context::EntryContext};
+use super::{Effect, End, Guard, Pass, attempts::Until, entry_context::EntryContext};
 
 impl<'a> Pass<'a> {
     /// Goes through the queue by index. It removes deleted entries, checks and moves unfinished ones, and starts those
@@ -54,7 +54,8 @@ impl<'a> Pass<'a> {
                 }
             };
             if let Some((open, until)) = self.running_attempt(id) {
-                let done = until.is_finite().then(|| self.called_done_while_running(ctx)).flatten();
+                let bounded = matches!(until, Until::At(_));
+                let done = bounded.then(|| self.called_done_while_running(ctx)).flatten();
                 let reason = done.unwrap_or_else(|| self.running_reason(open, until));
                 let reason = self.with_host_reason(ctx, reason);
                 self.reason(id, reason);

@@ -5,6 +5,7 @@
 
 use cketerm_model::{
     attempt::{CheckAnswer, Outcome},
+    boot_time::BootTime,
     fault,
     reason::{Awaited, CommandRetry, Reason},
     repair::{RepairStatus, StepStatus},
@@ -146,7 +147,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the boot time at which the watch after an entry's command ended, if it has ended.
-    pub(super) fn watch_ended_at(&self, ctx: EntryContext<'a>) -> Option<f64> {
+    pub(super) fn watch_ended_at(&self, ctx: EntryContext<'a>) -> Option<BootTime> {
         let EntryKind::Repair { entry, .. } = ctx.kind else { return None };
         if !entry.claims_machine() || entry.step_status != StepStatus::Watching {
             return None;
@@ -156,7 +157,7 @@ impl<'a> Pass<'a> {
         (self.now.wall >= until).then(|| self.boot_time_of(until))
     }
 
-    fn boot_time_of(&self, wall: Timestamp) -> f64 {
+    fn boot_time_of(&self, wall: Timestamp) -> BootTime {
         self.monotonic_now() - seconds_between(wall, self.now.wall)
     }
 }

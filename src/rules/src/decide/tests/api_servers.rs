@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     attempt::Ended,
+    boot_time::Seconds,
     policy::ApiServerOrder,
     reason::Reason,
     reboot::RebootStatus::{Cancelled, Rebooting},
@@ -82,7 +83,7 @@ fn i7_no_api_server_starts_while_another_control_plane_is_unhealthy() {
         matches!(silent.reason(0), Reason::ControlPlaneUnhealthy { node, why } if node == "10.0.0.2" && why.contains("503"))
     );
     let old = Scene::new(0).queued(&[(0, 1)]).with(|s| {
-        s.snap.probes.get_mut("10.0.0.2").unwrap().last_good = Some(BOOT - 61.0);
+        s.snap.probes.get_mut("10.0.0.2").unwrap().last_good = Some(BOOT - Seconds::new(61.0));
     });
     assert!(matches!(old.reason(0), Reason::ControlPlaneUnhealthy { .. }));
 }

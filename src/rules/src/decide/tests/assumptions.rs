@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{entry::EntryId, kube::KubeView, reason::Reason};
+use cketerm_model::{boot_time::BootTime, entry::EntryId, kube::KubeView, reason::Reason};
 
 use super::scene::{BOOT, Scene, now};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 fn at() -> cketerm_model::clock::Now {
-    cketerm_model::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: now() }
+    cketerm_model::clock::Now { boot: BOOT, wall: now() }
 }
 
 /// Reports whether the entries 4 of a worker and 5 of an API server start: the worker first, the API server alone.
@@ -35,7 +35,7 @@ fn each_assumption_takes_the_place_of_its_fact() {
             "etcd is not read",
             |snap| {
                 let store = Arc::make_mut(&mut snap.store);
-                (store.synced, store.last_seen) = (false, 0.0);
+                (store.synced, store.last_seen) = (false, BootTime::ZERO);
             },
             fact(Assumption::ReadJustNow),
         ),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cketerm_model::boot_time::{BootTime, Seconds};
 use cketerm_sabakan::{Machines, State};
 
 use super::{
@@ -101,14 +102,14 @@ fn i44_no_repair_is_added_while_the_hosts_are_unknown() {
     };
     for (source, expected) in [
         (None, "not read yet"),
-        (source(false, 0.0, None), "not read yet"),
-        (source(false, 0.0, Some("does not answer")), "does not answer"),
-        (source(true, BOOT - 11.0, None), "last read 11 s ago"),
+        (source(false, BootTime::ZERO, None), "not read yet"),
+        (source(false, BootTime::ZERO, Some("does not answer")), "does not answer"),
+        (source(true, BOOT - Seconds::new(11.0), None), "last read 11 s ago"),
     ] {
         let (adds, off) = with(source);
         assert!(!adds && off.starts_with("waits for BareMetalHosts") && off.contains(expected), "{expected}: {off}");
     }
-    assert!(with(source(true, BOOT - 9.0, None)).0, "the copy is recent enough");
+    assert!(with(source(true, BOOT - Seconds::new(9.0), None)).0, "the copy is recent enough");
     assert!(
         with(source(true, BOOT, Some("it has no BareMetalHosts"))).0,
         "a definite negative answer counts as an answer"
@@ -137,7 +138,7 @@ fn i42_no_repair_is_added_from_a_stale_sabakan_answer() {
     let young = decide(&snap);
     assert!(adds(&young) && !young.auto_repair.asks_again);
     let mut registry = Registry::clone(&snap.registry);
-    registry.broken.good.as_mut().unwrap().at = BOOT - 40.0;
+    registry.broken.good.as_mut().unwrap().at = BOOT - Seconds::new(40.0);
     snap.registry = Arc::new(registry);
     let old = decide(&snap);
     assert!(!adds(&old) && old.auto_repair.asks_again, "{:?}", old.auto_repair);

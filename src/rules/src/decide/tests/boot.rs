@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     attempt::{CheckAnswer, Ended},
+    boot_time::Seconds,
     cketerm_records::Verb,
     entry::EntryId,
     host::{HostRow, RebootAnnotations},
@@ -113,7 +114,7 @@ fn i25_an_attempt_of_a_dead_leader_is_awaited_and_never_rerun() {
             .rebooting(0, 11, 30, None)
             .attempt(0, 11, 1, 3, 30, None)
             .checked(0, CheckAnswer::Yes, Some(0.0))
-            .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - since)
+            .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(since))
     };
     // TTL 60 + TTL/12 + the command's bound of 30 + the time for killing its process group.
     let waiting = scene(94.0);
@@ -189,7 +190,7 @@ fn done_ends_a_dead_leaders_command_at_once_but_awaits_our_own() {
     let dead = Scene::new(1)
         .rebooting(0, 11, 30, None)
         .attempt(0, 11, 1, 3, 30, None)
-        .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - 1.0)
+        .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(1.0))
         .order(0, Verb::Done, 10);
     let Some(Effect::Remove { end: End::DoneBy(_), ready: Some(_), running: true }) = dead.effect(0) else {
         panic!("{:?}", dead.effect(0))

@@ -216,7 +216,7 @@ fn i49_a_transaction_too_large_for_etcd_is_the_reason_of_its_entry() {
     let effect = scene.effect(0).unwrap();
     let (size, now) = (
         TooLarge { operations: 400, bytes: 2 << 20 },
-        cketerm_model::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: super::scene::now() },
+        cketerm_model::clock::Now { boot: BOOT, wall: super::scene::now() },
     );
     let refused = scene.with(|s| {
         crate::memory::remember(&mut s.snap.work, id, &effect, &EffectOutcome::TooLarge(size), now);

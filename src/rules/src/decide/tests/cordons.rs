@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     attempt::Ended,
+    boot_time::{BootTime, Seconds},
     cketerm_records::Verb,
     reason::Reason,
     reboot::RebootStatus::{Cancelled, Rebooting},
@@ -104,7 +105,7 @@ fn i14_after_done_the_node_is_uncordoned_once_ready_whatever_its_boot_id() {
 fn i14_after_done_the_cordon_stays_while_the_command_may_still_run() {
     let since = |ago| {
         let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, 3, 60, None).called_done(0, 1);
-        scene.with(|s| s.snap.engine.leading.as_mut().unwrap().since = super::scene::BOOT - ago)
+        scene.with(|s| s.snap.engine.leading.as_mut().unwrap().since = super::scene::BOOT - Seconds::new(ago))
     };
     let young = since(1.0);
     assert_eq!(release(&young.decide(), 11), None, "the command may still run");
@@ -163,7 +164,7 @@ fn an_open_attempt_of_a_cancelled_entry_keeps_its_slot_and_its_machine() {
         .entry(0, 11, Cancelled, 5)
         .cordoned(11, 0)
         .attempt(0, 11, 1, 3, 5, None)
-        .with(|s| s.snap.engine.leading.as_mut().unwrap().since = super::scene::BOOT - 1.0)
+        .with(|s| s.snap.engine.leading.as_mut().unwrap().since = super::scene::BOOT - Seconds::new(1.0))
         .queued(&[(1, 12), (2, 11)]);
     assert!(scene.starts().is_empty());
     assert!(matches!(scene.reason(1), Reason::WaitingForSlot { .. }));
@@ -202,16 +203,13 @@ fn attempts_without_entry_and_cordon_move_to_history() {
 #[test]
 fn i14_stale_nodes_do_not_move_attempts_to_history() {
     let mut snap = Scene::new(1).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).snapshot();
-    let at = cketerm_model::clock::Now {
-        boot: std::time::Duration::from_secs_f64(super::scene::BOOT),
-        wall: super::scene::now(),
-    };
+    let at = cketerm_model::clock::Now { boot: super::scene::BOOT, wall: super::scene::now() };
     let settles = |snap: &crate::snapshot::Snapshot| {
         crate::decide::decide(snap, at).effects.iter().any(|p| matches!(p.effect, Effect::Settle { .. }))
     };
     assert!(settles(&snap));
     let kube = std::sync::Arc::make_mut(&mut snap.kube);
-    kube.sources["nodes"].fresh_as_of = super::scene::BOOT - 60.0;
+    kube.sources["nodes"].fresh_as_of = super::scene::BOOT - Seconds::new(60.0);
     assert!(!settles(&snap));
 }
 
@@ -222,10 +220,7 @@ fn i13_an_unreadable_definition_uncordons_no_node() {
     let mut store = (*snap.store).clone();
     store.cluster.as_mut().unwrap().value = Err("not JSON".to_owned());
     snap.store = std::sync::Arc::new(store.clone());
-    let at = cketerm_model::clock::Now {
-        boot: std::time::Duration::from_secs_f64(super::scene::BOOT),
-        wall: super::scene::now(),
-    };
+    let at = cketerm_model::clock::Now { boot: super::scene::BOOT, wall: super::scene::now() };
     assert!(crate::decide::decide(&snap, at).effects.is_empty());
     // An incomplete live copy causes no effect either.
     snap.store = std::sync::Arc::new(cketerm_model::stored::view::StoreView {
@@ -276,17 +271,17 @@ fn i10_a_cordon_repeated_after_an_operators_uncordon_is_ours() {
 #[test]
 fn i24_a_cordon_of_a_possible_later_leader_stays_until_leadership_is_confirmed() {
     let later = Scene::new(1).queued(&[(0, 11)]).disabled().cordoned(11, 0).owner(11, |o| o.lease = LEASE + 1);
-    let seen = |at: f64| later.clone().foreign(11, LEASE + 1, at);
+    let seen = |at: BootTime| later.clone().foreign(11, LEASE + 1, at);
     assert_eq!(
-        release(&seen(BOOT - 5.0).acknowledged(BOOT - 6.0).decide(), 11),
+        release(&seen(BOOT - Seconds::new(5.0)).acknowledged(BOOT - Seconds::new(6.0)).decide(), 11),
         None,
         "leadership is not confirmed since the cordon appeared"
     );
     assert_eq!(
-        release(&seen(BOOT - 5.0).acknowledged(BOOT - 4.0).decide(), 11),
+        release(&seen(BOOT - Seconds::new(5.0)).acknowledged(BOOT - Seconds::new(4.0)).decide(), 11),
         Some((true, false)),
         "leadership is confirmed since the cordon appeared"
     );
-    let before_we_won = seen(BOOT - 2000.0).acknowledged(BOOT - 2001.0);
+    let before_we_won = seen(BOOT - Seconds::new(2000.0)).acknowledged(BOOT - Seconds::new(2001.0));
     assert_eq!(release(&before_we_won.decide(), 11), Some((true, false)), "the cordon is from before this leadership");
 }

@@ -1,6 +1,7 @@
 //! Drain of one node.
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::Verb,
     cluster::Reboot,
     drain::Verdict,
@@ -105,7 +106,7 @@ fn a_refused_preview_is_retried_evict_retries_times_at_evict_interval() {
     let refused = |n, ago: f64| {
         scene.clone().work(0, |w| {
             w.drain.refusals = n;
-            w.drain.refused = Some((BOOT - ago, blocked.clone()));
+            w.drain.refused = Some((BOOT - Seconds::new(ago), blocked.clone()));
         })
     };
     assert_eq!(refused(1, 5.0).does(0), None);
@@ -230,10 +231,10 @@ fn i20_retry_after_delays_the_retry_and_each_answer_has_its_reason() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).budget("web", "web").answered(0, "web", lag);
     assert_eq!(scene.does(0), None);
     let later = scene.with(|s| {
-        s.boot += 10.0;
-        s.store.last_seen += 10.0;
+        let later = BOOT + Seconds::new(10.0);
+        (s.boot, s.store.last_seen) = (later, later);
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-            s.kube.sources.get_mut(source).unwrap().fresh_as_of += 10.0;
+            s.kube.sources.get_mut(source).unwrap().fresh_as_of = later;
         }
     });
     assert_eq!(names(&later).0, ["web"]);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cketerm_model::{
     attempt::Ended,
+    boot_time::Seconds,
     entry::EntryId,
     etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
     policy::EtcdMembers,
@@ -21,8 +22,8 @@ fn etcd() -> EtcdView {
         peer_urls: vec![format!("https://10.0.0.{i}:2380")],
         client_urls: vec![format!("https://10.0.0.{i}:2379")],
         state: MemberState::Answered(Status {
-            asked: BOOT - 1.0,
-            at: BOOT - 0.9,
+            asked: BOOT - Seconds::new(1.0),
+            at: BOOT - Seconds::new(0.9),
             leader: 1,
             committed: 500,
             applied: 500,
@@ -33,7 +34,7 @@ fn etcd() -> EtcdView {
     EtcdView {
         source: Source::Configured,
         members: (1..=3).map(|i| (i, member(i))).collect(),
-        reported: Some(Reported { leader: 1, index: 500, at: BOOT - 0.9 }),
+        reported: Some(Reported { leader: 1, index: 500, at: BOOT - Seconds::new(0.9) }),
         ..EtcdView::default()
     }
 }
@@ -55,7 +56,7 @@ fn state(view: &mut EtcdView, id: u64, how: impl FnOnce(&mut Status)) {
 
 fn silent(view: &mut EtcdView, id: u64) {
     let why = "connection refused".to_owned();
-    view.members.get_mut(&id).unwrap().state = MemberState::Silent { asked: BOOT - 1.0, why };
+    view.members.get_mut(&id).unwrap().state = MemberState::Silent { asked: BOOT - Seconds::new(1.0), why };
 }
 
 fn unhealthy(scene: &Scene, index: u64, member: &str, words: &str) {
@@ -91,7 +92,7 @@ fn i46_another_unhealthy_member_is_named_and_blocks_the_start() {
     let cases: [(Fault, &str); 7] = [
         (|v| silent(v, 3), "no answer: connection refused"),
         (|v| state(v, 3, |s| s.applied = 499), "raft index 499, and the leader is at 500"),
-        (|v| state(v, 3, |s| s.at = BOOT + 4.2), "more than 5 s"),
+        (|v| state(v, 3, |s| s.at = BOOT + Seconds::new(4.2)), "more than 5 s"),
         (|v| state(v, 3, |s| s.errors.push("memberID:3 alarm:NOSPACE".to_owned())), "it has raised alarm NOSPACE"),
         (|v| state(v, 3, |s| s.errors.push("etcdserver: no leader".to_owned())), "reports etcdserver: no leader"),
         (|v| state(v, 3, |s| s.leader = 0), "it has no leader"),
@@ -117,7 +118,7 @@ fn i46_an_alarm_names_the_member_that_raised_it() {
 
 #[test]
 fn i46_stale_or_missing_answers_do_not_count() {
-    unchecked(&with(next(), |v| state(v, 1, |s| s.asked = BOOT - 5.1)), 0, "older than 5 s");
+    unchecked(&with(next(), |v| state(v, 1, |s| s.asked = BOOT - Seconds::new(5.1))), 0, "older than 5 s");
     unchecked(&with(next(), |v| v.members.get_mut(&1).unwrap().state = MemberState::Unasked), 0, "not been asked");
     unchecked(&with(next(), |v| v.reported = None), 0, "being the leader");
     unchecked(&with(next(), |v| *v = EtcdView { source: Source::Configured, ..EtcdView::default() }), 0, "asked yet");
@@ -292,7 +293,7 @@ fn etcd_leadership_is_moved_once_before_the_power_command() {
             state(v, id, |s| s.leader = 2);
         }
         state(v, 3, |s| s.applied = 501);
-        v.reported = Some(Reported { leader: 2, index: 500, at: BOOT - 0.9 });
+        v.reported = Some(Reported { leader: 2, index: 500, at: BOOT - Seconds::new(0.9) });
     };
     let scene = with(Scene::new(0).draining(0, 2, 10), leads);
     assert_eq!(scene.does(0), Some("moving etcd's leader"));
@@ -303,9 +304,9 @@ fn etcd_leadership_is_moved_once_before_the_power_command() {
         other => panic!("{other:?}"),
     }
     // Before the members have answered again, and afterwards.
-    let scene = scene.work(0, |w| w.drain.leader_moved = Some(BOOT - 0.5));
+    let scene = scene.work(0, |w| w.drain.leader_moved = Some(BOOT - Seconds::new(0.5)));
     assert_eq!(scene.does(0), None);
-    let scene = scene.work(0, |w| w.drain.leader_moved = Some(BOOT - 2.0));
+    let scene = scene.work(0, |w| w.drain.leader_moved = Some(BOOT - Seconds::new(2.0)));
     assert_eq!(scene.does(0), Some("rebooting"));
 }
 
@@ -318,7 +319,7 @@ fn i46_a_planned_command_stops_when_a_newer_answer_forbids_it() {
     let mut since = etcd();
     silent(&mut since, 3);
     assert!(quorum.barred(&since, BOOT).is_some());
-    assert!(quorum.barred(&etcd(), BOOT + 5.0).is_some(), "the answers are too old");
+    assert!(quorum.barred(&etcd(), BOOT + Seconds::new(5.0)).is_some(), "the answers are too old");
 }
 
 #[test]

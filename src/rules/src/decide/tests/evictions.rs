@@ -1,6 +1,7 @@
 //! Evictions answered by a webhook, a failing server or two budgets.
 
 use cketerm_model::{
+    boot_time::Seconds,
     drain::{Undecided, Verdict},
     reason::{PodHold, Reason},
     time::after,
@@ -32,16 +33,17 @@ fn draining(verdict: Verdict) -> Scene {
 }
 
 fn later(scene: &Scene, seconds: f64) -> Scene {
+    let span = Seconds::new(seconds);
     scene.clone().with(|s| {
-        s.boot += seconds;
-        s.store.last_seen += seconds;
+        (s.boot, s.store.last_seen) = (s.boot + span, s.store.last_seen + span);
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
             let source = s.kube.sources.get_mut(source).unwrap();
-            (source.last_seen, source.fresh_as_of) = (source.last_seen + seconds, source.fresh_as_of + seconds);
+            (source.last_seen, source.fresh_as_of) = (source.last_seen + span, source.fresh_as_of + span);
         }
         let nodes: Vec<String> = s.kube.pods.keys().cloned().collect();
         for node in nodes {
-            s.kube.pods.get_mut(&node).unwrap().fresh_as_of += seconds;
+            let pods = s.kube.pods.get_mut(&node).unwrap();
+            pods.fresh_as_of = pods.fresh_as_of + span;
         }
     })
 }

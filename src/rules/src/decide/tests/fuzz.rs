@@ -1,7 +1,7 @@
 //! Arbitrary values in etcd: they are read, shown as broken, and decided on. Valid values beside them are still read,
 //! and a pass always ends.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cketerm_fuzz::{Fuzz, Took, Tried};
 use cketerm_model::{
@@ -64,7 +64,7 @@ fn put(scene: &Scene, key: &str, bytes: &[u8]) -> Tried {
     }
     store.revision = 50;
     snapshot.store = Arc::new(store);
-    let decision = decide(&snapshot, Now { boot: Duration::from_secs_f64(BOOT), wall: now() });
+    let decision = decide(&snapshot, Now { boot: BOOT, wall: now() });
     // Every entry has a reason, whatever is stored beside it (I32).
     for index in snapshot.store.reboots.entries.keys() {
         let id = EntryId::reboot(*index);
@@ -239,7 +239,7 @@ fn fuzzed_history_records_are_parsed_or_refused() {
 #[test]
 fn fuzzed_state_files_are_parsed_or_refused() {
     let state = json!({"cketerm_state": 1, "version": env!("CARGO_PKG_VERSION"),
-        "now": Now { boot: Duration::from_secs_f64(BOOT), wall: now() }, "snapshot": scene().snapshot()});
+        "now": Now { boot: BOOT, wall: now() }, "snapshot": scene().snapshot()});
     Fuzz::new("state", 120).seeds([state.to_string()]).run(|bytes| {
         let read = State::read(&String::from_utf8_lossy(bytes));
         match read {

@@ -2,7 +2,8 @@
 //! never starts (I16, I24, I26, I51).
 
 use cketerm_model::{
-    cketerm_records::Verb, cluster::Reboot, entry::EntryId, fence::NoPermit, kube::NodeRow, reason::Reason,
+    boot_time::Seconds, cketerm_records::Verb, cluster::Reboot, entry::EntryId, fence::NoPermit, kube::NodeRow,
+    reason::Reason,
 };
 
 use super::scene::{BOOT, LEASE, Scene};
@@ -45,7 +46,7 @@ fn i16_node_and_pods_are_read_from_the_api_server_before_the_command() {
 /// TTL/12 counts from the arrival of the answers: the requests may have taken longer than that.
 #[test]
 fn i24_a_recheck_is_valid_for_a_twelfth_of_the_lease_ttl() {
-    let answered = |age: f64| read(Scene::new(1).draining(0, 11, 1), |f| f.at = BOOT - age);
+    let answered = |age: f64| read(Scene::new(1).draining(0, 11, 1), |f| f.at = BOOT - Seconds::new(age));
     assert!(matches!(first(&answered(4.9), 0), Some(Effect::Power { .. })));
     assert!(matches!(first(&answered(5.1), 0), Some(Effect::Recheck { .. })));
 }
@@ -88,7 +89,7 @@ fn i16_a_recheck_overrules_the_watches() {
     for (what, scene, expected) in cases {
         assert_eq!(first(&scene, 0).map(|e| e.as_str()), None, "{what}");
         assert!(expected(&recheck_reason(&scene, 0)), "{what}: {:?}", recheck_reason(&scene, 0));
-        let later = scene.work(0, |w| w.fresh.as_mut().unwrap().at = BOOT - 2.5);
+        let later = scene.work(0, |w| w.fresh.as_mut().unwrap().at = BOOT - Seconds::new(2.5));
         assert!(matches!(first(&later, 0), Some(Effect::Recheck { .. })), "{what}: rechecked after two seconds");
         assert!(expected(&recheck_reason(&later, 0)), "{what}: the reason stays the same meanwhile");
     }
@@ -133,7 +134,7 @@ fn a_command_that_never_starts_backs_off_at_the_drain_deadline_with_its_cause() 
 #[test]
 fn a_stale_effect_is_remembered_and_backs_off() {
     let (id, mut work) = (EntryId::reboot(0), std::collections::BTreeMap::new());
-    let now = cketerm_model::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: super::scene::now() };
+    let now = cketerm_model::clock::Now { boot: BOOT, wall: super::scene::now() };
     let Some(effect) = first(&Scene::new(1).draining(0, 11, 1), 0) else { panic!() };
     let cause = StaleCause::TooOld(NoPermit::TooOld { age_ms: 6000, limit_ms: 5000 });
     let mut pauses = Vec::new();
@@ -142,7 +143,7 @@ fn a_stale_effect_is_remembered_and_backs_off() {
         let retries = work[&id].retries.clone().unwrap();
         assert_eq!(retries.count, count);
         assert!(retries.why.contains("6000 ms old"), "{}", retries.why);
-        pauses.extend(work[&id].pause.clone().map(|(until, _)| until - BOOT));
+        pauses.extend(work[&id].pause.clone().map(|(until, _)| (until - BOOT).get()));
     }
     assert_eq!(pauses.len(), 7, "the first stale effect causes no pause");
     assert!(pauses.is_sorted() && pauses[0] < 0.3 && (pauses[6] - 5.0).abs() < 0.01, "{pauses:?}");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::{Approval, Generated, Hold, Who},
     cluster::Taint,
     policy::{Approval as Gate, Policy, Strategy},
@@ -48,7 +49,7 @@ pub(super) fn machines(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Mach
 pub(super) fn good(machines: Machines) -> GoodAnswer {
     GoodAnswer {
         machines: Arc::new(machines),
-        at: BOOT - 5.0,
+        at: BOOT - Seconds::new(5.0),
         wall: after(now(), -5),
         asked: after(now(), -6),
         with: (5, 0),
@@ -77,16 +78,13 @@ pub(super) fn snapshot(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Snap
     let mut snap = scene.snapshot();
     let good = good(machines(scene, spares, states));
     let proposal = propose(&snap.store, &good, None, now());
-    let members = QueryState { good: Some(good), error: None, at: Some(BOOT - 5.0) };
+    let members = QueryState { good: Some(good), error: None, at: Some(BOOT - Seconds::new(5.0)) };
     snap.registry = Arc::new(Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() });
     snap
 }
 
 pub(super) fn decide(snap: &Snapshot) -> Decision {
-    crate::decide::decide(
-        snap,
-        cketerm_model::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: now() },
-    )
+    crate::decide::decide(snap, cketerm_model::clock::Now { boot: BOOT, wall: now() })
 }
 
 fn applies(decision: &Decision) -> bool {
@@ -131,7 +129,7 @@ fn nothing_is_applied_while_disabled_on_hold_or_not_leading() {
     let decision = decide(&snapshot(&follower, 0, &one));
     assert!(decision.effects.is_empty());
     assert_mentions(&decision.registry, "cketerm --daemon");
-    let stale = scene.clone().with(|s| s.store.last_seen = BOOT - 11.0);
+    let stale = scene.clone().with(|s| s.store.last_seen = BOOT - Seconds::new(11.0));
     assert!(!apply_state(&stale, 0, &one).1, "a stale copy starts nothing new");
 }
 
@@ -179,7 +177,7 @@ fn an_observer_or_an_engine_without_policy_or_nodes_applies_nothing() {
     assert!(!applied);
     let mut old = snapshot(&scene, 0, &one);
     assert!(applies(&decide(&old)));
-    Arc::make_mut(&mut old.kube).sources["nodes"].fresh_as_of = BOOT - 60.0;
+    Arc::make_mut(&mut old.kube).sources["nodes"].fresh_as_of = BOOT - Seconds::new(60.0);
     assert!(!applies(&decide(&old)), "Ready comes from a stale copy");
     let mut store = (*scene.snapshot().store).clone();
     store.policy = Some(cketerm_model::entry::Stored {
@@ -210,7 +208,7 @@ fn failed_or_stale_answers_and_outdated_plans_are_never_applied() {
     let failed = with(&|r| r.members.error = Some("sabakan at x answered 500".to_owned()));
     assert!(!applies(&failed));
     assert_mentions(&failed.registry, "answered 500");
-    let old = with(&|r| r.members.good.as_mut().unwrap().at = BOOT - 1000.0);
+    let old = with(&|r| r.members.good.as_mut().unwrap().at = BOOT - Seconds::new(1000.0));
     assert!(!applies(&old));
     assert_mentions(&old.registry, "1000 s old");
     // Somebody changed the constraints after the plan was made.

@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     attempt::{CheckAnswer, Ended},
+    boot_time::Seconds,
     cketerm_records::Verb,
     entry::EntryId,
     reason::Reason,
@@ -36,7 +37,7 @@ fn flight(scene: &mut Scene, index: u64, age: f64) {
         entry: Some(EntryId::repair(index)),
         starts: false,
         attempt: None,
-        since: BOOT - age,
+        since: BOOT - Seconds::new(age),
     };
     scene.snap.in_flight.insert(format!("health of repairs/{index}"), flight);
 }
@@ -87,7 +88,7 @@ fn i40_the_success_command_runs_once_and_decides_the_result() {
 fn i40_a_success_command_of_a_dead_leader_needs_an_operator() {
     let scene = |since: f64| {
         Scene::repairing(1).repair(0, 11, "success").success(0, 1, 3, None).health(0, CheckAnswer::Yes).with(|s| {
-            s.snap.engine.leading.as_mut().unwrap().since = BOOT - since;
+            s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(since);
         })
     };
     assert!(matches!(scene(10.0).repair_reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
@@ -117,7 +118,7 @@ fn done_ends_a_repair_as_healthy_once_its_node_is_ready() {
 fn an_api_server_repair_ends_once_healthy_ready_and_settled() {
     let healthy = || Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, ok()).health(0, CheckAnswer::Yes);
     assert_eq!(healthy().repair_ends(0), Some(End::Healthy), "no new boot id is required");
-    let young = healthy().repair_work(0, |w| w.sound_since = Some(BOOT - 59.0));
+    let young = healthy().repair_work(0, |w| w.sound_since = Some(BOOT - Seconds::new(59.0)));
     assert_eq!(young.repair_ends(0), None);
     assert!(matches!(young.repair_reason(0), Reason::Settling { until: Some(_), .. }));
     let missing = healthy().repair_work(0, |w| w.sound_since = None);
@@ -139,7 +140,9 @@ fn at_most_32_health_checks_run_concurrently_oldest_first() {
     let mut scene = Scene::repairing(0).repairs_disabled();
     for index in 0..40 {
         let ago = if index < 20 { 6.0 } else { 60.0 };
-        scene = scene.repair(index, OUTSIDE, "plain").repair_work(index, |w| w.check = Some((BOOT - ago, no())));
+        scene = scene
+            .repair(index, OUTSIDE, "plain")
+            .repair_work(index, |w| w.check = Some((BOOT - Seconds::new(ago), no())));
     }
     let asked = scene.asked();
     assert_eq!(asked.len(), 32);
@@ -150,7 +153,9 @@ fn at_most_32_health_checks_run_concurrently_oldest_first() {
     assert_eq!(scene.asked().len(), 2, "30 checks are in progress");
     // Waiting entries are checked 5 s after the last answer, watched ones every second.
     let scene = |ago: f64| {
-        Scene::repairing(0).repair(0, OUTSIDE, "plain").repair_work(0, |w| w.check = Some((BOOT - ago, no())))
+        Scene::repairing(0)
+            .repair(0, OUTSIDE, "plain")
+            .repair_work(0, |w| w.check = Some((BOOT - Seconds::new(ago), no())))
     };
     assert!(scene(4.0).repairs_disabled().asked().is_empty() && scene(5.0).repairs_disabled().asked() == [0]);
     assert_eq!(scene(1.5).watching(0, 0, 5, ok()).asked(), [0]);
@@ -231,7 +236,7 @@ fn i14_after_done_of_a_repair_the_node_is_uncordoned_once_ready_and_idle() {
     let attempt_ended = |end: Option<Ended>, ago: f64| {
         let scene = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 60, end).cordoned_for(11, 0);
         scene.with(|s| {
-            s.snap.engine.leading.as_mut().unwrap().since = BOOT - ago;
+            s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(ago);
             let attempt = s.store.attempts.get_mut(&(EntryId::repair(0), 1)).unwrap();
             let attempt = std::sync::Arc::make_mut(attempt.value.as_mut().unwrap());
             (attempt.done_by, attempt.lease) = (Some("alice@here".to_owned()), 3);

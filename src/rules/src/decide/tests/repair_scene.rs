@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended, Outcome},
+    boot_time::Seconds,
     cketerm_records::{Order, Verb, Who},
     entry::EntryId,
     kube::Owner,
@@ -163,7 +164,7 @@ impl Scene {
         let healthy = answer == CheckAnswer::Yes;
         let work: &mut Work = self.snap.work.entry(EntryId::repair(index)).or_default();
         work.check = Some((BOOT, answer));
-        work.sound_since = healthy.then_some(BOOT - 1000.0);
+        work.sound_since = healthy.then_some(BOOT - Seconds::new(1000.0));
         self
     }
 

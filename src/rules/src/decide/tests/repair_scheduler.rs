@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     attempt::{CheckAnswer, Ended},
+    boot_time::Seconds,
     cketerm_records::Verb,
     entry::EntryId,
     reason::Reason,
@@ -225,7 +226,7 @@ fn deleted_repairs_are_removed_even_while_disabled_or_without_a_definition() {
     }
     let mut snap = scene.snapshot();
     std::sync::Arc::make_mut(&mut snap.store).cluster = None;
-    let now = cketerm_model::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: now() };
+    let now = cketerm_model::clock::Now { boot: BOOT, wall: now() };
     let removed = crate::decide::decide(&snap, now).effects;
     assert_eq!(removed.iter().filter(|p| matches!(p.effect, Effect::Remove { .. })).count(), 4);
 }
@@ -283,7 +284,7 @@ fn only_repairs_of_cluster_members_wait_for_kubernetes() {
     let deaf = |last: u8| {
         Scene::repairing(1)
             .repair(0, last, "drain")
-            .with(|s| s.kube.sources.get_mut("nodes").unwrap().fresh_as_of = BOOT - 11.0)
+            .with(|s| s.kube.sources.get_mut("nodes").unwrap().fresh_as_of = BOOT - Seconds::new(11.0))
     };
     assert_eq!(deaf(OUTSIDE).repair_starts(), [0]);
     assert!(deaf(11).repair_starts().is_empty());
@@ -316,13 +317,13 @@ fn i27_the_command_of_a_deleted_repair_keeps_its_slot_while_it_may_run() {
         .repair(2, 12, "plain")
         .with(|s| {
             drop(s.store.repairs.entries.remove(&0));
-            s.snap.engine.leading.as_mut().unwrap().since = BOOT - 5.0;
+            s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(5.0);
         })
         .queued(&[(0, 11)]);
     assert!(scene.repair_starts().is_empty(), "the only slot is taken");
     assert!(matches!(scene.repair_reason(1), Reason::OrphanedCordon { .. }));
     assert!(scene.starts().is_empty(), "the machine is not rebooted either");
-    let later = scene.with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - 1000.0);
+    let later = scene.with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(1000.0));
     assert_eq!(later.repair_starts(), [1]);
 }
 

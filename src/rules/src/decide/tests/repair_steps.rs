@@ -3,6 +3,7 @@
 use cketerm_model::{
     any::QueueEntry,
     attempt::{CheckAnswer, Ended},
+    boot_time::Seconds,
     cketerm_records::Verb,
     entry::QueueKind,
     reason::{Awaited, Reason},
@@ -187,9 +188,9 @@ fn watch_seconds_begin_when_the_command_has_ended() {
 #[test]
 fn the_health_check_runs_once_more_after_watch_seconds() {
     let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 61, ok());
-    let before = scene.clone().repair_work(0, |w| w.check = Some((BOOT - 1.5, no())));
+    let before = scene.clone().repair_work(0, |w| w.check = Some((BOOT - Seconds::new(1.5), no())));
     assert_eq!((before.repairs(0).map(|e| e.as_str()), before.asked()), (None, vec![0]));
-    let after = scene.repair_work(0, |w| w.check = Some((BOOT - 0.5, no())));
+    let after = scene.repair_work(0, |w| w.check = Some((BOOT - Seconds::new(0.5), no())));
     assert!(after.repairs(0).is_some());
 }
 
@@ -297,7 +298,7 @@ fn i8_a_withheld_command_reverts_a_repair_only_before_its_first_step() {
 fn i25_a_dead_leaders_repair_command_is_awaited_then_unknown() {
     let scene = |since: f64| {
         Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 500, None).with(|s| {
-            s.snap.engine.leading.as_mut().unwrap().since = BOOT - since;
+            s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(since);
         })
     };
     // TTL + TTL/12 + the command's bound.
@@ -313,7 +314,7 @@ fn i25_a_dead_leaders_repair_command_is_awaited_then_unknown() {
     let unknown = scene(101.0);
     assert_eq!(unknown.repairs(0).map(|e| e.as_str()), None, "neither a second run nor the next step");
     assert!(matches!(unknown.repair_reason(0), Reason::OutcomeUnknown { until: None, attempt: Some(_) }));
-    assert_eq!(unknown.clone().repair_work(0, |w| w.check = Some((BOOT - 6.0, no()))).asked(), [0]);
+    assert_eq!(unknown.clone().repair_work(0, |w| w.check = Some((BOOT - Seconds::new(6.0), no()))).asked(), [0]);
     assert_eq!(unknown.clone().health(0, CheckAnswer::Yes).repair_ends(0), Some(End::Healthy));
     let retried = unknown.clone().order_repair(0, Verb::Retry, 10).command_of(0).unwrap();
     assert_eq!((retried.number, retried.step, retried.ordered_by.is_some()), (2, Some(0), true));
@@ -340,7 +341,7 @@ fn no_other_effect_is_planned_while_the_repair_command_runs() {
             entry: None,
             starts: false,
             attempt: Some("repairs-0-1".to_owned()),
-            since: BOOT - 100.0,
+            since: BOOT - Seconds::new(100.0),
         };
         s.snap.in_flight.insert("10.0.0.11".to_owned(), flight);
     });

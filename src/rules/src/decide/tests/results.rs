@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     attempt::{CheckAnswer, Ended, Outcome},
+    boot_time::Seconds,
     cketerm_records::{EngineRegistration, Identity},
     entry::{EntryId, Stored},
     reason::Reason,
@@ -22,7 +23,7 @@ fn scene(change: impl FnOnce(&mut CommandResult)) -> Scene {
     scene.with(|s| {
         let identity = Identity { uid: CLUSTER.to_owned(), confirmed_by: None, at: now() };
         s.store.identity = Some(stored("/cke/cketerm/identity", 5, identity));
-        s.snap.engine.leading.as_mut().unwrap().since = BOOT - 1.0;
+        s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(1.0);
         let attempt = s.store.attempts[&(EntryId::reboot(0), 1)].get().unwrap().clone();
         let outcome = Outcome { end: Ended::Exit(0), at: now(), stdout: String::new(), stderr: String::new() };
         let mut result = CommandResult { label: attempt.label(CLUSTER), argv: argv_digest(&attempt.argv), outcome };

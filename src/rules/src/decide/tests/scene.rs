@@ -1,9 +1,10 @@
 //! A small cluster for the tests: 3 API servers `10.0.0.1`–`3`, workers from `10.0.0.11`, all Ready with good probes.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended, Outcome},
+    boot_time::{BootTime, Seconds},
     cketerm_records::{Order, Verb, Who},
     clock::Now,
     cluster::{Cluster, Members, Node},
@@ -25,7 +26,7 @@ use crate::{
 };
 
 pub(super) const LEASE: i64 = 7;
-pub(super) const BOOT: f64 = 100_000.0;
+pub(super) const BOOT: BootTime = BootTime::new(100_000.0);
 
 pub(super) fn now() -> Timestamp {
     "2026-08-01T12:00:00Z".parse().unwrap()
@@ -39,7 +40,7 @@ pub(super) struct Scene {
     pub policy: Policy,
     pub cluster: Cluster,
     pub constraints: Constraints,
-    pub boot: f64,
+    pub boot: BootTime,
 }
 
 pub(super) fn stored<T>(key: &str, revision: i64, value: T) -> Stored<T> {
@@ -68,7 +69,7 @@ impl Scene {
                 leading: Some(Leading {
                     key: "leader//7".to_owned(),
                     create_revision: 2,
-                    since: BOOT - 1000.0,
+                    since: BOOT - Seconds::new(1000.0),
                     acknowledged: BOOT,
                 }),
                 ttl: 60,
@@ -90,7 +91,7 @@ impl Scene {
             if node.control_plane {
                 let probe = Probe {
                     last_good: Some(BOOT),
-                    good_since: Some(0.0),
+                    good_since: Some(BootTime::ZERO),
                     error: None,
                     not_known: None,
                     url: "https://x".to_owned(),
@@ -229,8 +230,8 @@ impl Scene {
 
     pub(super) fn checked(mut self, index: u64, answer: CheckAnswer, sound_for: Option<f64>) -> Self {
         let work: &mut Work = self.snap.work.entry(EntryId::reboot(index)).or_default();
-        work.check = Some((self.boot - 0.2, answer));
-        work.sound_since = sound_for.map(|s| self.boot - s);
+        work.check = Some((self.boot - Seconds::new(0.2), answer));
+        work.sound_since = sound_for.map(|s| self.boot - Seconds::new(s));
         self
     }
 
@@ -272,7 +273,7 @@ impl Scene {
     }
 
     pub(super) fn answered(self, index: u64, pod: &str, verdict: Verdict) -> Self {
-        let at = self.boot - 0.5;
+        let at = self.boot - Seconds::new(0.5);
         let budgets = [("shop/web".to_owned(), "5".to_owned())].into();
         self.work(index, |w| {
             w.drain.previewed = true;
@@ -293,13 +294,13 @@ impl Scene {
     }
 
     /// The record of another lease on this Node was first seen at this time.
-    pub(super) fn foreign(mut self, last: u8, lease: i64, seen: f64) -> Self {
+    pub(super) fn foreign(mut self, last: u8, lease: i64, seen: BootTime) -> Self {
         self.snap.foreign.insert(Self::address(last), (lease, seen));
         self
     }
 
     /// The last acknowledged keep-alive was sent at this time.
-    pub(super) fn acknowledged(mut self, at: f64) -> Self {
+    pub(super) fn acknowledged(mut self, at: BootTime) -> Self {
         if let Some(leading) = &mut self.snap.engine.leading {
             leading.acknowledged = at;
         }
@@ -354,7 +355,7 @@ impl Scene {
 
     /// Decides without fresh answers.
     pub(super) fn first_decision(&self) -> Decision {
-        decide(&self.snapshot(), Now { boot: Duration::from_secs_f64(self.boot), wall: now() })
+        decide(&self.snapshot(), Now { boot: self.boot, wall: now() })
     }
 
     /// Returns fresh answers that match the cache.

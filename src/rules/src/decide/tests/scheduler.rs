@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     attempt::Ended,
+    boot_time::Seconds,
     cketerm_records::Verb,
     entry::EntryId,
     policy::UnreachableRule,
@@ -63,7 +64,7 @@ fn cancelled_and_non_member_entries_are_removed_even_while_disabled() {
 fn i28_dequeuing_is_guarded_by_the_definition_that_lacks_the_node() {
     let scene = Scene::new(2).entry(0, 11, Cancelled, 5).queued(&[(1, 99)]);
     let snap = scene.snapshot();
-    let at = cketerm_model::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: now() };
+    let at = cketerm_model::clock::Now { boot: BOOT, wall: now() };
     let decision = crate::decide::decide(&snap, at);
     let guard = |index| &decision.effects.iter().find(|p| p.entry == Some(EntryId::reboot(index))).unwrap().guard;
     let revision = snap.store.cluster.as_ref().unwrap().mod_revision;
@@ -85,7 +86,7 @@ fn i3_a_removed_machine_keeps_its_slot_until_its_command_has_ended() {
         Scene::new(2).rebooting(0, last, 3, end).queued(&[(1, 12), (2, 2)]).with(|s| {
             s.cluster.reboot.max_concurrent_reboots = Some(1);
             // An attempt of a leader that has just ended may still run.
-            s.snap.engine.leading.as_mut().unwrap().since = BOOT - 5.0;
+            s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(5.0);
             s.cluster.nodes.retain(|n| n.address != Scene::address(last));
         })
     };
@@ -101,7 +102,7 @@ fn without_a_readable_definition_no_entry_changes() {
     let mut store = (*snap.store).clone();
     store.cluster.as_mut().unwrap().value = Err("not JSON".to_owned());
     snap.store = std::sync::Arc::new(store);
-    let at = cketerm_model::clock::Now { boot: std::time::Duration::from_secs_f64(super::scene::BOOT), wall: now() };
+    let at = cketerm_model::clock::Now { boot: super::scene::BOOT, wall: now() };
     let decision = crate::decide::decide(&snap, at);
     assert!(decision.effects.is_empty(), "{:?}", decision.effects);
     assert!(
@@ -177,7 +178,7 @@ fn i30_an_entry_in_backoff_is_skipped_until_the_backoff_ends() {
     });
     assert_eq!(scene.starts(), [1]);
     assert!(matches!(scene.reason(0), Reason::Backoff { count: 2, .. }));
-    let wake = scene.decide().wake.unwrap() - super::scene::BOOT;
+    let wake = (scene.decide().wake.unwrap() - super::scene::BOOT).get();
     assert!((9.9..10.1).contains(&wake), "the engine wakes when the backoff ends: {wake}");
     let later = scene.change(0, |e| e.drain_backoff_expire = Some(after(now(), -1)));
     assert_eq!(later.starts(), [0]);
@@ -248,13 +249,13 @@ fn i26_a_mismatched_node_is_not_drained() {
 
 #[test]
 fn no_new_work_starts_while_a_watch_is_older_than_10_seconds() {
-    let etcd = Scene::new(1).queued(&[(0, 11)]).with(|s| s.store.last_seen = super::scene::BOOT - 11.0);
+    let etcd = Scene::new(1).queued(&[(0, 11)]).with(|s| s.store.last_seen = super::scene::BOOT - Seconds::new(11.0));
     assert!(etcd.starts().is_empty());
     assert!(matches!(etcd.reason(0), Reason::Stale { .. }));
     // An answer on another connection proves nothing about this watch.
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
         let dead = Scene::new(1).queued(&[(0, 11)]).with(|s| {
-            s.kube.sources.get_mut(source).unwrap().fresh_as_of = super::scene::BOOT - 11.0;
+            s.kube.sources.get_mut(source).unwrap().fresh_as_of = super::scene::BOOT - Seconds::new(11.0);
         });
         assert!(dead.starts().is_empty());
         assert!(matches!(dead.reason(0), Reason::Stale { source: named, .. } if named == source), "{source}");
@@ -264,7 +265,7 @@ fn no_new_work_starts_while_a_watch_is_older_than_10_seconds() {
 #[test]
 fn a_drain_with_a_stale_pod_watch_waits_while_others_continue() {
     let scene = Scene::new(2).draining(0, 11, 1).draining(1, 12, 1).with(|s| {
-        s.kube.pods.get_mut("10.0.0.11").unwrap().fresh_as_of = super::scene::BOOT - 11.0;
+        s.kube.pods.get_mut("10.0.0.11").unwrap().fresh_as_of = super::scene::BOOT - Seconds::new(11.0);
     });
     assert_eq!((scene.does(0), scene.does(1)), (None, Some("rebooting")));
     assert!(matches!(scene.reason(0), Reason::Stale { source, .. } if source == "pods on 10.0.0.11"));

@@ -8,11 +8,11 @@ mod site;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use cketerm_model::{
     any::QueueEntry,
+    boot_time::{BootTime, Seconds},
     clock::Now,
     cluster::{Cluster, Members, Node},
     entry::EntryId,
@@ -111,7 +111,13 @@ impl Weeks {
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
             kube.sources.insert(
                 source.to_owned(),
-                SourceState { synced: true, last_seen: 0.0, fresh_as_of: 0.0, error: None, forbidden: false },
+                SourceState {
+                    synced: true,
+                    last_seen: BootTime::ZERO,
+                    fresh_as_of: BootTime::ZERO,
+                    error: None,
+                    forbidden: false,
+                },
             );
         }
         let mut snap = Snapshot::default();
@@ -133,10 +139,18 @@ impl Weeks {
                 boot_id: "b0".to_owned(),
                 ..NodeRow::default()
             });
-            kube.pods.insert(address.clone(), NodePods { synced: true, fresh_as_of: f64::MAX, ..NodePods::default() });
+            kube.pods.insert(
+                address.clone(),
+                NodePods { synced: true, fresh_as_of: BootTime::new(1e12), ..NodePods::default() },
+            );
             if plane {
-                let probe =
-                    Probe { last_good: None, good_since: Some(0.0), error: None, not_known: None, url: "u".to_owned() };
+                let probe = Probe {
+                    last_good: None,
+                    good_since: Some(BootTime::ZERO),
+                    error: None,
+                    not_known: None,
+                    url: "u".to_owned(),
+                };
                 snap.probes.insert(address.clone(), probe);
             }
             let index = u64::try_from(i).unwrap();
@@ -154,7 +168,12 @@ impl Weeks {
         };
         store.policy = Some(stored("policy", 2, policy));
         store.cluster = Some(stored("cluster", 2, Definition { members: Members::of(&cluster), cluster }));
-        let leading = Leading { key: "leader//7".to_owned(), create_revision: 2, since: 0.0, acknowledged: 0.0 };
+        let leading = Leading {
+            key: "leader//7".to_owned(),
+            create_revision: 2,
+            since: BootTime::ZERO,
+            acknowledged: BootTime::ZERO,
+        };
         snap.engine = Engine { lease: LEASE, leading: Some(leading), ttl: 60, ..Engine::default() };
         (snap.store, snap.kube) = (Arc::new(store), Arc::new(kube));
         let mut weeks = Self {
@@ -182,9 +201,9 @@ impl Weeks {
     }
 
     #[allow(clippy::cast_possible_truncation)] // whole seconds
-    fn schedule(&mut self, seconds: f64, what: SimEvent) {
+    fn schedule(&mut self, span: Seconds, what: SimEvent) {
         self.numbers += 1;
-        self.happens.insert((after(self.wall, seconds.ceil() as i64), self.numbers), what);
+        self.happens.insert((after(self.wall, span.get().ceil() as i64), self.numbers), what);
     }
 
     fn store(&mut self) -> &mut StoreView {
@@ -195,8 +214,8 @@ impl Weeks {
         Arc::make_mut(&mut self.snap.kube)
     }
 
-    fn boot(&self) -> f64 {
-        1000.0 + seconds_between(at(START), self.wall)
+    fn boot(&self) -> BootTime {
+        BootTime::new(1000.0) + seconds_between(at(START), self.wall)
     }
 
     fn node(&mut self, name: &str, how: impl FnOnce(&mut NodeRow)) {
@@ -250,10 +269,10 @@ impl Weeks {
     }
 
     /// Runs passes and carries out their effects until nothing more can be done at this moment.
-    fn pass(&mut self) -> Option<f64> {
+    fn pass(&mut self) -> Option<Seconds> {
         loop {
             self.refresh();
-            let now = Now { boot: Duration::from_secs_f64(self.boot()), wall: self.wall };
+            let now = Now { boot: self.boot(), wall: self.wall };
             observe(&mut self.snap, now);
             let decision = decide(&self.snap, now);
             self.totals.passes += 1;
@@ -277,8 +296,8 @@ impl Weeks {
             if self.snap.store.reboots.entries.is_empty() {
                 return;
             }
-            if let Some(seconds) = wake {
-                self.schedule(seconds.max(1.0), SimEvent::Nothing);
+            if let Some(span) = wake {
+                self.schedule(span.max(Seconds::new(1.0)), SimEvent::Nothing);
             }
             let Some(((when, _), what)) = self.happens.pop_first() else {
                 panic!("I33: no further event, but {} entries wait", self.snap.store.reboots.entries.len())

@@ -77,7 +77,7 @@ fn i8_a_denied_time_overrides_an_allowed_one() {
 
 #[test]
 fn the_engine_wakes_at_window_edges_and_at_the_end_of_a_freeze() {
-    let wake = |scene: Scene| scene.decide().wake.unwrap() - BOOT;
+    let wake = |scene: Scene| (scene.decide().wake.unwrap() - BOOT).get();
     let scene = Scene::new(1).queued(&[(0, 11)]);
     assert!((35_999.0..36_001.0).contains(&wake(shut(scene.clone()))));
     // Five minutes before its end.
@@ -242,7 +242,7 @@ fn i8_an_unreadable_policy_blocks_power_commands() {
     assert!(why.contains("allow[0]") && why.contains("field minute"), "{why}");
     store.policy.as_mut().unwrap().value = Err(why);
     snap.store = std::sync::Arc::new(store);
-    let at = cketerm_model::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: now() };
+    let at = cketerm_model::clock::Now { boot: BOOT, wall: now() };
     let decision = crate::decide::decide(&snap, at);
     assert!(decision.effects.is_empty(), "{:?}", decision.effects);
     let reason = &decision.reasons[&cketerm_model::entry::EntryId::reboot(0)];

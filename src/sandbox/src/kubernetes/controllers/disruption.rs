@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use cketerm_model::boot_time::Seconds;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -81,7 +82,7 @@ impl Manager {
             Ok(())
         }));
         if let Some(at) = recheck_at {
-            let wait = duration_from_secs(at.duration_since(now).as_secs_f64() + 1.0);
+            let wait = duration_from_secs(Seconds::from(at.duration_since(now)) + Seconds::new(1.0));
             self.work_queue.add_at(Work::Budget(key.clone()), Instant::now() + wait);
         }
     }

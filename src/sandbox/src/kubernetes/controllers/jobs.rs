@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cketerm_model::boot_time::Seconds;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -103,11 +104,12 @@ impl Manager {
 
     /// Deletes a finished Job after its TTL, if it has one.
     fn delete_expired_job(&mut self, uid: &str, job: &Value) {
-        let Some(ttl) = job["spec"]["ttlSecondsAfterFinished"].as_f64() else { return };
+        let ttl = job["spec"]["ttlSecondsAfterFinished"].as_f64().map(Seconds::new);
+        let Some(ttl) = ttl else { return };
         let end = ["Complete", "Failed"].into_iter().find_map(|kind| object_fields::condition(job, kind));
         let end: Option<Timestamp> = end.and_then(|c| text(&c["lastTransitionTime"]).parse().ok());
         let now = self.objects.clock().wall();
-        let age = end.map_or(0.0, |end| now.duration_since(end).as_secs_f64());
+        let age = end.map_or(Seconds::ZERO, |end| now.duration_since(end).into());
         if age < ttl {
             return self.enqueue_after(duration_from_secs(ttl - age), Work::Owner(uid.to_owned()));
         }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use cketerm_model::boot_time::Seconds;
 use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -98,8 +99,8 @@ impl Manager {
         let duration = match step {
             Step::Start => self.durations.pod_start.draw(&mut self.kubelets.starts),
             Step::Stop(grace) => {
-                let stop_time =
-                    object_fields::annotation(&pod.object, object_fields::STOPS).parse().ok().map(duration_from_secs);
+                let stop_time = object_fields::annotation(&pod.object, object_fields::STOPS).parse().ok();
+                let stop_time = stop_time.map(|seconds| duration_from_secs(Seconds::new(seconds)));
                 let stop_time = stop_time.unwrap_or_else(|| self.durations.pod_stop.draw(&mut self.kubelets.stops));
                 stop_time.min(std::time::Duration::from_secs(grace))
             }
@@ -108,7 +109,7 @@ impl Manager {
                 let started = &pod.object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"];
                 let now = self.objects.clock().wall();
                 let started = text(started).parse().unwrap_or(now);
-                duration_from_secs(runs - now.duration_since(started).as_secs_f64())
+                duration_from_secs(Seconds::new(runs) - now.duration_since(started).into())
             }
         };
         self.kubelets.steps.insert(Arc::clone(name), (pod.uid.clone(), step));

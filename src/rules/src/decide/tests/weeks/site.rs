@@ -1,9 +1,10 @@
 //! Model of the site: carries out effects, and causes events by itself.
 
-use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, collections::BTreeSet};
 
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended, Outcome},
+    boot_time::{BootTime, Seconds},
     cketerm_records::Who,
     clock::Now,
     drain::{Answer, Finding, Preview, Verdict},
@@ -59,13 +60,18 @@ impl Weeks {
             }
             Effect::Evict { evict, .. } => {
                 let answer = |pod: &PodRow| {
-                    let answer = Answer { verdict: Verdict::Accepted, at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
+                    let answer = Answer {
+                        verdict: Verdict::Accepted,
+                        at: BootTime::ZERO,
+                        budgets: BTreeMap::new(),
+                        undecided: 0,
+                    };
                     (pod.uid.clone(), answer)
                 };
                 result = EffectOutcome::Answers(evict.iter().map(|(pod, _)| answer(pod)).collect());
                 for (pod, _) in evict {
-                    let seconds = 60.0 + 520.0 * self.rng.f64();
-                    self.schedule(seconds, SimEvent::Left(machine.clone(), pod.uid.clone()));
+                    let leaves = Seconds::new(60.0 + 520.0 * self.rng.f64());
+                    self.schedule(leaves, SimEvent::Left(machine.clone(), pod.uid.clone()));
                 }
             }
             Effect::Power { entry, attempt, .. } => {
@@ -84,11 +90,11 @@ impl Weeks {
                 self.snap.in_flight.insert(machine.clone(), flight);
                 self.store().attempts.insert((id, number), stored("attempt", 1, attempt));
                 self.node(&machine, |node| node.ready = false);
-                self.schedule(5.0, SimEvent::CommandEnds(id, number));
+                self.schedule(Seconds::new(5.0), SimEvent::CommandEnds(id, number));
                 let gone = self.dead.contains(&machine) && self.wall >= at(OUTAGE[0]) && self.wall < at(OUTAGE[1]);
                 if !gone {
-                    let seconds = 120.0 + 240.0 * self.rng.f64();
-                    self.schedule(seconds, SimEvent::Boots(machine.clone()));
+                    let boots = Seconds::new(120.0 + 240.0 * self.rng.f64());
+                    self.schedule(boots, SimEvent::Boots(machine.clone()));
                 }
                 return;
             }
@@ -104,16 +110,14 @@ impl Weeks {
                 self.snap.in_flight.insert(machine.clone(), flight);
                 let up = self.snap.kube.nodes[&machine].ready;
                 let stuck = self.dead.contains(&machine);
-                self.schedule(
-                    if up {
-                        1.0
-                    } else if stuck {
-                        3600.0
-                    } else {
-                        30.0
-                    },
-                    SimEvent::Checked(id, machine.clone()),
-                );
+                let answers = if up {
+                    1.0
+                } else if stuck {
+                    3600.0
+                } else {
+                    30.0
+                };
+                self.schedule(Seconds::new(answers), SimEvent::Checked(id, machine.clone()));
                 return;
             }
             Effect::Remove { .. } => {
@@ -165,7 +169,7 @@ impl Weeks {
         );
         let moving = busy.iter().filter(|e| {
             let age = seconds_between(e.last_transition_time.unwrap(), self.wall);
-            e.status == RebootStatus::Draining || age < 1800.0
+            e.status == RebootStatus::Draining || age < Seconds::new(1800.0)
         });
         let racks: BTreeSet<String> = moving.map(|e| rack_of(&e.node).1).collect();
         // A stuck machine that recovers is in progress together with the next rack's machines.
@@ -173,7 +177,7 @@ impl Weeks {
     }
 
     pub(super) fn handle_event(&mut self, what: SimEvent) {
-        let now = Now { boot: Duration::from_secs_f64(self.boot()), wall: self.wall };
+        let now = Now { boot: self.boot(), wall: self.wall };
         match what {
             SimEvent::Left(node, uid) => {
                 self.kube().pods.get_mut(&node).unwrap().pods.remove(&uid);
@@ -217,7 +221,7 @@ impl Weeks {
             SimEvent::Recovered => {
                 let dead: Vec<String> = self.dead.iter().filter(|a| !self.snap.kube.nodes[*a].ready).cloned().collect();
                 for node in dead {
-                    self.schedule(60.0, SimEvent::Boots(node));
+                    self.schedule(Seconds::new(60.0), SimEvent::Boots(node));
                 }
             }
             SimEvent::Nothing => {}

@@ -1,5 +1,7 @@
 //! Kubelets, Nodes and the scheduler.
 
+use cketerm_model::boot_time::Seconds;
+
 use super::*;
 use crate::machines::OnBoot;
 
@@ -126,8 +128,11 @@ async fn pods_of_a_machine_that_never_boots_stay_terminating() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disk_problem_delays_node_ready() {
-    let cluster =
-        TestCluster::with(1, Durations::demo(), &Behaviour { disk_trouble_seconds: 60.0, ..Behaviour::default() });
+    let cluster = TestCluster::with(
+        1,
+        Durations::demo(),
+        &Behaviour { disk_trouble_seconds: Seconds::new(60.0), ..Behaviour::default() },
+    );
     cluster.command("reboot 10.0.0.1").await;
     seconds(40.0).await;
     assert_eq!(cluster.node_ready("m1"), "False");
