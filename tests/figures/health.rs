@@ -22,6 +22,7 @@ use cketerm_model::{
     cketerm_records::{EngineMode, Request, Who},
     clock::Clock,
     entry::EntryId,
+    names::Address,
     reboot::RebootStatus,
     repair::RepairEntry,
 };
@@ -100,7 +101,10 @@ async fn main() {
     // the queue is disabled: the entries stay unfinished, and their health is still checked
     store.set_switch(cketerm_model::stored::keys::SwitchName::Repairs, false, &who, None).await.unwrap();
     for index in 0..REPAIRS {
-        store.add_repair(&RepairEntry::queued(index, &address(index), "t", "o", None), &request).await.unwrap();
+        store
+            .add_repair(&RepairEntry::queued(index, &Address::new(address(index)), "t", "o", None), &request)
+            .await
+            .unwrap();
     }
     let live = Live::follow(&store);
     let began = Instant::now();
@@ -118,7 +122,7 @@ async fn main() {
     let round = first.elapsed();
 
     // rounds continue, and reboots that are added now and then still start
-    let workers: Vec<String> = {
+    let workers: Vec<Address> = {
         let view = live.borrow();
         let definition = view.definition().unwrap();
         let workers = definition.cluster.nodes.iter().filter(|n| !n.control_plane);

@@ -8,7 +8,10 @@ mod live;
 mod queue;
 mod settings;
 
-use cketerm_model::cketerm_records::{EngineRegistration, Request, Who};
+use cketerm_model::{
+    cketerm_records::{EngineRegistration, Request, Who},
+    names::Address,
+};
 
 fn who() -> Who {
     Who { user: "ann".to_owned(), host: "desk".to_owned(), ssh_client: Some("192.0.2.7".to_owned()) }
@@ -35,6 +38,6 @@ fn registration() -> EngineRegistration {
     }
 }
 
-fn addresses(n: usize) -> Vec<String> {
-    (0..n).map(|i| format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256)).collect()
+fn addresses(n: usize) -> Vec<Address> {
+    (0..n).map(|i| Address::new(format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256))).collect()
 }

@@ -48,7 +48,7 @@ impl EventRecorder {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.queue.try_send(event)
             && !self.full.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(node = event.node, "Kubernetes accepts Events too slowly; some are dropped");
+            tracing::warn!(node = event.node.as_str(), "Kubernetes accepts Events too slowly; some are dropped");
         }
     }
 }
@@ -93,7 +93,7 @@ impl Writer {
             }
             Err(WriteError::NotFound) => self.series_table.forget(event),
             Err(e) => {
-                tracing::debug!(node = event.node, reason = event.reason, error = %e, "Event not written");
+                tracing::debug!(node = event.node.as_str(), reason = event.reason, error = %e, "Event not written");
                 self.series_table.forget(event);
                 // A server that does not answer gets no immediate request for each waiting event.
                 tokio::time::sleep(Duration::from_millis(200)).await;
@@ -156,10 +156,11 @@ impl SeriesTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cketerm_model::names::NodeName;
 
     fn event(note: &str) -> NodeEvent {
         NodeEvent {
-            node: "w1".to_owned(),
+            node: NodeName::new("w1"),
             uid: "u".to_owned(),
             warning: true,
             reason: "DrainBackedOff",

@@ -14,6 +14,7 @@ use cketerm_model::{
     cluster::Taint,
     entry::Stored,
     kube::{Index, KubeView, NodeRow},
+    names::NodeName,
     policy::{Policy, Strategy},
     stored::view::StoreView,
 };
@@ -131,7 +132,7 @@ struct PollerTask {
 }
 
 /// Nodes by name.
-type Nodes = Index<Arc<NodeRow>>;
+type Nodes = Index<NodeName, Arc<NodeRow>>;
 
 /// Revisions and machines in progress, time of the answer, taints of the Nodes.
 type PlannedFrom = (Basis, f64, Option<Arc<Taints>>);
@@ -140,7 +141,7 @@ type PlannedFrom = (Basis, f64, Option<Arc<Taints>>);
 const CACHE_SECONDS: f64 = 5.0;
 
 /// Taints of the Nodes, by name.
-type Taints = BTreeMap<String, Vec<Taint>>;
+type Taints = BTreeMap<NodeName, Vec<Taint>>;
 
 fn needs_nodes(policy: &Policy) -> bool {
     policy.strategy == Strategy::AllHealthy

@@ -6,6 +6,7 @@
 mod answer;
 mod seconds_east;
 
+use cketerm_model::names::Address;
 use std::fmt;
 
 use jiff::{Timestamp, civil, tz::Offset};
@@ -165,7 +166,7 @@ pub struct Machine {
     /// `spec.role`.
     pub role: String,
     /// First address of `ipv4`. It identifies the machine in a cluster definition.
-    pub address: String,
+    pub address: Address,
     /// `spec.ipv4`.
     pub ipv4: Vec<String>,
     /// `spec.registerDate`.
@@ -242,7 +243,7 @@ pub enum MachineError {
         /// The serial of the other.
         second: String,
         /// The address.
-        address: String,
+        address: Address,
     },
 }
 

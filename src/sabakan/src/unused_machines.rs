@@ -1,5 +1,6 @@
 //! Reasons for the machines that a plan leaves unused.
 
+use cketerm_model::names::Address;
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
@@ -14,7 +15,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unused {
     /// Its address.
-    pub address: String,
+    pub address: Address,
     /// Its serial.
     pub serial: String,
     /// Its role in sabakan.

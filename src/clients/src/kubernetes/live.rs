@@ -12,6 +12,7 @@ use std::{
 use cketerm_model::{
     fault,
     kube::{KubeView, NodePods},
+    names::NodeName,
 };
 use tokio::sync::watch;
 
@@ -101,7 +102,7 @@ impl Shared {
     }
 
     /// Adds a Node whose pods are not listed yet.
-    pub(super) fn add_unlisted(&self, node: &str) {
+    pub(super) fn add_unlisted(&self, node: &NodeName) {
         lock(&self.state).view.pods.insert(node.to_owned(), NodePods::default());
     }
 

@@ -7,6 +7,7 @@ use cketerm_model::{
     cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
     fault,
+    names::Address,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
     stored::{
@@ -43,9 +44,9 @@ impl Store {
     /// had to stop between two transactions.
     pub async fn add_reboots(
         &self,
-        addresses: &[String],
+        addresses: &[Address],
         request: &Request,
-        uids: &BTreeMap<String, String>,
+        uids: &BTreeMap<Address, String>,
     ) -> Result<Vec<u64>, StoreError> {
         let mut added: Vec<u64> = Vec::with_capacity(addresses.len());
         let mut next: Option<NextIndex> = None;
@@ -76,9 +77,9 @@ impl Store {
     /// success.
     async fn add_batch(
         &self,
-        addresses: &[String],
+        addresses: &[Address],
         request: &Request,
-        uids: &BTreeMap<String, String>,
+        uids: &BTreeMap<Address, String>,
         next: &mut Option<NextIndex>,
     ) -> Result<Option<Vec<u64>>, StoreError> {
         let from = match *next {

@@ -14,6 +14,7 @@ use cketerm_model::{
     attempt::Attempt,
     cketerm_records::{Audit, EndKind, Ending, Request},
     entry::{EntryId, QueueKind, Stored},
+    names::{Address, NodeName},
     record::Record,
     rights::Rights,
     stored::{keys::Folder, view::StoreView},
@@ -46,9 +47,9 @@ pub struct Ended {
     /// The entry.
     pub entry: EntryId,
     /// Its machine's address.
-    pub address: String,
+    pub address: Address,
     /// Its Node's name, if an attempt has it.
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// The outcome.
     pub outcome: String,
     /// Kind of its end.

@@ -7,6 +7,7 @@ use cketerm_actions::HostAction;
 use cketerm_model::{
     cketerm_records::Verb,
     entry::{EntryId, Stored},
+    names::Address,
     reboot::RebootStatus,
     stored::keys::SwitchName,
 };
@@ -31,7 +32,7 @@ pub struct CancelledReboot {
     /// Its node's name, or address.
     pub node: String,
     /// Its machine's address.
-    pub address: String,
+    pub address: Address,
 }
 
 /// Inverse of an action.

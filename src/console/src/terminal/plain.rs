@@ -11,6 +11,7 @@ use std::{
 use cketerm_model::{
     clock::{Now, Steady},
     entry::{EntryId, Stored},
+    names::NodeName,
     reason::Reason,
     time::whole_seconds,
 };
@@ -40,7 +41,7 @@ pub struct ChangeReporter {
     started: bool,
     entries: BTreeMap<EntryId, (String, ReportedState)>,
     states: BTreeMap<&'static str, String>,
-    orphans: BTreeSet<String>,
+    orphans: BTreeSet<NodeName>,
     lost: BTreeMap<&'static str, f64>,
     reported_revision: i64,
 }

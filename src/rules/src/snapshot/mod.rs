@@ -14,6 +14,7 @@ use cketerm_model::{
     entry::EntryId,
     etcd::EtcdView,
     kube::{KubeView, NodeRow},
+    names::{Address, NodeName},
     stored::view::StoreView,
 };
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,7 @@ pub struct Snapshot {
     /// Identity of this engine and its leadership.
     pub engine: Engine,
     /// Results of the control planes' probes, by address.
-    pub probes: BTreeMap<String, Probe>,
+    pub probes: BTreeMap<Address, Probe>,
     /// Members of the Kubernetes etcd.
     #[serde(default)]
     pub etcd: Arc<EtcdView>,
@@ -49,7 +50,7 @@ pub struct Snapshot {
     pub in_flight: BTreeMap<String, InFlight>,
     /// Owner records of other leases, by Node name: the lease, and the boot-time seconds at which this engine first saw
     /// it there.
-    pub foreign: BTreeMap<String, (i64, f64)>,
+    pub foreign: BTreeMap<NodeName, (i64, f64)>,
     /// Sabakan's answers and the plan made from them.
     pub registry: Arc<Registry>,
     /// State of this engine's Metal3 controller.
@@ -60,7 +61,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the Node of a machine: by the definition's name, else by address.
-    pub fn node_of(&self, address: &str) -> Option<&Arc<NodeRow>> {
+    pub fn node_of(&self, address: &Address) -> Option<&Arc<NodeRow>> {
         let by_name = self.store.definition().and_then(|d| {
             let member = d.members.by_address(&d.cluster, address)?;
             self.kube.by_name.get(member.node_name())
@@ -69,14 +70,14 @@ impl Snapshot {
     }
 
     /// Returns the name under which a machine's effects are kept apart: its Node's name, else the address.
-    pub fn machine(&self, address: &str) -> String {
+    pub fn machine(&self, address: &Address) -> String {
         self.machine_ref(address).to_owned()
     }
 
     /// Returns the same name without a copy.
-    pub(crate) fn machine_ref<'a>(&'a self, address: &'a str) -> &'a str {
+    pub(crate) fn machine_ref<'a>(&'a self, address: &'a Address) -> &'a str {
         let member = self.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
-        let node = || self.kube.by_address.get(address).map(String::as_str);
-        member.map(cketerm_model::cluster::Node::node_name).or_else(node).unwrap_or(address)
+        let node = || self.kube.by_address.get(address).map(NodeName::as_str);
+        member.map(|m| m.node_name().as_str()).or_else(node).unwrap_or_else(|| address.as_str())
     }
 }

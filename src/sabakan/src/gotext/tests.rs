@@ -1,5 +1,6 @@
 use super::*;
 use crate::machine::{Date, State};
+use cketerm_model::names::Address;
 
 fn machine() -> Machine {
     Machine {
@@ -8,7 +9,7 @@ fn machine() -> Machine {
         rack: 3,
         index_in_rack: 12,
         role: "cs".to_owned(),
-        address: "10.0.0.7".to_owned(),
+        address: Address::new("10.0.0.7"),
         ipv4: vec!["10.0.0.7".to_owned(), "10.1.0.7".to_owned()],
         register_date: Date::parse("2021-02-03T04:05:06.5+09:00").unwrap(),
         retire_date: Date::parse("2026-06-01T00:00:00Z").unwrap(),

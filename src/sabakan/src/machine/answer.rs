@@ -1,5 +1,6 @@
 //! Parser of sabakan's answer. An answer that cannot be read completely is unusable.
 
+use cketerm_model::names::Address;
 use std::{collections::HashMap, net::IpAddr};
 
 use serde::{Deserialize, Deserializer};
@@ -182,7 +183,7 @@ fn parse_machine(raw: RawMachine) -> Result<Option<Machine>, String> {
         rack: spec.rack,
         index_in_rack: spec.index_in_rack,
         role: spec.role,
-        address: address.to_string(),
+        address: Address::new(address.to_string()),
         ipv4: spec.ipv4,
         register_date: date("registerDate", spec.register_date)?,
         retire_date: date("retireDate", spec.retire_date)?,

@@ -1,3 +1,4 @@
+use cketerm_model::names::Address;
 use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -39,7 +40,7 @@ impl Site {
 
     fn find(&self, mode: u32, text: &str) -> Result<Option<Found>, InventoryError> {
         let file = self.write("bmcs.yaml", mode, text);
-        BmcInventory::read(&file)?.find("10.0.0.1", BmcClients::network(None).connector())
+        BmcInventory::read(&file)?.find(&Address::new("10.0.0.1"), BmcClients::network(None).connector())
     }
 
     /// Returns the driver of this site's scripts; `more` are further settings.

@@ -1,5 +1,6 @@
 //! Machines that automatic repair adds, and machines that it skips (REP-44 to REP-55; I42, I44).
 
+use cketerm_model::names::Address;
 use std::sync::Arc;
 
 use cketerm_sabakan::{Machines, State};
@@ -49,7 +50,7 @@ fn i44_machines_of_hosts_powered_off_or_rebooting_are_excluded_with_a_reason() {
         name: name.to_owned(),
         online: true,
         provisioning: "provisioned".to_owned(),
-        addresses: vec![format!("10.7.7.{}", name.len())],
+        addresses: vec![Address::new(format!("10.7.7.{}", name.len()))],
         ..Default::default()
     };
     let mut kube = cketerm_model::kube::KubeView::default();

@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     drain::{Undecided, Verdict},
+    names::NodeName,
     reason::{PodHold, Reason},
     time::after,
 };
@@ -39,9 +40,9 @@ fn later(scene: &Scene, seconds: f64) -> Scene {
             let source = s.kube.sources.get_mut(source).unwrap();
             (source.last_seen, source.fresh_as_of) = (source.last_seen + seconds, source.fresh_as_of + seconds);
         }
-        let nodes: Vec<String> = s.kube.pods.keys().cloned().collect();
+        let nodes: Vec<NodeName> = s.kube.pods.keys().cloned().collect();
         for node in nodes {
-            s.kube.pods.get_mut(&node).unwrap().fresh_as_of += seconds;
+            s.kube.pods.get_mut(node.as_str()).unwrap().fresh_as_of += seconds;
         }
     })
 }

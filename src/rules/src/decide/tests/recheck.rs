@@ -2,7 +2,8 @@
 //! never starts (I16, I24, I26, I51).
 
 use cketerm_model::{
-    cketerm_records::Verb, cluster::Reboot, entry::EntryId, fence::NoPermit, kube::NodeRow, reason::Reason,
+    cketerm_records::Verb, cluster::Reboot, entry::EntryId, fence::NoPermit, kube::NodeRow, names::Address,
+    reason::Reason,
 };
 
 use super::scene::{BOOT, LEASE, Scene};
@@ -80,7 +81,7 @@ fn i16_a_recheck_overrules_the_watches() {
         ("another UID", read(scene(), |f| node(f, |n| n.uid = "other".to_owned())), |r| {
             matches!(r, Reason::NodeMismatch { .. })
         }),
-        ("another address", read(scene(), |f| node(f, |n| n.addresses = vec!["10.9.9.9".to_owned()])), |r| {
+        ("another address", read(scene(), |f| node(f, |n| n.addresses = vec![Address::new("10.9.9.9")])), |r| {
             matches!(r, Reason::NodeMismatch { .. })
         }),
         ("no Node", read(scene(), |f| f.node = None), |r| matches!(r, Reason::NodeMismatch { .. })),
