@@ -5,6 +5,7 @@ use std::{hint::black_box, sync::Arc};
 use cketerm_console::state::event::Event;
 use cketerm_model::{
     kube::{KubeView, NodeRow},
+    names::{Address, NodeName},
     reboot::{RebootEntry, RebootStatus},
     stored::{keys::Keys, row::Row},
 };
@@ -67,7 +68,7 @@ pub const CASES: [Case; 9] = [
             let mut snapshot = seen.snapshot.clone();
             let kube = Arc::make_mut(&mut snapshot.kube);
             for i in 0..kube.nodes.len() as u64 {
-                kube.remove_node(&scene::name(i));
+                kube.remove_node(&NodeName::new(scene::name(i)));
             }
             Box::new(move || drop(black_box(decide(black_box(&snapshot), scene::now()))))
         },
@@ -82,7 +83,7 @@ pub const CASES: [Case; 9] = [
             Box::new(move || {
                 times += 1;
                 let shared = Arc::clone(&snapshot.store);
-                let entry = RebootEntry::queued(times, &scene::address(times));
+                let entry = RebootEntry::queued(times, &Address::new(scene::address(times)));
                 let entry = entry.moved_to(RebootStatus::Draining, scene::now().wall);
                 let value = serde_json::to_string(&entry).unwrap();
                 Arc::make_mut(&mut snapshot.store).put(&keys, &Row::new(&scene::key_of(times), &value, 6, 5));

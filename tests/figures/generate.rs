@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use cketerm_model::{boot_time::Seconds, cluster::Cluster, constraints::Constraints, policy::Strategy};
+use cketerm_model::{boot_time::Seconds, cluster::Cluster, constraints::Constraints, names::Address, policy::Strategy};
 use cketerm_sabakan::{Action, Input, Machine, Plan, State, Template, machine::Date, plan};
 use jiff::{SignedDuration, Timestamp};
 
@@ -32,7 +32,7 @@ fn machine(n: usize, now: Timestamp) -> Machine {
         index_in_rack: i64::try_from(index).unwrap() + 4,
         role: role.to_owned(),
         ipv4: vec![address.clone()],
-        address,
+        address: Address::new(address),
         register_date: Date::utc(now),
         retire_date: Date::utc(now.checked_add(SignedDuration::from_hours(24 * days)).unwrap()),
         bmc_type: "iDRAC-9".to_owned(),

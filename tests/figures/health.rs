@@ -23,6 +23,7 @@ use cketerm_model::{
     clock::Clock,
     entry::EntryId,
     fence::Person,
+    names::Address,
     reboot::RebootStatus,
     repair::RepairEntry,
 };
@@ -104,7 +105,7 @@ async fn main() {
         store
             .add_repair(
                 &Person::asks(&request.who),
-                &RepairEntry::queued(index, &address(index), "t", "o", None),
+                &RepairEntry::queued(index, &Address::new(address(index)), "t", "o", None),
                 &request,
             )
             .await
@@ -126,7 +127,7 @@ async fn main() {
     let round = first.elapsed();
 
     // rounds continue, and reboots that are added now and then still start
-    let workers: Vec<String> = {
+    let workers: Vec<Address> = {
         let view = live.borrow();
         let definition = view.definition().unwrap();
         let workers = definition.cluster.nodes.iter().filter(|n| !n.control_plane);

@@ -22,6 +22,7 @@ use cketerm_model::{
     cluster::{Cluster, Members, Node},
     entry::{EntryId, Stored},
     kube::{KubeView, NodeRow, SourceState},
+    names::{Address, NodeName},
     reason::Reason,
     reboot::RebootEntry,
     stored::view::{Definition, StoreView},
@@ -66,9 +67,9 @@ pub fn name(i: u64) -> String {
 pub fn node(i: u64, kubelet: &str) -> NodeRow {
     let uid = i.to_string();
     NodeRow {
-        name: name(i),
+        name: NodeName::new(name(i)),
         uid,
-        addresses: vec![address(i)],
+        addresses: vec![Address::new(address(i))],
         ready: true,
         kubelet: kubelet.to_owned(),
         ..NodeRow::default()
@@ -95,12 +96,17 @@ pub fn snapshot(nodes: u64, entries: u64) -> Snapshot {
         );
     }
     for i in 0..nodes {
-        cluster.nodes.push(Node { address: address(i), hostname: name(i), control_plane: i < 5, ..Node::default() });
+        cluster.nodes.push(Node {
+            address: Address::new(address(i)),
+            hostname: NodeName::new(name(i)),
+            control_plane: i < 5,
+            ..Node::default()
+        });
         kube.put_node(node(i, "v1.35.0"));
     }
     let mut store = StoreView { synced: true, last_seen: BootTime::new(1000.0), ..StoreView::default() };
     for i in 0..entries {
-        store.reboots.entries.insert(i, stored(key_of(i), RebootEntry::queued(i, &address(i % nodes))));
+        store.reboots.entries.insert(i, stored(key_of(i), RebootEntry::queued(i, &Address::new(address(i % nodes)))));
     }
     let members = Members::of(&cluster);
     store.cluster = Some(stored("/cke/cluster".to_owned(), Definition { cluster, members }));

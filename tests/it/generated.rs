@@ -10,6 +10,7 @@ use std::{
 use cketerm_model::{
     cluster::{Cluster, Node, Taint},
     constraints::Constraints,
+    names::{Address, NodeName},
     policy::Strategy,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -36,7 +37,7 @@ struct PlanInput {
     template: Template,
     constraints: Constraints,
     current: Option<Cluster>,
-    nodes: Option<BTreeMap<String, Vec<Taint>>>,
+    nodes: Option<BTreeMap<NodeName, Vec<Taint>>>,
     template_changed: bool,
     wait_seconds: u64,
     strategy: Strategy,
@@ -48,7 +49,7 @@ impl PlanInput {
         let nodes = input["k8s_nodes"].as_array().map(|list| {
             let each = list.iter().map(|n| {
                 let taints: Option<Vec<Taint>> = serde_json::from_value(n["taints"].clone()).unwrap();
-                (n["name"].as_str().unwrap().to_owned(), taints.unwrap_or_default())
+                (NodeName::new(n["name"].as_str().unwrap()), taints.unwrap_or_default())
             });
             each.collect()
         });
@@ -124,7 +125,7 @@ fn properties(plan_input: &PlanInput, planned: &Result<Plan, String>) -> BTreeMa
         let each = |f: &dyn Fn(&Machine) -> String| members.iter().map(|m| f(m)).collect::<Vec<_>>();
         for (property, value) in [
             ("count", members.len().to_string()),
-            ("set", sorted(each(&|m| m.address.clone()))),
+            ("set", sorted(each(&|m| m.address.to_string()))),
             ("class", sorted(each(&|m| class(m, plan_input.now)))),
             ("by_rack", histogram(each(&|m| m.rack.to_string()).into_iter())),
             ("by_role", histogram(each(&|m| m.role.clone()).into_iter())),
@@ -244,7 +245,8 @@ fn automatic_repair_adds_the_same_repairs_as_cke() {
         let repairs: Vec<RepairEntry> = serde_json::from_value(input["repair_entries"].clone()).unwrap();
         let reboots: Vec<RebootEntry> = serde_json::from_value(input["reboot_entries"].clone()).unwrap();
         let addresses: Vec<String> = serde_json::from_value(input["cluster_nodes"].clone()).unwrap();
-        let nodes = addresses.into_iter().map(|address| Node { address, ..Node::default() }).collect();
+        let nodes =
+            addresses.into_iter().map(|address| Node { address: Address::new(address), ..Node::default() }).collect();
         let current = Cluster { nodes, ..Cluster::default() };
         let planned = plan_repairs(&RepairInput {
             machines: &machines.list,

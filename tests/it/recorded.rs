@@ -121,7 +121,7 @@ fn to_cke_form(row: &Value, snapshot_view: &Snapshot, out: &mut Value) {
     for index in out["cancelled"].as_array().unwrap() {
         let index = index.as_u64().unwrap();
         let node = &snapshot_view.store.reboots.entries[&index].get().unwrap().node;
-        if !members.contains(node) {
+        if !members.iter().any(|member| *node == member.as_str()) {
             both.push(index);
         }
     }
@@ -257,7 +257,7 @@ fn repair_operations(snapshot_view: &Snapshot) -> Vec<(&'static str, String, u64
                 _ => return None,
             };
             let entry = snapshot_view.store.repairs.entries[&id.index].get().unwrap();
-            Some((name, entry.address.clone(), id.index))
+            Some((name, entry.address.to_string(), id.index))
         })
         .collect();
     operations.sort();
@@ -295,11 +295,10 @@ fn repair_operations_match_ckes() {
         let limit = snapshot_view.store.definition().unwrap().cluster.repair.concurrency();
         let full = i64::try_from(entries().filter(|e| e.claims_machine()).count()).unwrap() >= limit;
         let holds_back = |(name, address): &(String, String)| {
-            let in_reboot =
-                snapshot_view.store.reboots.entries.values().map(|s| s.get().unwrap()).any(|e| {
-                    e.node == *address && matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
-                });
-            let starts = entries().all(|e| e.address != *address || !e.claims_machine());
+            let in_reboot = snapshot_view.store.reboots.entries.values().map(|s| s.get().unwrap()).any(|e| {
+                e.node == (*address).as_str() && matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
+            });
+            let starts = entries().all(|e| e.address != (*address).as_str() || !e.claims_machine());
             actual_list.contains(&(name.clone(), address.clone())) || in_reboot || (starts && full)
         };
         if actual.iter().all(goes_on) && recorded_list.iter().all(holds_back) {

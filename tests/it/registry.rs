@@ -10,6 +10,7 @@ use cketerm_model::{
     cketerm_records::EngineMode,
     entry::Stored,
     kube::NodeRow,
+    names::Address,
     repair::RepairStatus,
     stored::{keys::SwitchName, view::StoreView},
 };
@@ -64,7 +65,7 @@ impl Site {
     }
 }
 
-fn control_plane_addresses(seen: &Seen) -> Vec<String> {
+fn control_plane_addresses(seen: &Seen) -> Vec<Address> {
     let definition = seen.snapshot.store.definition().unwrap();
     definition.members.control_planes(&definition.cluster).map(|n| n.address.clone()).collect()
 }
@@ -140,17 +141,19 @@ async fn an_unhealthy_machine_is_tainted_repaired_and_untainted() {
     let site = Site::new("{enabled: true, spares: 6, repairs: 2}").await;
     site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     let address = site.state("w50", State::Unhealthy);
-    site.until("the machine is tainted", |s| tainted(s.snapshot.node_of(&address), "unhealthy")).await;
+    site.until("the machine is tainted", |s| tainted(s.snapshot.node_of(&Address::new(address.clone())), "unhealthy"))
+        .await;
     site.until("a repair is queued", |s| {
-        s.snapshot.store.repairs.entries.values().any(|e| e.get().unwrap().address == address)
+        s.snapshot.store.repairs.entries.values().any(|e| e.get().unwrap().address == address.as_str())
     })
     .await;
     site.until("the repair has succeeded", |s| {
         let mut entries = s.snapshot.store.repairs.entries.values().filter_map(Stored::get);
-        entries.any(|e| e.address == address && e.status == RepairStatus::Succeeded)
+        entries.any(|e| e.address == address.as_str() && e.status == RepairStatus::Succeeded)
     })
     .await;
-    site.until("the taint is removed", |s| !tainted(s.snapshot.node_of(&address), "unhealthy")).await;
+    site.until("the taint is removed", |s| !tainted(s.snapshot.node_of(&Address::new(address.clone())), "unhealthy"))
+        .await;
     assert_eq!(site.stage.sandbox.sabakan.by_address(&address).unwrap().state, State::Healthy);
 }
 
@@ -183,7 +186,8 @@ async fn a_retired_control_plane_is_replaced_after_approval_of_exactly_that_chan
     site.operator.approve(digest, None).await.unwrap();
     let seen = site
         .until("the control plane is replaced", |s| {
-            control_plane_addresses(s).len() == 3 && !control_plane_addresses(s).contains(&address)
+            control_plane_addresses(s).len() == 3
+                && !control_plane_addresses(s).contains(&Address::new(address.clone()))
         })
         .await;
     assert!(
@@ -212,7 +216,7 @@ async fn with_approval_never_control_planes_are_replaced_one_at_a_time() {
         let now = control_plane_addresses(s);
         let answering = now.iter().filter(|a| before.contains(a) || s.snapshot.node_of(a).is_some_and(|n| n.ready));
         most = most.max(now.len() - answering.count());
-        now.len() == 3 && gone.iter().all(|g| !now.contains(g))
+        now.len() == 3 && gone.iter().all(|g| !now.contains(&Address::new(g.clone())))
     })
     .await;
     assert!(most <= 1, "{most} control planes were joining at once");
@@ -242,17 +246,18 @@ async fn a_rebooting_machine_that_looks_unreachable_is_not_tainted() {
     let address = site.stage.sandbox.machines.address_of("w60").unwrap();
     let late = cketerm_sandbox::machines::Behaviour { late_seconds: Seconds::new(60.0), ..Default::default() };
     site.stage.sandbox.machines.behave(&address, late);
-    site.operator.add_reboots(std::slice::from_ref(&address), None).await.unwrap();
+    site.operator.add_reboots(std::slice::from_ref(&Address::new(address.clone())), None).await.unwrap();
     let mut tainted_once = false;
     let mut unreachable = false;
     site.until("the machine is rebooted", |s| {
         tainted_once |= s
             .snapshot
-            .node_of(&address)
+            .node_of(&Address::new(address.clone()))
             .is_some_and(|n| n.described.taints.iter().any(|t| t.key == "cke.cybozu.com/state"));
         let list = s.snapshot.registry.members.good.as_ref().map(|g| &g.machines.list);
-        unreachable |= list
-            .is_some_and(|l| l.iter().any(|m| m.address == address && m.state == cketerm_sabakan::State::Unreachable));
+        unreachable |= list.is_some_and(|l| {
+            l.iter().any(|m| m.address == address.as_str() && m.state == cketerm_sabakan::State::Unreachable)
+        });
         unreachable && s.snapshot.store.reboots.entries.is_empty()
     })
     .await;
@@ -314,5 +319,6 @@ async fn a_hold_stops_all_changes_until_it_is_removed() {
     let old = site.operator.hold_registry(false, Some(1), None).await.unwrap_err();
     assert!(old.text.contains("meanwhile"), "{}", old.text);
     site.operator.hold_registry(false, None, None).await.unwrap();
-    site.until("the machine is tainted", |s| tainted(s.snapshot.node_of(&address), "unhealthy")).await;
+    site.until("the machine is tainted", |s| tainted(s.snapshot.node_of(&Address::new(address.clone())), "unhealthy"))
+        .await;
 }

@@ -11,6 +11,7 @@ mod settings;
 use cketerm_model::{
     cketerm_records::{EngineRegistration, Request, Who},
     fence::Person,
+    names::Address,
 };
 
 fn who() -> Who {
@@ -42,6 +43,6 @@ fn registration() -> EngineRegistration {
     }
 }
 
-fn addresses(n: usize) -> Vec<String> {
-    (0..n).map(|i| format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256)).collect()
+fn addresses(n: usize) -> Vec<Address> {
+    (0..n).map(|i| Address::new(format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256))).collect()
 }

@@ -134,7 +134,7 @@ pub fn missing_change(view: &View<'_>, acknowledged: &Acknowledged) -> Option<St
     match &acknowledged.command {
         AcknowledgedCommand::Add(added) => added.iter().find_map(|(index, address)| {
             let there = entry(index).is_some_and(|line| {
-                line.sometime(from, to, |l| l.is_some_and(|l| l.as_ref().is_ok_and(|e| e.node == *address)))
+                line.sometime(from, to, |l| l.is_some_and(|l| l.as_ref().is_ok_and(|e| e.node == (*address).as_str())))
             });
             (!there).then(|| format!("reboots/{index} of {address} was never stored"))
         }),

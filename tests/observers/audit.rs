@@ -97,7 +97,7 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
         let has_name = |p: &&super::view::Pod| format!("{}/{}", p.namespace, p.name) == pod;
         let mut of_that_name = view.pods.values().filter(has_name).peekable();
         let own = |p: &super::view::Pod| {
-            p.states.steps().iter().filter_map(|s| s.value.as_ref()).any(|s| s.node == node.node_name())
+            p.states.steps().iter().filter_map(|s| s.value.as_ref()).any(|s| s.node == *node.node_name())
         };
         if of_that_name.peek().is_some() && !of_that_name.any(own) {
             let what = format!("reboots/{} is backed off for {pod}, which is not on {}", step.index, node.node_name());

@@ -150,13 +150,13 @@ pub fn i26(view: &View<'_>) -> Vec<Breach> {
         let Some((_, line)) = view.attempt(index, &power.attempt) else { continue };
         let Some(first) = line.steps().first() else { continue };
         let Some(attempt) = first.value.as_ref() else { continue };
-        if attempt.address != power.address || attempt.argv != power.argv {
+        if attempt.address != power.address.as_str() || attempt.argv != power.argv {
             report_breach(format!(
                 "{:?} was run, but the attempt is {:?} on {}",
                 power.argv, attempt.argv, attempt.address
             ));
         }
-        if let Some(entry) = view.entry(index, first.revision).filter(|e| e.node != power.address) {
+        if let Some(entry) = view.entry(index, first.revision).filter(|e| e.node != power.address.as_str()) {
             report_breach(format!("the command is for {}, but the entry is for {}", power.address, entry.node));
         }
         let Some(cluster) = view.clusters.get(first.revision) else { continue };
@@ -166,7 +166,7 @@ pub fn i26(view: &View<'_>) -> Vec<Breach> {
         }
         let Some(node) = member(cluster, &power.address) else { continue }; // I31 covers it
         let from = shift(first.at, -view.late());
-        let right = view.nodes.get(node.node_name()).is_some_and(|line| {
+        let right = view.nodes.get(node.node_name().as_str()).is_some_and(|line| {
             line.sometime(from, power.at, |n| {
                 n.is_some_and(|n| {
                     n.owned_by(index)

@@ -102,7 +102,7 @@ fn claimed_by_entry(view: &View<'_>, name: &str, node: &Node, from: Timestamp, t
         line.sometime(from, to, |stored| match stored {
             Some(Ok(e)) => {
                 matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
-                    && (Some(e.node.as_str()) == address || node.addresses.contains(&e.node))
+                    && (Some(e.node.as_str()) == address || node.addresses.iter().any(|n| e.node == n.as_str()))
             }
             // without an owner record, the mark may belong to any entry that cannot be read
             Some(Err(())) => node.owner.is_none() || node.owned_by(*index),
@@ -223,7 +223,7 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
         let named = |address: &str| {
             w.before.addresses.iter().any(|a| a == address)
                 && view.clusters.throughout(from, to, |c| {
-                    c.and_then(|c| member(c, address)).is_some_and(|m| m.node_name() == w.name)
+                    c.and_then(|c| member(c, address)).is_some_and(|m| m.node_name() == w.name.as_str())
                 })
         };
         for (&index, line) in &view.entries {

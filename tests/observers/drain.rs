@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::{attempt::Attempt, cketerm_records::Verb, reboot::RebootStatus};
+use cketerm_model::{attempt::Attempt, cketerm_records::Verb, names::NodeName, reboot::RebootStatus};
 use jiff::Timestamp;
 
 use super::{
@@ -137,7 +137,7 @@ struct PowerCommand<'v> {
     index: u64,
     begin: Timestamp,
     attempt: &'v Attempt,
-    node: &'v str,
+    node: NodeName,
     /// Earliest time of a list that was made before the attempt, and time of the attempt's write.
     from: Timestamp,
     at: Timestamp,
@@ -158,7 +158,7 @@ fn power_commands<'v>(view: &'v View<'_>) -> Vec<PowerCommand<'v>> {
 
 /// Pods that had to leave and were there during the whole time in which the last list can have been made.
 fn remaining_pods<'v>(view: &'v View<'_>, p: &PowerCommand<'_>, terminating: bool) -> Vec<&'v Pod> {
-    view.pods_on(p.node, p.from, p.at, |s| s.blocks() && s.terminating.is_some() == terminating)
+    view.pods_on(&p.node, p.from, p.at, |s| s.blocks() && s.terminating.is_some() == terminating)
 }
 
 /// I16, at each power command of a reboot: at some moment from shortly before its attempt was written, the Node was
@@ -174,7 +174,7 @@ pub fn i16(view: &View<'_>) -> Vec<Breach> {
             let what = format!("power command of reboots/{} on {}: {what}", p.index, p.node);
             found.push(Breach { code: "I16", at: p.begin, what });
         };
-        let line = view.nodes.get(p.node);
+        let line = view.nodes.get(p.node.as_str());
         let cordoned = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owned_by(p.index));
         if !line.is_some_and(|l| l.sometime(p.from, p.begin, cordoned)) {
             report_breach("the Node is not cordoned by cketerm".to_owned());
@@ -358,9 +358,11 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
             let Some(entry) = view.entry(*index, report.revision).filter(|_| drains) else { continue };
             let Some(node) = view.clusters.at(report.at).and_then(|c| member(c, &entry.node)) else { continue };
             let name = node.node_name();
-            let down =
-                view.nodes.get(name).is_some_and(|l| l.throughout(from, report.at, |n| n.is_some_and(|n| !n.ready)));
-            let stuck = view.pods_on(name, from, report.at, |s| {
+            let down = view
+                .nodes
+                .get(name.as_str())
+                .is_some_and(|l| l.throughout(from, report.at, |n| n.is_some_and(|n| !n.ready)));
+            let stuck = view.pods_on(&name, from, report.at, |s| {
                 s.blocks() && s.grace_ends.is_some_and(|ends| shift(ends, STUCK_AFTER) <= report.at)
             });
             if let (Some(pod), true) = (stuck.first(), down) {

@@ -1,6 +1,6 @@
 //! Drains that back off before their deadline, each with the pod that is the cause (I15, I20).
 
-use cketerm_model::reboot::RebootStatus;
+use cketerm_model::{names::NodeName, reboot::RebootStatus};
 
 use super::{
     record::Breach,
@@ -13,7 +13,7 @@ const NEAR_DEADLINE: f64 = 10.0;
 /// A drain that backed off long before its deadline.
 struct EarlyBackoff<'v> {
     index: u64,
-    node: String,
+    node: NodeName,
     /// Pod that is named as the cause, and the last answer about it.
     pod: &'v str,
     last: &'v PodWrite<'v>,
@@ -26,7 +26,7 @@ fn early_backoffs<'v>(view: &'v View<'_>) -> Vec<EarlyBackoff<'v>> {
     let each = back.filter_map(|step| {
         let audit = view.audit_at(step.revision).filter(|a| a["what"] == "back off")?;
         let Some(Ok(entry)) = step.before else { return None };
-        let node = view.clusters.get(step.revision).and_then(|c| member(c, &entry.node))?.node_name().to_owned();
+        let node = view.clusters.get(step.revision).and_then(|c| member(c, &entry.node))?.node_name();
         let began = entry_changes.iter().filter(|m| m.index == step.index && m.at < step.at).filter(|m| {
             status(m.after) == Some(RebootStatus::Draining) && status(m.before) != Some(RebootStatus::Draining)
         });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cketerm_model::{cluster::Node as Member, policy::UnreachableRule};
+use cketerm_model::{cluster::Node as Member, names::NodeName, policy::UnreachableRule};
 use jiff::Timestamp;
 
 use super::{
@@ -27,12 +27,12 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
         let all = view.policy(revision).unreachable_rule == UnreachableRule::All;
         let limit = view.constraints.get(revision).cloned().unwrap_or_default().maximum_unreachable_nodes_for_reboot;
         let from = view.seen_since(revision, at);
-        let down: Vec<&str> = start
+        let down: Vec<NodeName> = start
             .cluster
             .nodes
             .iter()
             .filter(|m| {
-                let line = view.nodes.get(m.node_name());
+                let line = view.nodes.get(m.node_name().as_str());
                 let other = |n: &Node| n.owner().is_some_and(|o| o.taken_over_rebooting);
                 line.is_none_or(|l| l.throughout(from, at, |n| n.is_none_or(|n| !n.ready && !other(n))))
             })
@@ -90,7 +90,7 @@ pub fn i7(view: &View<'_>) -> Vec<Breach> {
         let Some(cluster) = view.clusters.at(at) else { return };
         let others = cluster.nodes.iter().filter(|m| m.control_plane && m.address != address);
         for other in others.filter(|_| member(cluster, address).is_some_and(|m| m.control_plane)) {
-            let line = view.nodes.get(other.node_name());
+            let line = view.nodes.get(other.node_name().as_str());
             let all_along = view
                 .clusters
                 .throughout(from, at, |c| c.and_then(|c| member(c, &other.address)).is_some_and(|m| m.control_plane));

@@ -115,7 +115,7 @@ fn is_settled(view: &View<'_>, address: &str, state: &DisturbedServer<'_>, at: T
         .orders
         .get(&state.index)
         .is_some_and(|o| o.sometime(from, at, |o| o.is_some_and(|o| matches!(o.verb, Verb::Done | Verb::Uncordon))));
-    let name = view.clusters.at(at).and_then(|c| member(c, address)).map(|m| m.node_name().to_owned());
+    let name = view.clusters.at(at).and_then(|c| member(c, address)).map(cketerm_model::cluster::Node::node_name);
     let manually = name.is_none_or(|name| view.released_manually(&name, from, at));
     let bound = view.attempt(state.index, &state.begin.attempt).and_then(|(_, l)| l.steps().first()?.value.as_ref());
     #[allow(clippy::cast_precision_loss)] // seconds

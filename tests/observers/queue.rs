@@ -67,7 +67,7 @@ pub fn i1(view: &View<'_>) -> Vec<Breach> {
             let other = attempt.control_plane && attempt.began() && gone && attempt.address != start.entry.node;
             let still = member(start.cluster, &attempt.address).filter(|m| m.control_plane);
             let Some(node) = still.filter(|_| other && !is_unreadable(view, index, revision)) else { continue };
-            let held = view.nodes.get(node.node_name()).is_some_and(|line| {
+            let held = view.nodes.get(node.node_name().as_str()).is_some_and(|line| {
                 let from = view.seen_since(revision, at);
                 line.throughout(from, at, |n| n.is_some_and(|n| n.unschedulable && n.owned_by(index)))
             });
@@ -164,10 +164,12 @@ fn is_startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> 
     let Some(name) = view.clusters.at(to).and_then(|c| member(c, &entry.node)).map(Member::node_name) else {
         return false;
     };
-    let node_there = view.nodes.get(name).is_some_and(|n| {
+    let node_there = view.nodes.get(name.as_str()).is_some_and(|n| {
         n.throughout(from, to, |n| {
             n.is_some_and(|n| {
-                n.addresses.contains(&entry.node) && noted.is_none_or(|uid| uid == n.uid) && n.owner.is_none()
+                n.addresses.iter().any(|a| entry.node == a.as_str())
+                    && noted.is_none_or(|uid| uid == n.uid)
+                    && n.owner.is_none()
             })
         })
     });
@@ -266,10 +268,10 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I5", at: report.at, what });
         }
         let mut busy: BTreeSet<String> =
-            view.entries_in_progress(report.revision).into_iter().map(|(_, e, _)| e.node.clone()).collect();
-        let moving = report.moving.iter().filter_map(|i| view.entry(*i, report.revision)).map(|e| e.node.clone());
+            view.entries_in_progress(report.revision).into_iter().map(|(_, e, _)| e.node.to_string()).collect();
+        let moving = report.moving.iter().filter_map(|i| view.entry(*i, report.revision)).map(|e| e.node.to_string());
         busy.extend(moving);
-        busy.extend(view.attempts.values().filter_map(|l| l.get(report.revision)).map(|a| a.address.clone()));
+        busy.extend(view.attempts.values().filter_map(|l| l.get(report.revision)).map(|a| a.address.to_string()));
         let taken = view
             .nodes
             .iter()

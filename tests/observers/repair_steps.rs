@@ -67,7 +67,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         if step.at > power.at {
             report_breach("I25", format!("the command of {} begins before its attempt is written", power.entry));
         }
-        if attempted.address != power.address
+        if attempted.address != power.address.as_str()
             || attempted.argv != power.argv
             || power.argv.last() != Some(&power.address)
         {
@@ -81,7 +81,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         let entry = line.and_then(|l| read(l.get(step.revision)));
         let cluster = view.clusters.get(step.revision);
         if let (Some(entry), Some(cluster), Some(number)) = (entry, cluster, attempted.step) {
-            if entry.address != power.address {
+            if entry.address != power.address.as_str() {
                 report_breach(
                     "I26",
                     format!("the command is for {}, but {} is for {}", power.address, power.entry, entry.address),

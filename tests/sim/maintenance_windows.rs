@@ -18,7 +18,7 @@ use crate::{
     engines::{Engines, Slot},
     gather,
     observers::{self, View, record::Breach},
-    people::Person,
+    people::{Person, addressed},
     selection::Selection,
     settle::settle,
 };
@@ -92,7 +92,7 @@ async fn run_scenario(wall: jiff::Timestamp, hours: u64) -> ClockChangeResult {
         act: String::new(),
     };
     // every machine, several times, before the first window opens
-    let queue = async |all: &[String]| operator.add_reboots(all, Some("a night")).await.map(drop).unwrap();
+    let queue = async |all: &[String]| operator.add_reboots(&addressed(all), Some("a night")).await.map(drop).unwrap();
     queue(&addresses).await;
     let minutes = |n: u64| began + Duration::from_mins(n);
     let stuck_address = machines.iter().find(|m| !m.control_plane).map(|m| m.address.clone()).unwrap();

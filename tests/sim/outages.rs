@@ -20,6 +20,7 @@ use crate::{
     engines::{Engines, Slot},
     gather,
     observers::{self, record::EngineReport},
+    people::addressed,
     weeks::{ScenarioResult, runtime, set},
 };
 
@@ -66,7 +67,7 @@ impl OutageRun {
     }
 
     async fn queue(&self, addresses: &[String]) {
-        self.stage.operator("alice").add_reboots(addresses, Some("an outage")).await.unwrap();
+        self.stage.operator("alice").add_reboots(&addressed(addresses), Some("an outage")).await.unwrap();
     }
 
     /// Breaches of these invariants at the end.

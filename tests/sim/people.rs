@@ -11,6 +11,7 @@ use cketerm_clients::store::{Store, repairs::Which};
 use cketerm_model::{
     cketerm_records::{Verb, Who},
     entry::{EntryId, QueueKind},
+    names::Address,
     reboot::RebootStatus,
     stored::keys::SwitchName,
 };
@@ -74,7 +75,12 @@ impl Person {
                     _ => self.addresses[self.rng.usize(..self.addresses.len())].clone(),
                 };
                 let operation = ["restart", "drained"][self.rng.usize(..2)].to_owned();
-                let wanted = NewRepair { address, machine_type: "sim".to_owned(), operation, serial: None };
+                let wanted = NewRepair {
+                    address: Address::new(address),
+                    machine_type: "sim".to_owned(),
+                    operation,
+                    serial: None,
+                };
                 let _ = self.operator.add_repair(&wanted, Some("simulated")).await;
             }
             50..65 => {
@@ -130,7 +136,7 @@ impl Person {
                 if chosen.is_empty() {
                     return;
                 }
-                if let Ok(added) = self.operator.add_reboots(&chosen, Some("simulated")).await {
+                if let Ok(added) = self.operator.add_reboots(&addressed(&chosen), Some("simulated")).await {
                     self.note(requested, AcknowledgedCommand::Add(added.indexes.into_iter().zip(chosen).collect()));
                 }
             }
@@ -210,13 +216,18 @@ impl Person {
     }
 }
 
+/// Marks addresses of the sandbox as such.
+pub fn addressed(texts: &[String]) -> Vec<Address> {
+    texts.iter().map(Address::new).collect()
+}
+
 /// Queues two machines late in the day, when an engine leads and all faults have ended. When the first is in progress,
 /// it cancels the second (I36).
 pub async fn cancel_second_entry(person: &Person, store: &Store, ttl: u64) {
     tokio::time::sleep(Duration::from_secs(2 * ttl + 80)).await;
     let chosen = [person.addresses[6].clone(), person.addresses[7].clone()];
     let requested = person.clock.wall();
-    let Ok(added) = person.operator.add_reboots(&chosen, Some("simulated")).await else { return };
+    let Ok(added) = person.operator.add_reboots(&addressed(&chosen), Some("simulated")).await else { return };
     person.note(requested, AcknowledgedCommand::Add(added.indexes.iter().copied().zip(chosen).collect()));
     let [first, second] = added.indexes[..] else { return };
     for _ in 0..600 {

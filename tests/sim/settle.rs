@@ -47,9 +47,9 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
         let Some(seen) = reasons else { continue };
         let reasons = Arc::clone(&seen.reasons);
         // a cordon of a cancelled reboot, on a machine that never went down: only an operator can know that
-        orphans.retain(|node, _| seen.orphans.contains_key(node));
+        orphans.retain(|node, _| seen.orphans.contains_key(node.as_str()));
         for node in seen.orphans.keys() {
-            let times = orphans.entry(node.clone()).or_default();
+            let times = orphans.entry(node.to_string()).or_default();
             *times += 1;
             if *times == 24 {
                 people::set(&stage.sandbox, node, "spec", "unschedulable", None);

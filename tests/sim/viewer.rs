@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cketerm_actions::preview::Preview;
 use cketerm_clients::{kubernetes::Kube, store::Store};
-use cketerm_model::entry::QueueKind;
+use cketerm_model::{entry::QueueKind, names::NodeName};
 use fastrand::Rng;
 use tokio::time::{Instant, sleep_until};
 
@@ -39,7 +39,9 @@ pub async fn read_all(
 
 async fn read_once(store: &Store, kube: &Kube, name: &str) {
     let Ok(view) = store.read_view().await else { return };
-    let (Ok(Some(node)), Ok(facts)) = (kube.node(name).await, kube.read_drain_objects().await) else { return };
+    let (Ok(Some(node)), Ok(facts)) = (kube.node(&NodeName::new(name)).await, kube.read_drain_objects().await) else {
+        return;
+    };
     let Some(definition) = view.definition() else { return };
     for queue in QueueKind::ALL {
         let _ = Preview::of(kube, &node, definition.cluster.eviction(queue), &facts).await;

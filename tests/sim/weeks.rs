@@ -8,6 +8,7 @@ use cketerm_actions::Operator;
 use cketerm_model::{
     cketerm_records::{Audit, Ending},
     entry::Stored,
+    names::Address,
     stored::keys::SwitchName,
 };
 use cketerm_sandbox::{machines::Behaviour, sabakan::State};
@@ -20,6 +21,7 @@ use crate::{
     gather,
     observers::{self, record::Breach},
     outages,
+    people::addressed,
 };
 
 const WEEK_SITE: &str = r"
@@ -88,7 +90,7 @@ pub fn week() -> ScenarioResult {
         let (stage, _engines, operator) = set(WEEK_SITE, 2, false).await;
         let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap().address;
         stage.sandbox.machines.behave(&worker, Behaviour { fails: REFUSALS, exit_code: 7, ..Behaviour::default() });
-        operator.add_reboots(&[worker], Some("a week")).await.unwrap();
+        operator.add_reboots(&[Address::new(worker)], Some("a week")).await.unwrap();
         let (mut actions_done, mut hours) = (1, 0);
         while hours < 7 * 24 {
             sleep(Duration::from_hours(ACTION_INTERVAL_HOURS)).await;
@@ -138,7 +140,7 @@ pub fn large_queue() -> ScenarioResult {
         let serial = stage.sandbox.sabakan.by_address(&unhealthy).unwrap().serial;
         let addresses: Vec<String> =
             (0..500).map(|i| if i % 5 == 0 { api_server.clone() } else { unhealthy.clone() }).collect();
-        operator.add_reboots(&addresses, Some("a crowd")).await.unwrap();
+        operator.add_reboots(&addressed(&addresses), Some("a crowd")).await.unwrap();
         sleep(Duration::from_mins(5)).await;
         for state in [State::Unhealthy, State::Healthy] {
             stage.sandbox.sabakan.set_state(&serial, state).unwrap();
@@ -146,11 +148,9 @@ pub fn large_queue() -> ScenarioResult {
                 let slots = engines.lock().unwrap();
                 let seen = slots[0].handle.as_ref().unwrap().seen().borrow().clone();
                 let definition = seen.snapshot.store.definition().cloned().unwrap_or_default();
-                let found = definition
-                    .cluster
-                    .nodes
-                    .iter()
-                    .any(|n| n.address == unhealthy && serde_json::to_string(n).unwrap().contains("unhealthy"));
+                let found = definition.cluster.nodes.iter().any(|n| {
+                    n.address == unhealthy.as_str() && serde_json::to_string(n).unwrap().contains("unhealthy")
+                });
                 (found == (state == State::Unhealthy), seen.applying.clone())
             };
             let waits = async {

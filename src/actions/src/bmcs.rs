@@ -11,7 +11,7 @@ use cketerm_clients::{
     sabakan::Question,
     store::Store,
 };
-use cketerm_model::host::HostRow;
+use cketerm_model::{host::HostRow, names::Address};
 use serde_json::Map;
 
 use super::error::ActionError;
@@ -52,7 +52,7 @@ impl BmcLookup {
     }
 
     /// Returns the BMC that the file names for an address.
-    pub fn in_file(&self, address: &str, inventory: &BmcInventory) -> Result<Option<Found>, ActionError> {
+    pub fn in_file(&self, address: &Address, inventory: &BmcInventory) -> Result<Option<Found>, ActionError> {
         inventory.find(address, self.clients.connector()).map_err(|e| ActionError::misused(e.to_string()))
     }
 
@@ -74,7 +74,7 @@ impl BmcLookup {
     }
 
     /// Returns the BMC that sabakan has for an address.
-    pub async fn in_registry(&self, address: &str, inventory: &BmcInventory) -> Result<Registered, ActionError> {
+    pub async fn in_registry(&self, address: &Address, inventory: &BmcInventory) -> Result<Registered, ActionError> {
         let missing = |why: String| Ok(Registered::Missing(why));
         let Some((store, http)) = self.registry.as_deref() else {
             return missing("sabakan is not configured".to_owned());
@@ -85,7 +85,7 @@ impl BmcLookup {
         };
         let machines = client::ask(http, &url, Question::Members, &Map::new()).await;
         let machines = machines.map_err(|e| ActionError::failed(e.to_string()))?;
-        let Some(machine) = machines.list.iter().find(|m| m.address == address) else {
+        let Some(machine) = machines.list.iter().find(|m| m.address == *address) else {
             return missing(format!("none of sabakan's {} machines has that address", machines.list.len()));
         };
         match bmc_url(&machine.bmc_type, &machine.bmc_ipv4, inventory.registry_port()) {

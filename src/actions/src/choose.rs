@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_model::{
     cluster::{Cluster, Node},
     labels::{Labels, attribute},
+    names::{Address, NodeName},
     selector::Selector,
 };
 
@@ -47,7 +48,7 @@ impl Operator {
     /// Returns the addresses of the members with these attributes, in the definition's order. It matches the
     /// definition's labels and, if Kubernetes is configured, those of the Nodes. It refuses if a configured Kubernetes
     /// does not answer, or if no node matches.
-    pub async fn choose(&self, selection: &NodeSelection) -> Result<Vec<String>, ActionError> {
+    pub async fn choose(&self, selection: &NodeSelection) -> Result<Vec<Address>, ActionError> {
         let cluster = self.definition().await?;
         let nodes = match &self.kube {
             None => BTreeMap::new(),
@@ -63,12 +64,12 @@ impl Operator {
 /// the definition's labels.
 fn matching_addresses(
     cluster: &Cluster,
-    nodes: &BTreeMap<String, Labels>,
+    nodes: &BTreeMap<NodeName, Labels>,
     selection: &NodeSelection,
-) -> Result<Vec<String>, ActionError> {
+) -> Result<Vec<Address>, ActionError> {
     let labels = |node: &Node| -> Labels {
         let mut labels = node.labels.clone().unwrap_or_default();
-        labels.extend(nodes.get(node.node_name()).cloned().unwrap_or_default());
+        labels.extend(nodes.get(&node.node_name()).cloned().unwrap_or_default());
         labels
     };
     let all: Vec<(&Node, Labels)> = cluster.nodes.iter().map(|node| (node, labels(node))).collect();
@@ -77,7 +78,7 @@ fn matching_addresses(
         .iter()
         .filter(|(node, labels)| selection.matches_node(node, labels, api))
         .map(|(node, _)| node.address.clone());
-    let selected: Vec<String> = selected.collect();
+    let selected: Vec<Address> = selected.collect();
     if !selected.is_empty() {
         return Ok(selected);
     }
@@ -102,13 +103,13 @@ mod tests {
         let node = |n: u8, role: &str, rack: &str| {
             let labels = [("cke.cybozu.com/role", role), ("cke.cybozu.com/rack", rack)];
             let labels = labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-            Node { address: format!("10.0.0.{n}"), labels: Some(labels), ..Node::default() }
+            Node { address: Address::new(format!("10.0.0.{n}")), labels: Some(labels), ..Node::default() }
         };
         let nodes = vec![node(1, "cs", "0"), node(2, "cs", "1"), node(3, "ss", "1")];
         Cluster { nodes, ..Cluster::default() }
     }
 
-    fn select(nodes: &BTreeMap<String, Labels>, selection: &NodeSelection) -> Result<Vec<String>, ActionError> {
+    fn select(nodes: &BTreeMap<NodeName, Labels>, selection: &NodeSelection) -> Result<Vec<Address>, ActionError> {
         matching_addresses(&cluster(), nodes, selection)
     }
 
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn node_labels_override_labels_of_the_definition() {
         let moved = BTreeMap::from([("cke.cybozu.com/rack".to_owned(), "7".to_owned())]);
-        let nodes = BTreeMap::from([("10.0.0.2".to_owned(), moved)]);
+        let nodes = BTreeMap::from([(NodeName::new("10.0.0.2"), moved)]);
         let rack = |rack| NodeSelection { rack: Some(rack), ..NodeSelection::default() };
         assert_eq!(select(&nodes, &rack(7)).unwrap(), ["10.0.0.2"]);
         assert_eq!(select(&nodes, &rack(1)).unwrap(), ["10.0.0.3"]);

@@ -8,6 +8,7 @@ use cketerm_model::{
     cketerm_records::Who,
     host::{HostRow, Mode},
     kube::KubeView,
+    names::Address,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -80,7 +81,7 @@ impl Hosts {
 
     /// Returns the host with this address, or whose Node has it (MET-12). Commands of a cluster definition are given an
     /// address.
-    pub async fn at(&self, address: &str) -> Result<HostRow, ActionError> {
+    pub async fn at(&self, address: &Address) -> Result<HostRow, ActionError> {
         let (hosts, nodes) = tokio::join!(self.list(), self.kube.nodes());
         let mut view = KubeView::default();
         for node in nodes.map_err(|e| ActionError::failed(e.to_string()))? {
@@ -92,7 +93,7 @@ impl Hosts {
     /// Returns the host with this name or `namespace/name`, or the one at this address.
     pub async fn find(&self, name: &str) -> Result<HostRow, ActionError> {
         if name.parse::<IpAddr>().is_ok() {
-            return self.at(name).await;
+            return self.at(&Address::new(name)).await;
         }
         let missing = || ActionError::failed(format!("BareMetalHost {name} not found; see `hosts list`"));
         if let Some((namespace, name)) = name.split_once('/') {
@@ -241,8 +242,8 @@ pub(super) fn keeps_changing(name: &str) -> ActionError {
 }
 
 /// Returns the only host that has this address, or whose Node has it.
-fn single_host(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, String> {
-    let has = |addresses: &[String]| addresses.iter().any(|a| a == address);
+fn single_host(address: &Address, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, String> {
+    let has = |addresses: &[Address]| addresses.iter().any(|a| a == address);
     let is_match =
         |host: &HostRow| has(&host.addresses) || view.node_of_host(host).is_some_and(|(n, _)| has(&n.addresses));
     let all = hosts.len();
@@ -258,10 +259,11 @@ fn single_host(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<Ho
 mod tests {
     use super::*;
     use cketerm_model::kube::NodeRow;
+    use cketerm_model::names::NodeName;
 
     #[test]
     fn a_host_is_found_by_its_address_or_its_nodes_and_two_matches_are_an_error() {
-        let host = |name: &str, address: &str| HostRow {
+        let host = |name: &str, address: &Address| HostRow {
             name: name.to_owned(),
             namespace: "m".to_owned(),
             addresses: if address.is_empty() { vec![] } else { vec![address.to_owned()] },
@@ -269,15 +271,15 @@ mod tests {
         };
         let mut view = KubeView::default();
         view.put_node(NodeRow {
-            name: "w1".into(),
-            addresses: vec!["10.0.0.1".into(), "w1".into()],
+            name: NodeName::new("w1"),
+            addresses: vec![Address::new("10.0.0.1"), Address::new("w1")],
             ..NodeRow::default()
         });
-        let hosts = || vec![host("w1", ""), host("w2", "10.0.0.2")];
-        assert_eq!(single_host("10.0.0.1", hosts(), &view).unwrap().name, "w1");
-        assert_eq!(single_host("10.0.0.2", hosts(), &view).unwrap().name, "w2");
-        assert!(single_host("10.0.0.3", hosts(), &view).unwrap_err().contains("none of 2"));
-        let twice = vec![host("a", "10.0.0.2"), host("b", "10.0.0.2")];
-        assert!(single_host("10.0.0.2", twice, &view).unwrap_err().contains("m/b and 1 more"));
+        let hosts = || vec![host("w1", &Address::new("")), host("w2", &Address::new("10.0.0.2"))];
+        assert_eq!(single_host(&Address::new("10.0.0.1"), hosts(), &view).unwrap().name, "w1");
+        assert_eq!(single_host(&Address::new("10.0.0.2"), hosts(), &view).unwrap().name, "w2");
+        assert!(single_host(&Address::new("10.0.0.3"), hosts(), &view).unwrap_err().contains("none of 2"));
+        let twice = vec![host("a", &Address::new("10.0.0.2")), host("b", &Address::new("10.0.0.2"))];
+        assert!(single_host(&Address::new("10.0.0.2"), twice, &view).unwrap_err().contains("m/b and 1 more"));
     }
 }

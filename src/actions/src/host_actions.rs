@@ -7,6 +7,7 @@ use cketerm_clients::{
 use cketerm_model::{
     host::{HostRow, Mode, ProofSource},
     kube::KubeView,
+    names::NodeName,
 };
 
 use super::{
@@ -33,7 +34,7 @@ pub enum HostAction {
     /// Set `spec.online`.
     Online(bool),
     /// Hold the host off hard, wait for the proof of off, delete its Node (name and UID), release the host.
-    Fence(String, String),
+    Fence(NodeName, String),
 }
 
 impl HostAction {
@@ -112,7 +113,7 @@ impl Hosts {
     }
 
     /// Fences a host and a Node given by their names, which have to belong together.
-    pub async fn fence_node(&self, name: &str, node: &str) -> Result<String, ActionError> {
+    pub async fn fence_node(&self, name: &str, node: &NodeName) -> Result<String, ActionError> {
         let host = self.ready(name).await?;
         let full = host.full_name();
         let mut view = KubeView::default();
@@ -121,7 +122,7 @@ impl Hosts {
             view.put_node(row);
         }
         match view.node_of_host(&host) {
-            Some((found, _)) if found.name == node => self.fence(&full, node, &found.uid).await,
+            Some((found, _)) if found.name == *node => self.fence(&full, node, &found.uid).await,
             Some((found, by)) => Err(ActionError::refused(format!(
                 "{full} is node {} by {by}, not {node}; nothing was done",
                 found.name
@@ -150,7 +151,7 @@ impl Hosts {
     /// Deletes the Node only while the host is known to be off. Metal3's proposal: "the caller can perform any required
     /// actions while the node is in a known safe state". Without a proof the host stays held and the Node stays
     /// (MET-27).
-    async fn fence(&self, name: &str, node: &str, uid: &str) -> Result<String, ActionError> {
+    async fn fence(&self, name: &str, node: &NodeName, uid: &str) -> Result<String, ActionError> {
         let key = own_key(Some(FENCE_KEY))?;
         let asking = self.hold(name, &key, Mode::Hard).await?;
         let proof = self.proof(&asking.host).await;

@@ -12,6 +12,7 @@ use cketerm_model::{
     acceptance::OperatorCommand,
     entry::{EntryId, Stored},
     kube::NodeRow,
+    names::{Address, NodeName},
     reboot::RebootStatus,
     stored::view::StoreView,
 };
@@ -44,7 +45,7 @@ impl Operator {
             return Err(ActionError::misused("the name is empty; give a Node's name or its address"));
         }
         let failed = |e| ActionError::failed(format!("node {name}: {e}"));
-        if let Some(row) = kube.node(name).await.map_err(failed)? {
+        if let Some(row) = kube.node(&NodeName::new(name)).await.map_err(failed)? {
             return Ok(row);
         }
         let all = kube.nodes().await.map_err(failed)?;
@@ -66,7 +67,7 @@ impl Operator {
 
     /// Turns the cordon of a node into the administrator's, or gives it back. Refused if there is no cordon to keep, or
     /// no mark to remove.
-    pub async fn keep_cordon_of(&self, name: &str, keep: bool, reason: Option<&str>) -> Result<String, ActionError> {
+    pub async fn keep_cordon_of(&self, name: &str, keep: bool, reason: Option<&str>) -> Result<NodeName, ActionError> {
         let row = self.node_named(name).await?;
         if keep && !row.unschedulable {
             // an entry that works on the node is about to cordon it
@@ -89,7 +90,7 @@ impl Operator {
 
     /// Turns a cordon of cketerm into the administrator's, or gives it back. Needs Kubernetes. The caller checks that
     /// there is a cordon to keep: [`Operator::keep_cordon_of`].
-    pub async fn keep_cordoned(&self, node: &str, keep: bool, reason: Option<&str>) -> Result<(), ActionError> {
+    pub async fn keep_cordoned(&self, node: &NodeName, keep: bool, reason: Option<&str>) -> Result<(), ActionError> {
         let kube = self.kube("keep-cordoned")?;
         self.accepted(if keep { OperatorCommand::KeepCordoned } else { OperatorCommand::GiveCordonBack }).await?;
         let answer = kube.annotate_keep_cordoned(&self.person, node, keep).await;
@@ -205,8 +206,8 @@ fn refuse_claimed(view: &StoreView, row: &NodeRow) -> Result<(), ActionError> {
 /// running.
 fn claiming_entry(view: &StoreView, row: &NodeRow) -> Option<String> {
     let of_definition = view.definition().and_then(|d| d.members.by_name(&d.cluster, &row.name));
-    let is_this_machine = |address: &str| {
-        row.addresses.iter().any(|a| a == address) || of_definition.is_some_and(|member| member.address == address)
+    let is_this_machine = |address: &Address| {
+        row.addresses.contains(address) || of_definition.is_some_and(|member| member.address == *address)
     };
     let reboot = view.reboots.entries.iter().find_map(|(index, stored)| {
         let entry = stored.get().filter(|e| is_this_machine(&e.node))?;

@@ -6,6 +6,7 @@ use cketerm_clients::kubernetes::{Kube, KubeError};
 use cketerm_model::{
     cluster::Eviction,
     kube::{KubeView, NodeRow},
+    names::NodeName,
     reason::Blocker,
 };
 use futures::{StreamExt, stream};
@@ -30,9 +31,9 @@ pub struct Drains {
     /// Number of pods that stay.
     pub stay: usize,
     /// Current blockers, by node.
-    pub blocked: Vec<(String, Vec<Blocker>)>,
+    pub blocked: Vec<(NodeName, Vec<Blocker>)>,
     /// Nodes whose pods could not be read, and the reason.
-    pub unread: Vec<(String, String)>,
+    pub unread: Vec<(NodeName, String)>,
 }
 
 /// Reads the pods of these nodes (at most the first 200) and judges them as a drain would. The result keeps the order
@@ -42,7 +43,7 @@ pub async fn previews(
     nodes: &[Arc<NodeRow>],
     rules: Eviction<'_>,
     facts: &KubeView,
-) -> Vec<(String, Result<Preview, KubeError>)> {
+) -> Vec<(NodeName, Result<Preview, KubeError>)> {
     let previewed: Vec<Arc<NodeRow>> = nodes.iter().take(MAX_NODES).cloned().collect();
     stream::iter(previewed)
         .map(|node| async move { (node.name.clone(), Preview::of(kube, &node, rules, facts).await) })

@@ -10,6 +10,7 @@ use cketerm_clients::{
 use cketerm_model::{
     host::{HostRow, OffStreak, PowerObservation, PowerWatch, ProofSource},
     kube::KubeView,
+    names::{Address, NodeName},
     power_state::PowerState,
 };
 use tokio::time::{Instant, sleep};
@@ -46,7 +47,7 @@ pub struct PowerOffProof {
     /// Reasons why no BMC was found.
     missing: Vec<String>,
     /// Name of the host's Node, if it is known.
-    node: Option<String>,
+    node: Option<NodeName>,
     reports: Mutex<(OffStreak, Option<PowerReport>)>,
     began: Instant,
 }
@@ -59,7 +60,7 @@ impl PowerOffProof {
         let node = view.node_of_host(host).map(|(node, _)| node);
         if let Some(bmcs) = bmcs {
             let node = node.map(|node| node.addresses.as_slice()).unwrap_or_default();
-            let addresses: BTreeSet<&String> = host.addresses.iter().chain(node).collect();
+            let addresses: BTreeSet<&Address> = host.addresses.iter().chain(node).collect();
             match bmcs.inventory() {
                 Ok(inventory) => {
                     for address in &addresses {
@@ -179,7 +180,7 @@ impl Hosts {
         let proof = self.proof(requested_host).await;
         let answer = async {
             let by = self.watch(requested_host, key, seconds, &proof).await?;
-            self.final_check(requested_host, proof.node.as_deref(), key, by, &proof).await.map(|()| by)
+            self.final_check(requested_host, proof.node.as_ref(), key, by, &proof).await.map(|()| by)
         };
         let answer = answer.await;
         proof.close().await;
@@ -253,7 +254,7 @@ impl Hosts {
     pub(super) async fn final_check(
         &self,
         requested_host: &HostRow,
-        node: Option<&str>,
+        node: Option<&NodeName>,
         key: &str,
         by: ProofSource,
         proof: &PowerOffProof,
@@ -311,11 +312,12 @@ mod tests {
                     10.0.0.2: {driver: command, settings: {on: [/on], off: [/off], state: [/state]}}\n  \
                     10.0.0.3: {driver: bare-metal-host, settings: {host: m/w3}}\n";
         let inventory = BmcInventory::parse(text).unwrap();
-        let named = |address: &str| inventory.find(address, BmcClients::network(None).connector()).unwrap().unwrap();
-        assert!(evident(named("10.0.0.1")).is_ok());
-        let why = evident(named("10.0.0.2")).unwrap_err();
+        let named =
+            |address: &Address| inventory.find(address, BmcClients::network(None).connector()).unwrap().unwrap();
+        assert!(evident(named(&Address::new("10.0.0.1"))).is_ok());
+        let why = evident(named(&Address::new("10.0.0.2"))).unwrap_err();
         assert_eq!(why, "power command /state (10.0.0.2) is no BMC, and only BMCs prove that a machine is off");
-        let why = evident(named("10.0.0.3")).unwrap_err();
+        let why = evident(named(&Address::new("10.0.0.3"))).unwrap_err();
         assert_eq!(why, "BareMetalHost m/w3 is no BMC, and only BMCs prove that a machine is off");
     }
 }

@@ -6,10 +6,11 @@ use cketerm_clients::store::StoreError;
 use cketerm_model::{
     acceptance::OperatorCommand,
     cketerm_records::{Request, Verb},
-    cluster::{Cluster, Members, Node},
+    cluster::{Cluster, Member, Members},
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
     kube::NodeRow,
+    names::{Address, NodeName},
     reboot::{RebootEntry, RebootStatus},
     stored::{leadership::LeaderGuard, view::StoreView},
 };
@@ -27,7 +28,7 @@ const SINGLE_NODE_READS: usize = 20;
 
 impl Operator {
     /// Queues a reboot of each address. All addresses are checked before any entry is written.
-    pub async fn add_reboots(&self, addresses: &[String], reason: Option<&str>) -> Result<Added, ActionError> {
+    pub async fn add_reboots(&self, addresses: &[Address], reason: Option<&str>) -> Result<Added, ActionError> {
         if addresses.is_empty() {
             return Ok(Added::default());
         }
@@ -45,22 +46,22 @@ impl Operator {
     }
 
     /// Runs all checks of [`Self::add_reboots`] without a write. Returns the definition and notes for the operator.
-    pub async fn check_reboots(&self, addresses: &[String]) -> Result<(Cluster, Vec<String>), ActionError> {
+    pub async fn check_reboots(&self, addresses: &[Address]) -> Result<(Cluster, Vec<String>), ActionError> {
         let cluster = self.definition().await?;
         let members = Members::of(&cluster);
-        let unknown: BTreeSet<&str> =
-            addresses.iter().map(String::as_str).filter(|a| members.by_address(&cluster, a).is_none()).collect();
+        let unknown: BTreeSet<&Address> =
+            addresses.iter().filter(|a| members.by_address(&cluster, a).is_none()).collect();
         if !unknown.is_empty() {
-            let unknown: Vec<&str> = unknown.into_iter().collect();
+            let unknown: Vec<&Address> = unknown.into_iter().collect();
             return Err(ActionError::failed(not_members(&cluster, &members, &unknown)));
         }
         self.refuse_mismatch().await?;
         let mut notes = self.notes_on(addresses).await?;
         let control_planes =
             addresses.iter().filter_map(|a| members.by_address(&cluster, a)).filter(|m| m.control_plane);
-        let control_planes: BTreeSet<&str> = control_planes.map(Node::node_name).collect();
+        let control_planes: BTreeSet<&NodeName> = control_planes.map(Member::node_name).collect();
         if !control_planes.is_empty() && addresses.len() > control_planes.len() {
-            let named = control_planes.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+            let named = control_planes.iter().take(5).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
             notes.push(format!("{} API server(s) included, each rebooted alone: {named}", control_planes.len()));
         }
         Ok((cluster, notes))
@@ -174,13 +175,13 @@ impl Operator {
     }
 
     /// Returns notes for an operator who adds entries. Costs one read of the queue.
-    async fn notes_on(&self, addresses: &[String]) -> Result<Vec<String>, ActionError> {
+    async fn notes_on(&self, addresses: &[Address]) -> Result<Vec<String>, ActionError> {
         let view = self.store.read_view().await?;
         let mut notes = Vec::new();
         if !view.reboots.switch.enabled() {
             notes.push("the reboot queue is disabled; enable it with `cketerm rq enable`".to_owned());
         }
-        let mut seen: BTreeMap<&str, String> = BTreeMap::new();
+        let mut seen: BTreeMap<&Address, String> = BTreeMap::new();
         for (index, entry) in &view.reboots.entries {
             if let Some(entry) = entry.get().filter(|e| e.status != RebootStatus::Cancelled) {
                 seen.entry(&entry.node).or_insert_with(|| format!("already has entry {index}"));
@@ -196,9 +197,14 @@ impl Operator {
 
     /// Returns the UIDs of the Nodes by address, as far as Kubernetes answers in time. Without them, the drain's start
     /// records the UID.
-    async fn node_uids(&self, addresses: &[String], cluster: &Cluster, members: &Members) -> BTreeMap<String, String> {
+    async fn node_uids(
+        &self,
+        addresses: &[Address],
+        cluster: &Cluster,
+        members: &Members,
+    ) -> BTreeMap<Address, String> {
         let Some(kube) = &self.kube else { return BTreeMap::new() };
-        let named: Vec<&Node> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
+        let named: Vec<Member<'_>> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
         let request = async {
             if named.len() > SINGLE_NODE_READS {
                 return kube.nodes().await.unwrap_or_default();
@@ -207,8 +213,8 @@ impl Operator {
             futures::future::join_all(each).await.into_iter().filter_map(|row| row.ok().flatten()).collect()
         };
         let rows: Vec<NodeRow> = tokio::time::timeout(TIMEOUT, request).await.unwrap_or_default();
-        let by_name: BTreeMap<&str, &str> = rows.iter().map(|r| (r.name.as_str(), r.uid.as_str())).collect();
-        let uid = |member: &&Node| Some((member.address.clone(), (*by_name.get(member.node_name())?).to_owned()));
+        let by_name: BTreeMap<&NodeName, &str> = rows.iter().map(|r| (&r.name, r.uid.as_str())).collect();
+        let uid = |member: &Member<'_>| Some((member.address.clone(), (*by_name.get(member.node_name())?).to_owned()));
         named.iter().filter_map(uid).collect()
     }
 }
@@ -256,14 +262,14 @@ fn refuse_running(view: &StoreView, id: EntryId) -> Result<(), ActionError> {
 }
 
 /// Returns the message for addresses that belong to no member, with the names that were probably meant.
-pub fn not_members(cluster: &Cluster, members: &Members, unknown: &[&str]) -> String {
+pub fn not_members(cluster: &Cluster, members: &Members, unknown: &[&Address]) -> String {
     let known = || cluster.nodes.iter().map(|n| n.address.as_str());
-    let each = unknown.iter().take(5).map(|name| match members.by_name(cluster, name) {
+    let each = unknown.iter().take(5).map(|name| match members.by_text(cluster, name) {
         Some(node) => format!("{name} (a name; its address is {})", node.address),
         None => match cketerm_model::text::nearest(name, known()) {
             Some(near) => format!("{name} (did you mean {near}?)"),
             None if name.trim().is_empty() => format!("{name:?}"),
-            None => (*name).to_owned(),
+            None => name.to_string(),
         },
     });
     let shown = each.collect::<Vec<_>>().join(", ");

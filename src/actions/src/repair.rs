@@ -7,6 +7,7 @@ use cketerm_model::{
     cketerm_records::{Request, Verb},
     cluster::{Cluster, Members},
     entry::EntryId,
+    names::Address,
     reboot::RebootStatus,
     repair::{RepairEntry, RepairStatus, StepStatus},
     stored::view::StoreView,
@@ -26,7 +27,7 @@ pub struct NewRepair {
     /// Type of the machine, which selects the procedure.
     pub machine_type: String,
     /// IP address of the machine; it need not be a member of the cluster.
-    pub address: String,
+    pub address: Address,
     /// Serial number of the machine.
     pub serial: Option<String>,
 }
@@ -50,7 +51,7 @@ impl Operator {
         let members = Members::of(&cluster);
         // use the definition's spelling, so that both queues name the machine alike
         let known_address = cluster.nodes.iter().find(|n| n.address.parse() == Ok(address)).map(|n| n.address.clone());
-        let address = known_address.unwrap_or_else(|| address.to_string());
+        let address = known_address.unwrap_or_else(|| Address::new(address.to_string()));
         let view = self.store.read_view().await?;
         let notes = notes(&view, &cluster, &members, &address);
         let request = Request {
@@ -80,7 +81,7 @@ impl Operator {
     }
 
     /// Returns the UID of the machine's Node, if Kubernetes answers in time.
-    async fn uid_of(&self, cluster: &Cluster, members: &Members, address: &str) -> Option<String> {
+    async fn uid_of(&self, cluster: &Cluster, members: &Members, address: &Address) -> Option<String> {
         let (kube, member) = (self.kube.as_ref()?, members.by_address(cluster, address)?);
         let answer = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await;
         Some(answer.ok()?.ok()??.uid)
@@ -88,7 +89,7 @@ impl Operator {
 }
 
 /// Returns notes for an operator who adds an entry.
-fn notes(view: &StoreView, cluster: &Cluster, members: &Members, address: &str) -> Vec<String> {
+fn notes(view: &StoreView, cluster: &Cluster, members: &Members, address: &Address) -> Vec<String> {
     let mut notes = Vec::new();
     if !view.repairs.switch.enabled() {
         notes.push("the repair queue is disabled; enable it with `cketerm repair-queue enable`".to_owned());
@@ -96,14 +97,14 @@ fn notes(view: &StoreView, cluster: &Cluster, members: &Members, address: &str) 
     if members.by_address(cluster, address).is_none() {
         notes.push(format!("{address} is not in the cluster definition; it is not drained"));
     }
-    let same = |e: &&RepairEntry| e.address == address && !e.deleted;
+    let same = |e: &&RepairEntry| e.address == *address && !e.deleted;
     let others: Vec<&RepairEntry> = view.repairs.entries.values().filter_map(|s| s.get()).filter(same).collect();
     if let Some(other) = others.iter().find(|e| e.unfinished()) {
         notes.push(format!("{address} already has repair entry {}; the new entry waits for it", other.index));
     } else if let Some(other) = others.first() {
         notes.push(format!("{address} still has repair entry {} ({}); delete it", other.index, other.status));
     }
-    let reboot = |e: &cketerm_model::reboot::RebootEntry| e.node == address && e.status != RebootStatus::Cancelled;
+    let reboot = |e: &cketerm_model::reboot::RebootEntry| e.node == *address && e.status != RebootStatus::Cancelled;
     if let Some((index, _)) = view.reboots.entries.iter().find(|(_, s)| s.get().is_some_and(reboot)) {
         notes.push(format!("{address} also has reboot entry {index}; they run in turn"));
     }

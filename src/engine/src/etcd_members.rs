@@ -12,6 +12,7 @@ use cketerm_model::{
     boot_time::{BootTime, Seconds},
     clock::Clock,
     etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
+    names::{Address, NodeName},
     policy::EtcdMembers as Policy,
 };
 use cketerm_rules::{decide::CATCH_UP_LIMIT, snapshot::Snapshot};
@@ -48,7 +49,7 @@ pub struct Targets {
     /// URLs at which members may answer, for a configuration without endpoints.
     pub candidates: Vec<String>,
     /// Nodes of the control planes, where static Pods of etcd may run.
-    pub nodes: Vec<String>,
+    pub nodes: Vec<NodeName>,
 }
 
 /// Returns what an engine queries now. It queries nothing if it neither leads nor campaigns, if the policy disables the
@@ -57,7 +58,7 @@ pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bo
     let store = &snap.store;
     let Some(definition) = store.definition() else { return Targets::default() };
     let planes = || definition.members.control_planes(&definition.cluster);
-    let control_planes: Vec<&str> = planes().map(|node| node.address.as_str()).collect();
+    let control_planes: Vec<&str> = planes().map(|node| node.address().as_str()).collect();
     let asks = store.policy().etcd_members == Policy::Check && !control_planes.is_empty();
     let ask = match (leads, campaigns) {
         _ if !asks => QueryScope::Nothing,
@@ -70,7 +71,7 @@ pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bo
     }
     // Addresses of CKE's endpoints come first: if CKE manages etcd, the API servers use them.
     let cke = snap.kube.endpoints.iter().filter(|r| r.namespace == "kube-system" && r.name.starts_with("cke-etcd"));
-    let mut addresses: Vec<&str> = cke.flat_map(|row| row.addresses.iter().map(String::as_str)).collect();
+    let mut addresses: Vec<&str> = cke.flat_map(|row| row.addresses.iter().map(Address::as_str)).collect();
     addresses.extend(control_planes);
     let mut candidates: Vec<String> = Vec::new();
     for address in addresses {
@@ -80,7 +81,7 @@ pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bo
             candidates.push(url);
         }
     }
-    Targets { ask, candidates, nodes: planes().map(|node| node.node_name().to_owned()).collect() }
+    Targets { ask, candidates, nodes: planes().map(|node| node.node_name().clone()).collect() }
 }
 
 /// Background task that queries the members.
@@ -235,7 +236,10 @@ impl PollerTask {
     /// Reads the static Pods of etcd (kubeadm) and whether they are Ready, if no member can be queried. They are only
     /// displayed, and never prove that a member is healthy. Returns none if the read is not due. A node whose list
     /// takes too long has none.
-    fn static_pods(&mut self, nodes: &[String]) -> impl Future<Output = Option<BTreeMap<String, bool>>> + Send + use<> {
+    fn static_pods(
+        &mut self,
+        nodes: &[NodeName],
+    ) -> impl Future<Output = Option<BTreeMap<String, bool>>> + Send + use<> {
         let asks = self.view.source != Source::Configured || self.view.members.is_empty();
         let due = self.pods_at.is_none_or(|at| self.boot() - at >= POD_INTERVAL);
         let kube = self.kube.clone().filter(|_| asks && due);

@@ -51,7 +51,7 @@ impl EventRecorder {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.queue.try_send(event)
             && !self.full.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(node = event.node, "Kubernetes accepts Events too slowly; some are dropped");
+            tracing::warn!(node = event.node.as_str(), "Kubernetes accepts Events too slowly; some are dropped");
         }
     }
 }
@@ -96,7 +96,7 @@ impl Writer {
             }
             Err(WriteError::NotFound) => self.series_table.forget(event),
             Err(e) => {
-                tracing::debug!(node = event.node, reason = event.reason, error = %e, "Event not written");
+                tracing::debug!(node = event.node.as_str(), reason = event.reason, error = %e, "Event not written");
                 self.series_table.forget(event);
                 // A server that does not answer gets no immediate request for each waiting event.
                 tokio::time::sleep(Duration::from_millis(200)).await;
@@ -159,6 +159,7 @@ impl SeriesTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cketerm_model::names::NodeName;
 
     fn at(second: f64) -> BootTime {
         BootTime::new(second)
@@ -166,7 +167,7 @@ mod tests {
 
     fn event(note: &str) -> NodeEvent {
         NodeEvent {
-            node: "w1".to_owned(),
+            node: NodeName::new("w1"),
             uid: "u".to_owned(),
             warning: true,
             reason: "DrainBackedOff",

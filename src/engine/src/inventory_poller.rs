@@ -15,6 +15,7 @@ use cketerm_model::{
     cluster::Taint,
     entry::Stored,
     kube::{Index, KubeView, NodeRow},
+    names::NodeName,
     policy::{Policy, Strategy},
     stored::view::StoreView,
 };
@@ -129,7 +130,7 @@ struct PollerTask {
 }
 
 /// Nodes by name.
-type Nodes = Index<Arc<NodeRow>>;
+type Nodes = Index<NodeName, Arc<NodeRow>>;
 
 /// Revisions and machines in progress, time of the answer, taints of the Nodes.
 type PlannedFrom = (Basis, BootTime, Option<Arc<Taints>>);
@@ -138,7 +139,7 @@ type PlannedFrom = (Basis, BootTime, Option<Arc<Taints>>);
 const CACHE_TIME: Seconds = Seconds::new(5.0);
 
 /// Taints of the Nodes, by name.
-type Taints = BTreeMap<String, Vec<Taint>>;
+type Taints = BTreeMap<NodeName, Vec<Taint>>;
 
 fn needs_nodes(policy: &Policy) -> bool {
     policy.strategy == Strategy::AllHealthy

@@ -108,7 +108,7 @@ pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> BmcAccess {
     }
     match bmcs.inventory() {
         Ok(inventory) => {
-            let machines = cluster.nodes.iter().map(|node| node.address.as_str());
+            let machines = cluster.nodes.iter().map(|node| &node.address);
             BmcAccess::by_machine(machines, inventory.confined(), inventory.refused())
         }
         Err(e) => BmcAccess::Unreadable(e.to_string()),
@@ -152,6 +152,7 @@ mod tests {
 
     use super::*;
     use cketerm_clients::net::Http;
+    use cketerm_model::names::Address;
 
     /// The registration and every decision about a machine agree with `cketerm power` about its BMC.
     #[test]
@@ -194,12 +195,16 @@ mod tests {
                 BmcClients::in_process(Http::verified(std::time::Duration::from_secs(1), 1), &file, |_| Vec::new());
             let access = bmc_access(&cluster, &clients);
             for address in ["10.0.0.1", "10.0.0.2"] {
-                let here = access.refusal(address);
+                let here = access.refusal(&Address::new(address));
                 assert_eq!(here.is_some(), refused.contains(&address), "{address} by {file}: {access:?}");
                 if let Some(cketerm_rules::snapshot::BmcRefusal::Fault(why)) = here {
                     assert!(!message.is_empty() && why.contains(message), "{file}: {why}");
-                    let power =
-                        clients.inventory().unwrap().find(address, clients.connector()).unwrap_err().to_string();
+                    let power = clients
+                        .inventory()
+                        .unwrap()
+                        .find(&Address::new(address), clients.connector())
+                        .unwrap_err()
+                        .to_string();
                     assert_eq!(why, power, "the power command gives the same reason");
                 }
             }

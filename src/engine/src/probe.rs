@@ -14,7 +14,7 @@ use cketerm_clients::{
     kubernetes::{Kube, ProbeResult},
     net::Http,
 };
-use cketerm_model::{boot_time::BootTime, clock::Clock};
+use cketerm_model::{boot_time::BootTime, clock::Clock, names::Address};
 use cketerm_rules::snapshot::Probe;
 use tokio::sync::{Notify, watch};
 
@@ -28,7 +28,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
     /// URL by address.
-    pub urls: BTreeMap<String, String>,
+    pub urls: BTreeMap<Address, String>,
     /// Whether an API server is in progress or next.
     pub often: bool,
 }
@@ -36,7 +36,7 @@ pub struct Targets {
 /// Background task that probes.
 pub struct Prober {
     targets: watch::Sender<Targets>,
-    seen: Arc<Mutex<BTreeMap<String, Probe>>>,
+    seen: Arc<Mutex<BTreeMap<Address, Probe>>>,
     changed: Arc<Notify>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -75,7 +75,7 @@ impl Prober {
     }
 
     /// Returns the results so far, by address.
-    pub fn seen(&self) -> BTreeMap<String, Probe> {
+    pub fn seen(&self) -> BTreeMap<Address, Probe> {
         self.seen.lock().map(|seen| seen.clone()).unwrap_or_default()
     }
 
@@ -88,7 +88,7 @@ impl Prober {
 async fn run(
     (http, kube): (Http, Option<Kube>),
     mut targets: watch::Receiver<Targets>,
-    seen: Arc<Mutex<BTreeMap<String, Probe>>>,
+    seen: Arc<Mutex<BTreeMap<Address, Probe>>>,
     changed: Arc<Notify>,
     clock: Clock,
 ) {
@@ -191,8 +191,8 @@ fn judge(status: u16, untrusted: Option<&str>) -> ProbeAnswer {
 }
 
 /// Returns the URL of one control plane; an IPv6 address gets its brackets.
-pub fn url(pattern: &str, address: &str) -> String {
-    let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+pub fn url(pattern: &str, address: &Address) -> String {
+    let host = if address.contains(':') { format!("[{address}]") } else { address.to_string() };
     pattern.replace("{address}", &host)
 }
 
@@ -244,6 +244,6 @@ mod tests {
 
     #[test]
     fn an_ipv6_address_is_bracketed() {
-        assert_eq!(url("https://{address}:6443/readyz", "fd00::1"), "https://[fd00::1]:6443/readyz");
+        assert_eq!(url("https://{address}:6443/readyz", &Address::new("fd00::1")), "https://[fd00::1]:6443/readyz");
     }
 }

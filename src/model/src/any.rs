@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{
     entry::{EntryId, QueueKind},
     entry_ref::EntryRef,
+    names::Address,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
     time::{after, whole_seconds},
@@ -41,7 +42,7 @@ impl QueueEntry {
     }
 
     /// Returns the machine's address.
-    pub fn address(&self) -> &str {
+    pub fn address(&self) -> &Address {
         self.borrowed().address()
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     entry::{EntryId, QueueKind},
     kube::NodeRow,
+    names::{Address, NodeName},
 };
 
 /// Value of `cketerm/attempts/<queue>/<index>/<n>`: one run of a command (STO-28).
@@ -33,10 +34,10 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// Address of the node or machine.
-    pub address: String,
+    pub address: Address,
     /// Name of the Kubernetes Node, if the machine is a member of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Whether the machine is a control-plane node of the definition.
     #[serde(default)]
     pub control_plane: bool,

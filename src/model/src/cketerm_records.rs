@@ -16,6 +16,7 @@ pub use super::verb::Verb;
 use super::{
     attempt::CheckAnswer,
     entry::QueueKind,
+    names::Address,
     reason::{Blocker, Reason},
 };
 
@@ -277,7 +278,7 @@ pub struct Generated {
     /// Reason.
     pub reason: String,
     /// Addresses of the control planes that it added. No further change is applied until they are Ready.
-    pub joining: Vec<String>,
+    pub joining: Vec<Address>,
     /// User who approved it, if that was necessary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<Who>,

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{
     entry::{EntryId, QueueKind, Stored},
+    names::Address,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
 };
@@ -50,7 +51,7 @@ impl<'a> EntryRef<'a> {
     }
 
     /// Returns the machine's address.
-    pub fn address(self) -> &'a str {
+    pub fn address(self) -> &'a Address {
         match self {
             Self::Reboot(e) => &e.node,
             Self::Repair(e) => &e.address,
@@ -193,11 +194,15 @@ mod tests {
     use crate::stored::view::StoreView;
 
     fn reboot(status: RebootStatus) -> RebootEntry {
-        RebootEntry { status, ..RebootEntry::queued(4, "10.0.0.12") }
+        RebootEntry { status, ..RebootEntry::queued(4, &Address::new("10.0.0.12")) }
     }
 
     fn repair(status: RepairStatus, step_status: StepStatus) -> RepairEntry {
-        RepairEntry { status, step_status, ..RepairEntry::queued(4, "10.0.0.13", "qemu", "restart", None) }
+        RepairEntry {
+            status,
+            step_status,
+            ..RepairEntry::queued(4, &Address::new("10.0.0.13"), "qemu", "restart", None)
+        }
     }
 
     /// Answers in the order queued, waiting, claims the machine, in work, after the command, finished,
@@ -257,7 +262,7 @@ mod tests {
 
         let (found, other) = (EntryId::reboot(4), EntryId::repair(4));
         assert_eq!(view.entry(found), Some(EntryRef::Reboot(&value)));
-        assert_eq!(view.entry(found).map(|e| (e.id(), e.address())), Some((found, "10.0.0.12")));
+        assert_eq!(view.entry(found).map(|e| (e.id(), e.address())), Some((found, &Address::new("10.0.0.12"))));
         assert_eq!((view.entry(other), view.has_entry(other), view.stored_entry(other)), (None, false, None));
 
         let unreadable = view.stored_entry(EntryId::reboot(5));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::proof::{OffStreak, PowerObservation, PowerWatch, ProofSource};
+use crate::names::{Address, NodeName};
 
 /// Annotation that requests one power cycle. The controller removes it.
 pub const REBOOT_ANNOTATION: &str = "reboot.metal3.io";
@@ -155,11 +156,11 @@ pub struct HostRow {
     /// `status.errorMessage`. It is cleared at each try, so an empty value proves no recovery.
     pub error: String,
     /// Annotation `cketerm.io/node`; empty = none.
-    pub node: String,
+    pub node: NodeName,
     /// `status.hardware.hostname`.
     pub hostname: String,
     /// `status.hardware.nics[].ip`.
-    pub addresses: Vec<String>,
+    pub addresses: Vec<Address>,
     /// Field managers that wrote `status.poweredOn`, according to `managedFields`, with the times.
     #[serde(skip)]
     pub power_writers: Vec<(String, Timestamp)>,

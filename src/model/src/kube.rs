@@ -11,7 +11,12 @@ use serde::{Deserialize, Serialize};
 
 pub use self::view::{Index, KubeView};
 pub use super::described::{MetadataPatch, NodeMetadata, PackedPairs};
-use super::{boot_time::BootTime, entry::EntryId, selector::Selector};
+use super::{
+    boot_time::BootTime,
+    entry::EntryId,
+    names::{Address, NodeName},
+    selector::Selector,
+};
 
 /// CKE's mark of a node that a queue cordoned, shared with CKE: value `true`.
 pub const CKE_ANNOTATION: &str = "cke.cybozu.com/reboot";
@@ -60,13 +65,13 @@ fn is_zero(n: &u32) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeRow {
     /// `metadata.name`.
-    pub name: String,
+    pub name: NodeName,
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`, which every patch of cketerm carries.
     pub resource_version: String,
     /// `status.addresses[].address`, host names included.
-    pub addresses: Vec<String>,
+    pub addresses: Vec<Address>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// Whether the condition Ready is True.
@@ -148,7 +153,7 @@ pub struct PodRow {
     /// `metadata.uid`, the precondition of every eviction and deletion (I17).
     pub uid: String,
     /// `spec.nodeName`.
-    pub node: String,
+    pub node: NodeName,
     /// `status.phase`.
     pub phase: String,
     /// Whether the condition Ready is True.
@@ -250,7 +255,7 @@ pub struct EndpointsRow {
     /// `metadata.resourceVersion`.
     pub resource_version: String,
     /// All ready addresses.
-    pub addresses: Vec<String>,
+    pub addresses: Vec<Address>,
 }
 
 /// Pods of one node in progress.

@@ -22,6 +22,7 @@ pub mod host;
 pub mod kube;
 pub mod labels;
 pub mod mutation;
+pub mod names;
 pub mod notice;
 pub mod pairs;
 pub mod policy;

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::names::{Address, NodeName};
+
 /// Subject of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -139,10 +141,10 @@ pub struct Notice {
     pub index: Option<u64>,
     /// Address of the machine.
     #[serde(default)]
-    pub address: Option<String>,
+    pub address: Option<Address>,
     /// Name of its Node.
     #[serde(default)]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Its role.
     #[serde(default)]
     pub role: Option<String>,

@@ -10,7 +10,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{attention::Attention, sentence::DONE_ORDERED};
-use super::{attempt::Ended, entry::EntryId, verb::Verb};
+use super::{
+    attempt::Ended,
+    entry::EntryId,
+    names::{Address, NodeName},
+    verb::Verb,
+};
 
 /// Maximum number of nodes that a reason names. Its `count` is the total.
 pub const MAX_NAMES: usize = 20;
@@ -148,6 +153,7 @@ pub enum Reason {
         holder: EntryId,
     },
     WaitingForControlPlane {
+        /// Name of its Node, or its address.
         other: String,
     },
     /// `names` holds the first [`MAX_NAMES`] of them. All waiting entries share it, otherwise an outage would cost
@@ -155,10 +161,10 @@ pub enum Reason {
     UnreachableGate {
         count: i64,
         limit: i64,
-        names: Arc<[String]>,
+        names: Arc<[NodeName]>,
     },
     ControlPlaneUnhealthy {
-        node: String,
+        node: NodeName,
         why: String,
     },
     /// Another voting member of the Kubernetes etcd is unhealthy, so the quorum is at risk.
@@ -268,6 +274,7 @@ pub enum Reason {
         found: String,
     },
     OrphanedCordon {
+        /// Name of the Node, or the address of a machine without one.
         node: String,
         entry: EntryId,
     },
@@ -308,7 +315,7 @@ pub enum Reason {
     /// The commands log in to the machine's BMC. The local file neither names it nor allows its network, or its entry
     /// is refused.
     BmcNotAllowed {
-        address: String,
+        address: Address,
         /// Reason why the file cannot be read or its entry cannot be used.
         fault: Option<String>,
     },
@@ -331,7 +338,8 @@ pub enum Reason {
         awaited: Awaited,
     },
     WaitingForJoin {
-        node: String,
+        /// Address of the machine, which has no Node yet.
+        node: Address,
     },
     WaitingForBoot {
         since: Timestamp,
@@ -341,6 +349,7 @@ pub enum Reason {
         awaited: Awaited,
     },
     Settling {
+        /// Name of the Node, or the address of a machine without one.
         node: String,
         until: Option<Timestamp>,
         missing: String,
@@ -358,7 +367,7 @@ pub enum Reason {
         field: String,
     },
     NotMember {
-        address: String,
+        address: Address,
     },
     InvalidEntry {
         why: String,

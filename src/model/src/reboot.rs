@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::fault;
+use crate::{fault, names::Address};
 
 /// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct RebootEntry {
     #[serde(with = "super::entry::text_number")]
     pub index: u64,
     /// The node's IP address.
-    pub node: String,
+    pub node: Address,
     /// Its state.
     pub status: RebootStatus,
     /// Last change of `status`; none for a fresh entry.
@@ -64,10 +64,10 @@ fn is_zero(n: &i64) -> bool {
 
 impl RebootEntry {
     /// Returns a fresh entry, as `ckecli reboot-queue add` writes it.
-    pub fn queued(index: u64, address: &str) -> Self {
+    pub fn queued(index: u64, address: &Address) -> Self {
         Self {
             index,
-            node: address.to_owned(),
+            node: address.clone(),
             status: RebootStatus::Queued,
             last_transition_time: None,
             drain_backoff_count: 0,
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_fresh_entry_is_written_byte_for_byte_as_ckecli_does() {
-        let text = serde_json::to_string(&RebootEntry::queued(0, "10.0.0.12")).unwrap();
+        let text = serde_json::to_string(&RebootEntry::queued(0, &Address::new("10.0.0.12"))).unwrap();
         assert_eq!(
             text,
             r#"{"index":"0","node":"10.0.0.12","status":"queued","last_transition_time":"0001-01-01T00:00:00Z","drain_backoff_expire":"0001-01-01T00:00:00Z"}"#

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::names::Address;
+
 /// Number of records that are kept (STO-14).
 pub const MAX_RECORDS: u64 = 1000;
 
@@ -54,17 +56,24 @@ pub struct RecordCommand {
 
 impl Record {
     /// Returns a record of a completed action in CKE's wording.
-    pub fn completed(id: u64, operation: &str, address: &str, error: &str, start: Timestamp, end: Timestamp) -> Self {
+    pub fn completed(
+        id: u64,
+        operation: &str,
+        address: &Address,
+        error: &str,
+        start: Timestamp,
+        end: Timestamp,
+    ) -> Self {
         Self {
             id,
             status: "completed".to_owned(),
             operation: operation.to_owned(),
             command: RecordCommand {
                 name: format!("{operation} (cketerm)"),
-                target: address.to_owned(),
+                target: address.to_string(),
                 detail: String::new(),
             },
-            targets: Some(vec![address.to_owned()]),
+            targets: Some(vec![address.to_string()]),
             info: String::new(),
             error: error.to_owned(),
             start_at: Some(start),

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::names::{Address, NodeName};
+
 /// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -61,10 +63,10 @@ pub struct RepairEntry {
     #[serde(with = "super::entry::text_number")]
     pub index: u64,
     /// Address of the machine; any text in CKE.
-    pub address: String,
+    pub address: Address,
     /// Name of the node in the cluster definition; empty = not a member.
     #[serde(default)]
-    pub nodename: String,
+    pub nodename: NodeName,
     /// The machine's serial number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
@@ -104,11 +106,11 @@ fn is_zero(n: &i64) -> bool {
 
 impl RepairEntry {
     /// Returns a fresh entry, as `ckecli repair-queue add` writes it. The leader fills in the node's name.
-    pub fn queued(index: u64, address: &str, machine_type: &str, operation: &str, serial: Option<&str>) -> Self {
+    pub fn queued(index: u64, address: &Address, machine_type: &str, operation: &str, serial: Option<&str>) -> Self {
         Self {
             index,
-            address: address.to_owned(),
-            nodename: String::new(),
+            address: address.clone(),
+            nodename: NodeName::default(),
             serial: serial.map(str::to_owned),
             machine_type: machine_type.to_owned(),
             operation: operation.to_owned(),

@@ -12,10 +12,12 @@ use std::{
 
 use cketerm_model::{
     boot_time::BootTime,
-    cluster::{Node, Reboot},
+    cluster::{Cluster, Member, Node, Reboot},
     entry::{EntryId, QueueKind, Stored},
     kube::NodeRow,
+    names::Address,
     reboot::{RebootEntry, RebootStatus},
+    stored::view::Definition,
 };
 use jiff::Timestamp;
 
@@ -60,10 +62,17 @@ pub struct Assumptions {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssumedDrain {
     pub(crate) entry: Stored<RebootEntry>,
-    /// The machine as a worker of a definition.
-    pub(crate) member: Node,
+    /// A definition with the machine as its only member, a worker.
+    definition: Definition,
     /// Drain rules; its commands are never run.
     pub(crate) settings: Reboot,
+}
+
+impl AssumedDrain {
+    /// Returns the machine as a member.
+    pub(crate) fn member(&self) -> Option<Member<'_>> {
+        self.definition.members.at(&self.definition.cluster, 0)
+    }
 }
 
 impl Assumptions {
@@ -82,8 +91,8 @@ impl Assumptions {
 
     /// Assumes entries for these addresses behind those of the reboot queue.
     #[must_use]
-    pub fn queued(mut self, addresses: &[String]) -> Self {
-        let entry = |(index, address): (u64, &String)| (index, stored(assumed_entry(EntryId::reboot(index), address)));
+    pub fn queued(mut self, addresses: &[Address]) -> Self {
+        let entry = |(index, address): (u64, &Address)| (index, stored(assumed_entry(EntryId::reboot(index), address)));
         self.queued = (FIRST_ASSUMED_INDEX..).zip(addresses).map(entry).collect();
         self
     }
@@ -91,12 +100,14 @@ impl Assumptions {
     /// Assumes an entry that has been draining this Node since `since` by these settings.
     #[must_use]
     pub fn draining(mut self, node: &NodeRow, settings: Reboot, since: Timestamp) -> Self {
-        let address = node.addresses.first().cloned().unwrap_or_else(|| node.name.clone());
+        // The entry needs a text there, also for a Node without addresses.
+        let address = node.addresses.first().cloned().unwrap_or_else(|| Address::new(node.name.as_str()));
         let entry = assumed_entry(MANUAL_DRAIN, &address);
         let entry = RebootEntry { last_transition_time: Some(since), status: RebootStatus::Draining, ..entry };
-        let hostname = Some(node.name.clone()).filter(|name| *name != address).unwrap_or_default();
+        let hostname = Some(node.name.clone()).filter(|name| *name != *address).unwrap_or_default();
         let member = Node { address, hostname, ..Node::default() };
-        self.manual_drain = Some(AssumedDrain { entry: stored(entry), member, settings });
+        let definition = Definition::from(Cluster { nodes: vec![member], ..Cluster::default() });
+        self.manual_drain = Some(AssumedDrain { entry: stored(entry), definition, settings });
         self
     }
 
@@ -134,7 +145,7 @@ impl Assumptions {
 }
 
 /// Returns an entry that is in no queue: the only place that makes one.
-fn assumed_entry(id: EntryId, address: &str) -> RebootEntry {
+fn assumed_entry(id: EntryId, address: &Address) -> RebootEntry {
     RebootEntry::queued(id.index, address)
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{
-    clock::Now, cluster::Node, entry::EntryId, kube::KubeView, policy::ApiServerOrder, reason::Reason,
+    clock::Now, entry::EntryId, kube::KubeView, names::Address, policy::ApiServerOrder, reason::Reason,
     reboot::RebootStatus, stored::view::StoreView,
 };
 
@@ -30,7 +30,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineForecast {
     /// Address of the machine.
-    pub address: String,
+    pub address: Address,
     /// Name of its Node, or the address if it is not a member.
     pub name: String,
     /// Whether it is an API server.
@@ -61,7 +61,7 @@ impl Forecast {
 /// Forecasts what a leader would do with the queue, or with reboots of these addresses behind it, by its own rules.
 /// Whatever blocks the whole queue becomes a note, and the waves are those that would follow without it. Returns `None`
 /// without a definition.
-pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[String], now: Now) -> Option<Forecast> {
+pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[Address], now: Now) -> Option<Forecast> {
     let definition = store.definition()?;
     let (cluster, members) = (&definition.cluster, &definition.members);
     let mut notes = queue_blockers(store);
@@ -82,7 +82,7 @@ pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[String], now: N
         let member = members.by_address(cluster, &entry.node);
         let placed = |place| MachineForecast {
             address: entry.node.clone(),
-            name: member.map_or(entry.node.as_str(), Node::node_name).to_owned(),
+            name: member.map_or(entry.node.as_str(), |m| m.node_name()).to_owned(),
             api_server: member.is_some_and(|m| m.control_plane),
             entry: (!is_assumed).then_some(index),
             place,
@@ -242,10 +242,11 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use cketerm_model::names::NodeName;
     use cketerm_model::{
         boot_time::BootTime,
         cketerm_records::{Order, Verb, Who},
-        cluster::{Cluster, Members},
+        cluster::{Cluster, Members, Node},
         entry::Stored,
         kube::NodeRow,
         policy::Policy,
@@ -262,7 +263,8 @@ mod tests {
         entries: &[(u64, u8)],
         change: impl FnOnce(&mut Cluster, &mut StoreView, &mut KubeView),
     ) -> (StoreView, KubeView) {
-        let node = |n: u8| Node { address: format!("10.0.0.{n}"), control_plane: n <= 2, ..Node::default() };
+        let node =
+            |n: u8| Node { address: Address::new(format!("10.0.0.{n}")), control_plane: n <= 2, ..Node::default() };
         let mut cluster = Cluster { nodes: (1..=7).map(node).collect(), ..Cluster::default() };
         cluster.reboot.max_concurrent_reboots = Some(2);
         (cluster.reboot.reboot_command, cluster.reboot.boot_check_command) =
@@ -270,14 +272,17 @@ mod tests {
         let (mut store, mut kube) = (StoreView::default(), KubeView::default());
         for n in 1..=7_u8 {
             kube.put_node(NodeRow {
-                name: format!("10.0.0.{n}"),
-                addresses: vec![format!("10.0.0.{n}")],
+                name: NodeName::new(format!("10.0.0.{n}")),
+                addresses: vec![Address::new(format!("10.0.0.{n}"))],
                 ready: true,
                 ..NodeRow::default()
             });
         }
         for (index, n) in entries {
-            store.reboots.entries.insert(*index, stored(RebootEntry::queued(*index, &format!("10.0.0.{n}"))));
+            store
+                .reboots
+                .entries
+                .insert(*index, stored(RebootEntry::queued(*index, &Address::new(format!("10.0.0.{n}")))));
         }
         change(&mut cluster, &mut store, &mut kube);
         let members = Members::of(&cluster);
@@ -290,7 +295,7 @@ mod tests {
     }
 
     fn planned((store, kube): (StoreView, KubeView), addresses: &[&str]) -> Forecast {
-        forecast(&store, &kube, &addresses.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>(), now()).unwrap()
+        forecast(&store, &kube, &addresses.iter().map(|a| Address::new(*a)).collect::<Vec<_>>(), now()).unwrap()
     }
 
     /// Last part of each address, with its wave; 0 = in no wave.
@@ -369,7 +374,7 @@ mod tests {
                 cluster.reboot.reboot_command = None;
                 store.reboots.switch = Switch { raw: Some("true".to_owned()), mod_revision: 1 };
                 for n in [6, 7] {
-                    let mut node = NodeRow::clone(&kube.nodes[&format!("10.0.0.{n}")]);
+                    let mut node = NodeRow::clone(&kube.nodes[format!("10.0.0.{n}").as_str()]);
                     node.ready = false;
                     kube.put_node(node);
                 }

@@ -223,6 +223,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use cketerm_model::names::{Address, NodeName};
     use cketerm_model::{
         drain::Verdict,
         entry::EntryId,
@@ -231,9 +232,9 @@ mod tests {
 
     fn cluster() -> (NodeRow, KubeView) {
         let node = NodeRow {
-            name: "w1".to_owned(),
+            name: NodeName::new("w1"),
             uid: "uid".to_owned(),
-            addresses: vec!["10.0.0.11".to_owned()],
+            addresses: vec![Address::new("10.0.0.11")],
             ready: true,
             unschedulable: true,
             ..NodeRow::default()
@@ -283,7 +284,8 @@ mod tests {
     }
 
     fn without_pods(mut kube: KubeView) -> KubeView {
-        kube.pods.insert("w1".to_owned(), NodePods { synced: true, fresh_as_of: now().boot, ..NodePods::default() });
+        kube.pods
+            .insert(NodeName::new("w1"), NodePods { synced: true, fresh_as_of: now().boot, ..NodePods::default() });
         kube
     }
 
@@ -340,7 +342,7 @@ mod tests {
         assert_eq!(stopped(|row| row.unschedulable = false), Some(Stopped::Uncordoned));
         assert_eq!(stopped(|row| row.uid = "another".to_owned()), Some(Stopped::Gone));
         let (node, mut kube) = cluster();
-        kube.remove_node("w1");
+        kube.remove_node(&NodeName::new("w1"));
         assert!(matches!(first_step(&node, kube).next, Next::Stop(Stopped::Gone)));
     }
 

@@ -11,6 +11,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind},
     entry_ref::EntryRef,
     kube::{KubeView, NodeRow},
+    names::{Address, NodeName},
     reason::{PodHold, Reason},
     reboot::RebootStatus,
     repair::StepStatus,
@@ -96,18 +97,18 @@ fn taken_over() -> Work {
     work
 }
 
-fn is_control_plane(snap: &Snapshot, address: &str) -> bool {
+fn is_control_plane(snap: &Snapshot, address: &Address) -> bool {
     snap.store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
 }
 
-fn observe_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
+fn observe_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &Address, now: Now) {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return };
     note_uncordon(work, id, Some(node), now);
     observe_pods(&snap.kube, &mut work.drain, &node.name, definition.cluster.eviction(id.queue));
 }
 
 /// Notes how many pods had to leave a Node at the start, and forgets the answers about pods that are gone.
-pub(crate) fn observe_pods(kube: &KubeView, drain: &mut DrainWork, node: &str, rules: Eviction<'_>) {
+pub(crate) fn observe_pods(kube: &KubeView, drain: &mut DrainWork, node: &NodeName, rules: Eviction<'_>) {
     let Some(pods) = kube.pods.get(node).filter(|p| p.synced) else { return };
     if drain.pods_at_start.is_none() {
         drain.pods_at_start = pods_left(kube, node, rules);
@@ -122,7 +123,7 @@ fn note_uncordon(work: &mut Work, id: EntryId, node: Option<&Arc<NodeRow>>, now:
 }
 
 /// Notes since when check, boot id, Ready and probe have all been good without a break.
-fn observe_readiness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
+fn observe_readiness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &Address, now: Now) {
     let node = snap.node_of(address);
     note_uncordon(work, id, node, now);
     let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
@@ -297,7 +298,7 @@ fn refused(work: &mut Work, cause: Reason, at: BootTime) {
 }
 
 /// Returns how many of the pods that were there at the start are gone, and how many there were.
-pub fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
+pub fn pods_gone(snap: &Snapshot, id: EntryId, address: &Address) -> (u32, u32) {
     let start = snap.work.get(&id).and_then(|w| w.drain.pods_at_start).unwrap_or(0);
     let left = || {
         let (node, definition) = (snap.node_of(address)?, snap.store.definition()?);
@@ -309,7 +310,7 @@ pub fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
 }
 
 /// Returns how many pods have to leave a Node by these rules; `None` if its pods are not known.
-pub(crate) fn pods_left(kube: &KubeView, node: &str, rules: Eviction<'_>) -> Option<u32> {
+pub(crate) fn pods_left(kube: &KubeView, node: &NodeName, rules: Eviction<'_>) -> Option<u32> {
     let pods: Vec<_> = kube.pods.get(node)?.pods.values().cloned().collect();
     u32::try_from(count_leaving(&pods, rules, kube)).ok()
 }
@@ -420,7 +421,7 @@ mod tests {
     fn the_last_health_answer_of_a_repair_survives_a_drain() {
         let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
         let now = Now { boot: BootTime::new(2.0), wall: Timestamp::UNIX_EPOCH };
-        let entry = cketerm_model::repair::RepairEntry::queued(0, "10.0.0.1", "t", "o", None);
+        let entry = cketerm_model::repair::RepairEntry::queued(0, &Address::new("10.0.0.1"), "t", "o", None);
         let entry = cketerm_model::any::QueueEntry::Repair(entry);
         let check = Effect::HealthCheck { argv: Vec::new(), bound: 3, asked: BootTime::new(1.0) };
         remember(&mut work, id, &check, &EffectOutcome::Check(CheckAnswer::No("false".to_owned())), now);

@@ -12,6 +12,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     fault,
     kube::{KubeView, NodeRow},
+    names::Address,
     reason::{Blocker, PodHold, Reason},
     stored::{
         keys::Keys,
@@ -121,7 +122,7 @@ fn is_known_only_to_leader(reason: &Reason) -> bool {
 
 /// Inputs of the progress of an entry of either queue.
 struct ProgressInput {
-    address: String,
+    address: Address,
     /// Short name of the phase while no effect is under way.
     phase: &'static str,
     in_work: bool,
@@ -156,7 +157,7 @@ fn progress(
     old: Option<&Progress>,
     now: Now,
 ) -> Progress {
-    let address = shown.address.as_str();
+    let address = &shown.address;
     let phase = match snap.in_flight.get(&snap.machine(address)).filter(|f| f.entry == Some(id)) {
         // Checks come and go every second and are not worth a write each.
         Some(f) if !matches!(f.what.as_str(), "checking boot" | "stamping") => f.what.clone(),
@@ -192,7 +193,7 @@ fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Opti
 }
 
 /// Returns the pods left on a Node, each with the cause that holds it.
-pub fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
+pub fn blockers(snap: &Snapshot, id: EntryId, address: &Address) -> Vec<Blocker> {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return Vec::new() };
     let drain = snap.work.get(&id).map(|w| &w.drain);
     blockers_on(&snap.kube, node, definition.cluster.eviction(id.queue), drain)

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use cketerm_model::{boot_time::BootTime, clock::Now, entry::EntryId, reason::Reason};
+use cketerm_model::{boot_time::BootTime, clock::Now, entry::EntryId, names::NodeName, reason::Reason};
 use jiff::Timestamp;
 
 use super::{
@@ -23,7 +23,7 @@ pub struct Seen {
     /// merged in.
     pub reasons: Arc<BTreeMap<EntryId, Reason>>,
     /// Nodes that stay cordoned after their entry is gone, by Node name.
-    pub orphans: Arc<BTreeMap<String, Reason>>,
+    pub orphans: Arc<BTreeMap<NodeName, Reason>>,
     /// State of applying the definition that is generated from the registry.
     pub applying: Arc<ApplyState>,
     /// State of automatic repair.

@@ -7,6 +7,7 @@ use cketerm_model::{
     entry::QueueKind,
     kube::KubeView,
     labels::Labels,
+    names::Address,
     stored::view::StoreView,
     time::after,
     window::{Window, Windows},
@@ -76,7 +77,7 @@ impl Start {
         kube: &KubeView,
         observing: bool,
         queue: QueueKind,
-        addresses: impl IntoIterator<Item = &'a str>,
+        addresses: impl IntoIterator<Item = &'a Address>,
         now: Timestamp,
     ) -> Self {
         let switch = store.switch(queue);
@@ -104,7 +105,7 @@ impl Start {
         store: &StoreView,
         kube: &KubeView,
         queue: QueueKind,
-        addresses: impl IntoIterator<Item = &'a str>,
+        addresses: impl IntoIterator<Item = &'a Address>,
     ) -> Option<Bar> {
         let policy = store.policy();
         let frozen_until = policy.freeze.as_ref().filter(|freeze| freeze.holds(self.now)).map(|freeze| freeze.until);
@@ -159,7 +160,7 @@ fn windows_of<'a>(
     windows: &Windows,
     store: &StoreView,
     kube: &KubeView,
-    addresses: impl IntoIterator<Item = &'a str>,
+    addresses: impl IntoIterator<Item = &'a Address>,
 ) -> Vec<Window> {
     let mut places = BTreeSet::new();
     if windows.by_machine() {
@@ -173,9 +174,9 @@ fn windows_of<'a>(
 }
 
 /// Returns the labels of a machine as the rules take them: the definition's, else those of its Node that screens show.
-fn labels(store: &StoreView, kube: &KubeView, address: &str) -> Labels {
+fn labels(store: &StoreView, kube: &KubeView, address: &Address) -> Labels {
     let member = store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
-    if let Some(labels) = member.and_then(|m| m.labels.as_ref()).filter(|labels| !labels.is_empty()) {
+    if let Some(labels) = member.and_then(|m| m.node().labels.as_ref()).filter(|labels| !labels.is_empty()) {
         return labels.clone();
     }
     let node = member.and_then(|member| kube.nodes.get(member.node_name()));
@@ -220,7 +221,7 @@ mod tests {
         let windows = (!windows.is_empty()).then(|| Windows::read(&format!("time_zone: UTC\n{windows}")).unwrap());
         store.policy = Some(stored(Policy { windows, freeze, ..Policy::default() }));
         let node = |n: u8, rack: &str| Node {
-            address: format!("10.0.0.{n}"),
+            address: Address::new(format!("10.0.0.{n}")),
             labels: Some([("cke.cybozu.com/rack".to_owned(), rack.to_owned())].into()),
             ..Node::default()
         };
@@ -231,7 +232,8 @@ mod tests {
     }
 
     fn start(store: &StoreView, observing: bool, addresses: &[&str]) -> Start {
-        Start::of(store, &KubeView::default(), observing, QueueKind::Reboot, addresses.iter().copied(), now())
+        let addresses: Vec<Address> = addresses.iter().map(|a| Address::new(*a)).collect();
+        Start::of(store, &KubeView::default(), observing, QueueKind::Reboot, &addresses, now())
     }
 
     fn described(start: &Start) -> String {

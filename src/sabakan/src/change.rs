@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_model::cluster::{Cluster, Node};
+use cketerm_model::{
+    cluster::{Cluster, Node},
+    names::Address,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -53,7 +56,7 @@ pub struct FieldChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeChange {
     /// Its address.
-    pub address: String,
+    pub address: Address,
     /// The effect on it.
     pub kind: Kind,
     /// Whether it is a control plane, before or after.
@@ -83,7 +86,7 @@ pub struct Gate {
     /// Number of nodes in the current definition.
     pub of: usize,
     /// Control planes that are removed or replaced.
-    pub control_planes: Vec<String>,
+    pub control_planes: Vec<Address>,
     /// Reason why it waits for approval. `None`: it passes.
     pub why: Option<String>,
 }
@@ -126,9 +129,9 @@ fn changed(was: &Node, now: &Node) -> Option<NodeChange> {
     };
     let text = |value: &'static str, known: bool| known.then_some(value);
     add("control_plane".to_owned(), text("true", was.control_plane), text("true", now.control_plane));
-    for (name, before, after) in [("hostname", &was.hostname, &now.hostname), ("user", &was.user, &now.user)] {
-        let given = |side: &'_ String| (!side.is_empty()).then_some(side.clone());
-        add(name.to_owned(), given(before).as_deref(), given(after).as_deref());
+    for (name, before, after) in [("hostname", &*was.hostname, &*now.hostname), ("user", &*was.user, &*now.user)] {
+        let given = |side| Some(side).filter(|side: &&str| !side.is_empty());
+        add(name.to_owned(), given(before), given(after));
     }
     let empty = BTreeMap::new();
     for (name, before, after) in
@@ -190,7 +193,7 @@ impl Change {
     }
 
     /// Returns the addresses that become control planes.
-    pub fn new_control_planes(&self) -> Vec<String> {
+    pub fn new_control_planes(&self) -> Vec<Address> {
         let new = self.nodes.iter().filter(|n| n.kind == Kind::Promoted || (n.kind == Kind::Added && n.control_plane));
         new.map(|n| n.address.clone()).collect()
     }
@@ -221,7 +224,7 @@ impl Change {
             Kind::Demoted => true,
             _ => false,
         });
-        let control_planes: Vec<String> = planes.map(|n| n.address.clone()).collect();
+        let control_planes: Vec<Address> = planes.map(|n| n.address.clone()).collect();
         let above = |count: usize| count as u64 * 100 > percent * nodes.len() as u64;
         let known: BTreeSet<&str> = machines.iter().map(|m| m.address.as_str()).collect();
         let lost = nodes.iter().filter(|n| !known.contains(n.address.as_str())).count();
@@ -242,8 +245,8 @@ impl Change {
 
     /// Groups equal changes of a field over several nodes, with their addresses. So a change that a template or a
     /// strategy makes to all nodes takes one line.
-    pub fn folded(&self) -> Vec<(String, Vec<String>)> {
-        let mut by_field: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    pub fn folded(&self) -> Vec<(String, Vec<Address>)> {
+        let mut by_field: BTreeMap<String, Vec<Address>> = BTreeMap::new();
         for node in self.nodes.iter().filter(|n| n.kind == Kind::Changed) {
             for field in &node.fields {
                 let what = match (&field.before, &field.after) {
@@ -261,7 +264,7 @@ impl Change {
     pub fn own<'a>(
         &'a self,
         node: &'a NodeChange,
-        folds: &'a [(String, Vec<String>)],
+        folds: &'a [(String, Vec<Address>)],
     ) -> impl Iterator<Item = &'a FieldChange> {
         node.fields.iter().filter(move |f| {
             let folded = folds.iter().any(|(what, _)| what.strip_prefix(&f.field).is_some_and(|r| r.starts_with(' ')));
@@ -288,7 +291,8 @@ pub fn digest(cluster: &str, template: &str, machines: &[Machine]) -> String {
     let mut sorted: Vec<&Machine> = machines.iter().collect();
     sorted.sort_by(|a, b| a.serial.cmp(&b.serial));
     for m in sorted {
-        for text in [&m.serial, &m.address, &m.role, &m.rack.to_string(), m.state.as_str(), &m.retire_date.to_string()]
+        for text in
+            [&m.serial, m.address.as_str(), &m.role, &m.rack.to_string(), m.state.as_str(), &m.retire_date.to_string()]
         {
             add(text);
         }

@@ -8,7 +8,7 @@ mod seconds_east;
 
 use std::fmt;
 
-use cketerm_model::boot_time::Seconds;
+use cketerm_model::{boot_time::Seconds, names::Address};
 use jiff::{Timestamp, civil, tz::Offset};
 use serde::{Deserialize, Serialize};
 
@@ -166,7 +166,7 @@ pub struct Machine {
     /// `spec.role`.
     pub role: String,
     /// First address of `ipv4`. It identifies the machine in a cluster definition.
-    pub address: String,
+    pub address: Address,
     /// `spec.ipv4`.
     pub ipv4: Vec<String>,
     /// `spec.registerDate`.
@@ -243,7 +243,7 @@ pub enum MachineError {
         /// The serial of the other.
         second: String,
         /// The address.
-        address: String,
+        address: Address,
     },
 }
 

@@ -8,6 +8,7 @@ use std::{
 use cketerm_model::{
     cluster::{Cluster, Taint},
     constraints::Constraints,
+    names::{Address, NodeName},
     policy::Strategy,
 };
 use jiff::Timestamp;
@@ -27,9 +28,9 @@ pub struct Input<'a> {
     /// The current definition. `None`: initialize.
     pub current: Option<&'a Cluster>,
     /// Taints of the Nodes by Node name, if they are known (strategy `all-healthy`).
-    pub kubernetes_nodes: Option<&'a BTreeMap<String, Vec<Taint>>>,
+    pub kubernetes_nodes: Option<&'a BTreeMap<NodeName, Vec<Taint>>>,
     /// Addresses of machines in work: the reboot entry is `draining` or `rebooting`, or a repair claims the machine.
-    pub rebooting: &'a BTreeSet<String>,
+    pub rebooting: &'a BTreeSet<Address>,
     /// Whether the template differs from `cluster-revision`: regenerate if no action applies.
     pub template_changed: bool,
     /// Time in seconds for which a machine must have been retiring or retired before it is removed
@@ -95,7 +96,7 @@ impl fmt::Display for Action {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Its address.
-    pub address: String,
+    pub address: Address,
     /// Its serial. `None`: the answer lacks the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,

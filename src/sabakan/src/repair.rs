@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
     boot_time::Seconds,
-    cluster::Cluster,
+    cluster::{Cluster, Node},
     constraints::Constraints,
     fault,
+    names::Address,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
 };
@@ -30,7 +31,7 @@ pub struct RepairInput<'a> {
     pub current: Option<&'a Cluster>,
     /// Machines that are off or in transition for a reason that sabakan does not know, by address, with the reason. A
     /// repair could power on a machine that a client holds off (REP-47, I44).
-    pub excluded: &'a BTreeMap<String, String>,
+    pub excluded: &'a BTreeMap<Address, String>,
     /// The index of the first new entry.
     pub next_index: u64,
 }
@@ -39,7 +40,7 @@ pub struct RepairInput<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// Its address.
-    pub address: String,
+    pub address: Address,
     /// Its serial.
     pub serial: String,
     /// Its state, in lower case.
@@ -62,21 +63,17 @@ pub struct RepairPlan {
 
 /// Chooses the entries. Pure. If the limit would be exceeded it adds none, as CKE does (REP-52).
 pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
-    let queued: BTreeMap<&str, &RepairEntry> = input.repairs.iter().rev().map(|e| (e.address.as_str(), e)).collect();
-    let rebooting: BTreeSet<&str> = input
-        .reboots
-        .iter()
-        .filter(|entry| entry.status == RebootStatus::Rebooting)
-        .map(|entry| entry.node.as_str())
-        .collect();
-    let members: BTreeMap<&str, &str> =
-        input.current.iter().flat_map(|c| &c.nodes).map(|n| (n.address.as_str(), n.node_name())).collect();
+    let queued: BTreeMap<&Address, &RepairEntry> = input.repairs.iter().rev().map(|e| (&e.address, e)).collect();
+    let rebooting: BTreeSet<&Address> =
+        input.reboots.iter().filter(|entry| entry.status == RebootStatus::Rebooting).map(|entry| &entry.node).collect();
+    let members: BTreeMap<&Address, &Node> =
+        input.current.iter().flat_map(|c| &c.nodes).map(|n| (&n.address, n)).collect();
     let mut machines: Vec<&Machine> = input.machines.iter().collect();
     machines.sort_by(|a, b| a.serial.cmp(&b.serial));
     let mut plan = RepairPlan::default();
     let mut chosen: Vec<&Machine> = Vec::new();
     for machine in machines {
-        let address = machine.address.as_str();
+        let address = &machine.address;
         let reason = queued
             .get(address)
             .map(|e| held_reason(e))
@@ -101,7 +98,7 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
         plan.capped = Some(why);
         return plan;
     }
-    let entry = |(machine, index): (&Machine, u64)| entry(machine, index, members.get(machine.address.as_str()));
+    let entry = |(machine, index): (&Machine, u64)| entry(machine, index, members.get(&machine.address).copied());
     plan.entries = chosen.into_iter().zip(input.next_index..).map(entry).collect();
     plan
 }
@@ -121,16 +118,16 @@ fn held_reason(entry: &RepairEntry) -> String {
 fn skip_if_young(
     machine: &Machine,
     input: &RepairInput<'_>,
-    rebooting: &BTreeSet<&str>,
-    members: &BTreeMap<&str, &str>,
+    rebooting: &BTreeSet<&Address>,
+    members: &BTreeMap<&Address, &Node>,
 ) -> Option<String> {
     if !is_too_young(machine, input) {
         return None;
     }
     let wait = input.constraints.wait_seconds_to_repair_rebooting;
-    let cause = if rebooting.contains(machine.address.as_str()) {
+    let cause = if rebooting.contains(&machine.address) {
         "it is being rebooted"
-    } else if members.contains_key(machine.address.as_str()) {
+    } else if members.contains_key(&machine.address) {
         return None;
     } else {
         "it is not a member of the cluster"
@@ -143,11 +140,11 @@ fn is_too_young(machine: &Machine, input: &RepairInput<'_>) -> bool {
     machine.state == State::Unreachable && machine.duration < wait
 }
 
-fn entry(machine: &Machine, index: u64, nodename: Option<&&str>) -> RepairEntry {
+fn entry(machine: &Machine, index: u64, member: Option<&Node>) -> RepairEntry {
     RepairEntry {
         index,
         address: machine.address.clone(),
-        nodename: nodename.map_or_else(String::new, |name| (*name).to_owned()),
+        nodename: member.map(Node::node_name).unwrap_or_default(),
         serial: Some(machine.serial.clone()),
         machine_type: machine.bmc_type.clone(),
         operation: machine.state.as_str().to_owned(),

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use cketerm_model::names::Address;
 use serde::Serialize;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unused {
     /// Its address.
-    pub address: String,
+    pub address: Address,
     /// Its serial.
     pub serial: String,
     /// Its role in sabakan.

@@ -10,6 +10,7 @@ use cketerm_model::{
     cluster::{parse, written},
     entry::{EntryId, QueueKind},
     fence::Person,
+    names::Address,
     stored::keys::SwitchName,
     time::after,
 };
@@ -323,16 +324,17 @@ impl Stage {
         Ok(())
     }
 
-    fn addresses(&self, node_counts: NodeCounts) -> Vec<String> {
+    fn addresses(&self, node_counts: NodeCounts) -> Vec<Address> {
         let workers = self.workers.iter().take(node_counts.workers);
-        workers.chain(self.control_planes.iter().take(node_counts.control_planes)).map(|m| m.address.clone()).collect()
+        let control_planes = self.control_planes.iter().take(node_counts.control_planes);
+        workers.chain(control_planes).map(|m| Address::new(&m.address)).collect()
     }
 
     /// Returns the index and the ModRevision of a worker's first entry.
     async fn entry(&self, operator: &Operator, nth: usize) -> Result<(u64, i64), String> {
         let address = &self.worker(nth)?.address;
         let view = operator.store.read_view().await.map_err(|e| e.to_string())?;
-        let entry = view.reboots.entries.iter().find(|(_, e)| e.get().is_some_and(|e| e.node == *address));
+        let entry = view.reboots.entries.iter().find(|(_, e)| e.get().is_some_and(|e| e.node == address.as_str()));
         let (index, stored) = entry.ok_or_else(|| format!("no entry of {address} is queued"))?;
         Ok((*index, stored.mod_revision))
     }

@@ -1,6 +1,7 @@
 //! The definition's `repair` section, and the machines outside the cluster.
 
 use cketerm_actions::NewRepair;
+use cketerm_model::names::Address;
 use cketerm_sandbox::machines::Machine;
 use serde_json::{Value, json};
 
@@ -51,7 +52,7 @@ pub(super) fn outside(number: u8) -> Machine {
 /// Converts a scene's repair to the action's type.
 pub(super) fn wanted(repair: &RepairRequest, address: String) -> NewRepair {
     let RepairRequest { machine_type, operation, .. } = repair.clone();
-    NewRepair { operation, machine_type, address, serial: None }
+    NewRepair { operation, machine_type, address: Address::new(address), serial: None }
 }
 
 #[cfg(test)]

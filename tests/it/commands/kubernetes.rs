@@ -5,7 +5,11 @@ use cketerm_clients::{
     kubernetes::{Kube, KubeSettings},
     store::{EtcdSettings, Store},
 };
-use cketerm_model::{clock::Clock, stored::keys::SwitchName};
+use cketerm_model::{
+    clock::Clock,
+    names::{Address, NodeName},
+    stored::keys::SwitchName,
+};
 use serde_json::{Value, json};
 
 use super::rig::Rig;
@@ -91,7 +95,7 @@ async fn a_request_records_the_nodes_uid_and_another_cluster_is_refused() {
     let operator = Operator::new(store, Some(kube));
 
     // worker13 is the name of 10.0.0.13 in the definition; 10.0.0.12 has no Node
-    let added = operator.add_reboots(&["10.0.0.13".to_owned(), "10.0.0.12".to_owned()], None).await.unwrap();
+    let added = operator.add_reboots(&[Address::new("10.0.0.13"), Address::new("10.0.0.12")], None).await.unwrap();
     assert_eq!(added.indexes, [0, 1]);
     let request = async |index: u32| -> Value {
         serde_json::from_str(&rig.get(&format!("/cke/cketerm/requests/reboots/{index}")).await.unwrap()).unwrap()
@@ -101,7 +105,7 @@ async fn a_request_records_the_nodes_uid_and_another_cluster_is_refused() {
 
     operator.confirm_identity(None).await.unwrap();
     rig.put("/cke/cketerm/identity", r#"{"uid":"other","at":"2026-06-01T00:00:00Z"}"#).await;
-    let refused = operator.add_reboots(&["10.0.0.13".to_owned()], None).await.unwrap_err();
+    let refused = operator.add_reboots(&[Address::new("10.0.0.13")], None).await.unwrap_err();
     assert_eq!(refused.kind, Kind::Refused);
     assert!(refused.text.contains("cluster identify"), "{refused}");
     assert!(operator.set_switch(SwitchName::Reboots, true, None).await.is_err());
@@ -110,7 +114,7 @@ async fn a_request_records_the_nodes_uid_and_another_cluster_is_refused() {
     operator.cancel_reboot(0, None, None).await.unwrap();
     assert_eq!(operator.cancel_all_reboots(None).await.unwrap(), [1]);
 
-    operator.keep_cordoned("worker13", true, None).await.unwrap();
+    operator.keep_cordoned(&NodeName::new("worker13"), true, None).await.unwrap();
     let node = world.ok("GET", "/api/v1/nodes/worker13", None);
     assert!(node["metadata"]["annotations"].get("cketerm.io/keep-cordoned").is_some(), "{node}");
     let all = etcd_client::GetOptions::new().with_prefix();
@@ -124,7 +128,7 @@ async fn a_request_records_the_nodes_uid_and_another_cluster_is_refused() {
     rig.delete("/cke/cketerm/identity").await;
     world.act("freeze", "apiserver");
     let begun = std::time::Instant::now();
-    operator.add_reboots(&["10.0.0.14".to_owned()], None).await.unwrap();
+    operator.add_reboots(&[Address::new("10.0.0.14")], None).await.unwrap();
     assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{:?}", begun.elapsed());
     world.act("thaw", "apiserver");
 }

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use cketerm_model::{
     cketerm_records::{Audit, EngineMode},
     entry::{EntryId, Stored},
+    names::Address,
 };
 use cketerm_sandbox::kubernetes::{
     api::{ApiRequest, Behaviour, Interceptor},
@@ -65,7 +66,7 @@ async fn drain_with_behaviours(protected: bool, behaviour: Behaviour, other: Opt
     all.push(of("evictions.example.com", [].into(), behaviour));
     stage.sandbox.api.intercept(all);
     let engine = stage.backends(ENGINE).start(EngineMode::Daemon, true, None);
-    stage.operator("ann").add_reboots(&[worker.address], None).await.unwrap();
+    stage.operator("ann").add_reboots(&[Address::new(worker.address)], None).await.unwrap();
     let mut drained =
         Drained { ended: false, backoffs: 0, reasons: BTreeSet::new(), changes: Vec::new(), tries: Vec::new() };
     let (mut seen, mut queued) = (engine.seen(), false);

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use cketerm_actions::Operator;
 use cketerm_engine::run::Handle;
 use cketerm_model::{
-    cketerm_records::EngineMode, entry::EntryId, reason::Reason, reboot::RebootStatus, stored::keys::SwitchName,
+    cketerm_records::EngineMode, entry::EntryId, names::Address, reason::Reason, reboot::RebootStatus,
+    stored::keys::SwitchName,
 };
 use cketerm_rules::seen::Seen;
 use cketerm_runtime::tasks::Gate;
@@ -58,7 +59,7 @@ impl Site {
     }
 
     async fn queue(&self, n: usize) {
-        self.operator.add_reboots(&[self.worker(n).1], None).await.unwrap();
+        self.operator.add_reboots(&[Address::new(self.worker(n).1)], None).await.unwrap();
     }
 
     async fn until(&self, what: &str, mut good: impl FnMut(&Seen) -> bool) -> Arc<Seen> {
@@ -125,7 +126,7 @@ async fn nothing_starts_on_the_stale_copy_of_a_dead_watch_until_it_recovers() {
     site.links.kubernetes.mute(Some(NODES_WATCH), true);
     // the dead watch does not report this
     let (other, _) = site.worker(1);
-    let row = |s: &Seen| s.snapshot.kube.nodes[&other].unschedulable;
+    let row = |s: &Seen| s.snapshot.kube.nodes[other.as_str()].unschedulable;
     site.cordon(&other);
     site.queue(0).await;
     let stale =
@@ -150,7 +151,7 @@ async fn a_silently_dead_watch_connection_is_replaced_before_work_starts() {
     sleep(Duration::from_secs(30)).await;
     site.links.kubernetes.mute(Some(NODES_WATCH), false);
     let (other, _) = site.worker(1);
-    let row = |s: &Seen| s.snapshot.kube.nodes[&other].unschedulable;
+    let row = |s: &Seen| s.snapshot.kube.nodes[other.as_str()].unschedulable;
     site.cordon(&other);
     sleep(Duration::from_secs(20)).await;
     assert!(!row(&site.engine.seen().borrow()), "without work the stale copy is not refreshed");

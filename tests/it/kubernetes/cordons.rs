@@ -6,6 +6,7 @@ use cketerm_model::{
     entry::EntryId,
     fence::Person,
     kube::{EndpointsRow, NodeRow, Owner},
+    names::{Address, NodeName},
 };
 use serde_json::json;
 
@@ -30,8 +31,12 @@ async fn i9_cordon_and_owner_record_are_one_patch_that_fails_on_a_stale_version(
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
         let name = api.node("10.1.0.1").await;
-        let before = kube.node(&name).await.unwrap().unwrap();
-        assert!(before.ready && before.addresses.contains(&"10.1.0.1".to_owned()) && before.boot_id == "boot-1");
+        let before = kube.node(&NodeName::new(name.clone())).await.unwrap().unwrap();
+        assert!(
+            before.ready
+                && before.addresses.contains(&Address::new("10.1.0.1".to_owned()))
+                && before.boot_id == "boot-1"
+        );
         assert_eq!(before.volumes_in_use, ["kubernetes.io/csi/x"]);
         let keys: Vec<_> = before.shown_labels.iter().map(|(k, _)| k.as_str()).collect();
         assert_eq!(keys, ["cke.cybozu.com/role", "node-role.kubernetes.io/worker", "topology.kubernetes.io/zone"]);
@@ -60,7 +65,7 @@ async fn i11_an_administrators_cordon_outlives_cketerms() {
         let name = api.node("10.1.0.2").await;
         let path = format!("/api/v1/nodes/{name}");
         api.merge(&path, json!({"spec": {"unschedulable": true}})).await;
-        let before = kube.node(&name).await.unwrap().unwrap();
+        let before = kube.node(&NodeName::new(name.clone())).await.unwrap().unwrap();
         let stamped = kube.stamp(&permit(), &before, &owner(&before), false, false).await.unwrap();
         assert!(stamped.unschedulable && !stamped.cke_mark && !stamped.owner().unwrap().schedulable_before);
         let after = kube.release(&permit(), &stamped, Release::default()).await.unwrap();
@@ -73,18 +78,18 @@ async fn i12_uncordoning_a_node_with_keep_cordoned_is_reported() {
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
         let name = api.node("10.1.0.3").await;
-        let before = kube.node(&name).await.unwrap().unwrap();
+        let before = kube.node(&NodeName::new(name.clone())).await.unwrap().unwrap();
         let stamped = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
-        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &name, true).await.unwrap();
+        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &NodeName::new(name.clone()), true).await.unwrap();
         let stale = kube.release(&permit(), &stamped, Release { uncordon: true, drop_keep: false }).await;
         assert_eq!(stale, Err(WriteError::Conflict), "the release was decided before the administrator's annotation");
-        let kept = kube.node(&name).await.unwrap().unwrap();
+        let kept = kube.node(&NodeName::new(name.clone())).await.unwrap().unwrap();
         assert!(kept.keep_cordoned);
         let after = kube.release(&permit(), &kept, Release { uncordon: false, drop_keep: true }).await.unwrap();
         assert!(after.unschedulable && !after.keep_cordoned && !after.cke_mark && after.owner.is_none());
-        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &name, true).await.unwrap();
-        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &name, false).await.unwrap();
-        assert!(!kube.node(&name).await.unwrap().unwrap().keep_cordoned);
+        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &NodeName::new(name.clone()), true).await.unwrap();
+        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &NodeName::new(name.clone()), false).await.unwrap();
+        assert!(!kube.node(&NodeName::new(name.clone())).await.unwrap().unwrap().keep_cordoned);
     }
 }
 
@@ -92,7 +97,8 @@ async fn i12_uncordoning_a_node_with_keep_cordoned_is_reported() {
 async fn a_deleted_node_and_an_unreadable_owner_record_are_reported() {
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
-        let ghost = NodeRow { name: unique_name("ghost"), resource_version: "1".into(), ..NodeRow::default() };
+        let ghost =
+            NodeRow { name: NodeName::new(unique_name("ghost")), resource_version: "1".into(), ..NodeRow::default() };
         assert_eq!(kube.stamp(&permit(), &ghost, &owner(&ghost), true, true).await, Err(WriteError::NotFound));
         assert_eq!(
             kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &ghost.name, true).await,
@@ -102,7 +108,7 @@ async fn a_deleted_node_and_an_unreadable_owner_record_are_reported() {
         let name = api.node("10.1.0.4").await;
         let broken = json!({"metadata": {"annotations": {"cketerm.io/owner": "not JSON"}}});
         api.merge(&format!("/api/v1/nodes/{name}"), broken).await;
-        let row = kube.node(&name).await.unwrap().unwrap();
+        let row = kube.node(&NodeName::new(name.clone())).await.unwrap().unwrap();
         assert!(row.owner.as_ref().unwrap().as_ref().unwrap_err().contains("cketerm.io/owner"));
         let right = super::connections::impersonating(server, "nobody").await;
         let refused = right.stamp(&permit(), &row, &owner(&row), true, true).await.unwrap_err().to_string();
@@ -135,15 +141,15 @@ async fn an_address_is_removed_from_endpoints_and_restored_but_never_the_last_on
         assert!(live.borrow().sources["endpoints"].synced);
         for row in &live.borrow().endpoints {
             assert_eq!(row.addresses, ["10.2.0.1", "10.2.0.2"]);
-            kube.set_endpoints(&permit(), row, &["10.2.0.2".to_owned()]).await.unwrap();
-            let stale = kube.set_endpoints(&permit(), row, &["10.2.0.1".to_owned()]).await;
+            kube.set_endpoints(&permit(), row, &[Address::new("10.2.0.2")]).await.unwrap();
+            let stale = kube.set_endpoints(&permit(), row, &[Address::new("10.2.0.1")]).await;
             assert_eq!(stale, Err(WriteError::Conflict));
         }
         let one = |row: &EndpointsRow| row.addresses == ["10.2.0.2"];
         super::servers::until("each object has one address", || live.borrow().endpoints.iter().all(one)).await;
         for row in &live.borrow().endpoints {
             assert!(matches!(kube.set_endpoints(&permit(), row, &[]).await, Err(WriteError::Refused { .. })));
-            let both = ["10.2.0.1".to_owned(), "10.2.0.2".to_owned()];
+            let both = ["10.2.0.1", "10.2.0.2"].map(Address::new);
             kube.set_endpoints(&permit(), row, &both).await.unwrap();
         }
         let slice = api.get("/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices/cke-etcd").await;

@@ -4,6 +4,7 @@ use cketerm_clients::kubernetes::Kube;
 use cketerm_model::{
     drain::{Undecided, Verdict},
     kube::{BudgetRow, PodRow},
+    names::NodeName,
     reason::PodHold,
 };
 use serde_json::{Value, json};
@@ -29,7 +30,13 @@ impl Scene {
     }
 
     async fn row(&self, name: &str) -> PodRow {
-        self.kube.pods_on(&self.node).await.unwrap().into_iter().find(|p| p.name == name).unwrap()
+        self.kube
+            .pods_on(&NodeName::new(self.node.clone()))
+            .await
+            .unwrap()
+            .into_iter()
+            .find(|p| p.name == name)
+            .unwrap()
     }
 
     fn budget_row(&self, name: &str) -> BudgetRow {

@@ -9,6 +9,7 @@ use cketerm_model::{
     drain::Verdict,
     entry::EntryId,
     kube::{HOSTS_SOURCE, Owner},
+    names::NodeName,
 };
 use serde_json::json;
 
@@ -42,7 +43,7 @@ async fn lists_are_streamed_if_the_server_supports_it_and_paged_otherwise() {
         let before = server.requests().len();
         let live = follow(server, Streaming::Auto).await;
         let view = live.borrow();
-        assert_eq!(view.by_address.get("10.3.0.1"), Some(&node));
+        assert_eq!(view.by_address.get("10.3.0.1"), Some(&NodeName::new(&node)));
         assert_eq!(view.budgets[&(ns.clone(), "b".to_owned())].allowed, 1);
         assert!(view.daemon_sets.values().any(|d| d.namespace == ns && d.on_delete));
         assert_eq!(view.namespaces[&ns].labels["team"], "a");
@@ -61,7 +62,7 @@ async fn lists_are_streamed_if_the_server_supports_it_and_paged_otherwise() {
         let streamed = server.requests()[before..].iter().any(|(_, uri)| uri.contains("sendInitialEvents"));
         assert!(streamed && (paged || !server.old));
         let live = follow(server, Streaming::Off).await;
-        assert!(live.borrow().nodes.contains_key(&node));
+        assert!(live.borrow().nodes.contains_key(node.as_str()));
     }
 }
 
@@ -71,8 +72,8 @@ async fn changes_owner_records_and_deletions_reach_the_copy_at_once() {
         let (api, kube) = (server.api().await, server.kube().await);
         let live = follow(server, Streaming::Auto).await;
         let node = api.node("10.3.1.1").await;
-        until("the node is Ready", || live.borrow().nodes.get(&node).is_some_and(|n| n.ready)).await;
-        let row = live.borrow().nodes[&node].clone();
+        until("the node is Ready", || live.borrow().nodes.get(node.as_str()).is_some_and(|n| n.ready)).await;
+        let row = live.borrow().nodes[node.as_str()].clone();
         let owner = Owner {
             lease: 1,
             entry: "reboots/1".parse::<EntryId>().unwrap(),
@@ -85,17 +86,17 @@ async fn changes_owner_records_and_deletions_reach_the_copy_at_once() {
             recordoned: 0,
         };
         let row = kube.stamp(&permit(), &row, &owner, true, true).await.unwrap();
-        until("the node is marked", || live.borrow().marked.contains(&node)).await;
+        until("the node is marked", || live.borrow().marked.contains(node.as_str())).await;
         kube.release(&permit(), &row, Release { uncordon: true, drop_keep: false }).await.unwrap();
-        until("the mark is removed", || !live.borrow().marked.contains(&node)).await;
+        until("the mark is removed", || !live.borrow().marked.contains(node.as_str())).await;
         let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
         api.merge(&format!("/api/v1/nodes/{node}/status"), not_ready).await;
-        until("the node is not Ready", || live.borrow().not_ready.contains(&node)).await;
+        until("the node is not Ready", || live.borrow().not_ready.contains(node.as_str())).await;
         api.delete(&format!("/api/v1/nodes/{node}")).await;
         until("the node is removed", || {
             let view = live.borrow();
-            !view.nodes.contains_key(&node)
-                && !view.not_ready.contains(&node)
+            !view.nodes.contains_key(node.as_str())
+                && !view.not_ready.contains(node.as_str())
                 && !view.by_address.contains_key("10.3.1.1")
         })
         .await;
@@ -112,23 +113,26 @@ async fn pods_are_watched_on_exactly_the_requested_nodes() {
         api.pod(&ns, "b0", &b).await;
         let live = follow(server, Streaming::Auto).await;
         assert!(live.borrow().pods.is_empty());
-        live.watch_pods(BTreeSet::from([a.clone()]));
+        live.watch_pods(BTreeSet::from([NodeName::new(&a)]));
         assert!(
-            live.borrow().pods[&a].pods.is_empty() && !live.borrow().pods[&a].synced,
+            live.borrow().pods[a.as_str()].pods.is_empty() && !live.borrow().pods[a.as_str()].synced,
             "the node gets an unsynced entry at once"
         );
-        until("the pods of a are synced", || live.borrow().pods[&a].synced).await;
-        assert_eq!(live.borrow().pods[&a].pods.len(), 1);
-        assert!(live.borrow().sources["pods"].synced && !live.borrow().pods.contains_key(&b));
+        until("the pods of a are synced", || live.borrow().pods[a.as_str()].synced).await;
+        assert_eq!(live.borrow().pods[a.as_str()].pods.len(), 1);
+        assert!(live.borrow().sources["pods"].synced && !live.borrow().pods.contains_key(b.as_str()));
         api.pod(&ns, "a1", &a).await;
-        until("the new pod is Ready", || live.borrow().pods[&a].pods.values().any(|p| p.name == "a1" && p.ready)).await;
+        until("the new pod is Ready", || {
+            live.borrow().pods[a.as_str()].pods.values().any(|p| p.name == "a1" && p.ready)
+        })
+        .await;
         api.delete(&format!("/api/v1/namespaces/{ns}/pods/a0")).await;
-        until("the deleted pod is removed", || live.borrow().pods[&a].pods.len() == 1).await;
-        live.watch_pods(BTreeSet::from([b.clone()]));
-        assert!(!live.borrow().pods.contains_key(&a));
-        until("the pods of b are synced", || live.borrow().pods[&b].synced).await;
-        live.watch_pods(BTreeSet::from([a.clone(), b.clone()]));
-        assert!(!live.borrow().pods[&a].synced, "a node that is watched again must not count as synced");
+        until("the deleted pod is removed", || live.borrow().pods[a.as_str()].pods.len() == 1).await;
+        live.watch_pods(BTreeSet::from([NodeName::new(&b)]));
+        assert!(!live.borrow().pods.contains_key(a.as_str()));
+        until("the pods of b are synced", || live.borrow().pods[b.as_str()].synced).await;
+        live.watch_pods(BTreeSet::from([&a, &b].map(NodeName::new)));
+        assert!(!live.borrow().pods[a.as_str()].synced, "a node that is watched again must not count as synced");
         until("the pods of both nodes are synced", || live.borrow().pods.values().all(|p| p.synced)).await;
         live.watch_pods(BTreeSet::new());
         assert!(live.borrow().pods.is_empty() && !live.borrow().sources.contains_key("pods"));
@@ -161,29 +165,30 @@ async fn the_copy_is_complete_again_after_a_restart_and_a_compaction() {
         let live = follow(&server, Streaming::Auto).await;
         world.act("kill", "apiserver");
         until("the live copy reports an error", || live.borrow().sources["nodes"].error.is_some()).await;
-        assert!(live.borrow().nodes.contains_key(&deleted_node), "known nodes must be kept during an outage");
+        assert!(live.borrow().nodes.contains_key(deleted_node.as_str()), "known nodes must be kept during an outage");
         let mut etcd = etcd_client::Client::connect([&server.etcd], None).await.unwrap();
         etcd.delete(format!("/registry/minions/{deleted_node}"), None).await.unwrap();
         let revision = etcd.put("/noise", "1", None).await.unwrap().header().unwrap().revision();
         etcd.compact(revision, None).await.unwrap();
         world.act("start", "apiserver");
         let mut left = 600;
-        while live.borrow().nodes.contains_key(&deleted_node) || live.borrow().sources["nodes"].error.is_some() {
+        while live.borrow().nodes.contains_key(deleted_node.as_str()) || live.borrow().sources["nodes"].error.is_some()
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
             left -= 1;
             assert!(left > 0, "{:?}", live.borrow().sources);
         }
-        assert!(live.borrow().nodes.contains_key(&kept_node));
+        assert!(live.borrow().nodes.contains_key(kept_node.as_str()));
         let api = server.api().await;
         let new = api.node("10.3.3.3").await;
-        until("the new node is Ready", || live.borrow().nodes.get(&new).is_some_and(|n| n.ready)).await;
+        until("the new node is Ready", || live.borrow().nodes.get(new.as_str()).is_some_and(|n| n.ready)).await;
         // The server accepts connections but sends nothing.
         world.act("freeze", "apiserver");
         until("all sources report an error", || live.borrow().sources.values().all(|s| s.error.is_some())).await;
         world.act("thaw", "apiserver");
         until("no source reports an error", || live.borrow().sources.values().all(|s| s.error.is_none())).await;
         api.delete(&format!("/api/v1/nodes/{new}")).await;
-        until("the watch reports the deletion", || !live.borrow().nodes.contains_key(&new)).await;
+        until("the watch reports the deletion", || !live.borrow().nodes.contains_key(new.as_str())).await;
     }
 }
 
@@ -198,7 +203,7 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
     let live = follow(&server, Streaming::Auto).await;
     until("the rights are known", || live.borrow().rights_known).await;
     let before = server.requests().len();
-    let row = live.borrow().nodes[&node].clone();
+    let row = live.borrow().nodes[node.as_str()].clone();
     let owner = Owner {
         lease: 1,
         entry: "reboots/1".parse::<EntryId>().unwrap(),
@@ -210,26 +215,26 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
         since: None,
         recordoned: 0,
     };
-    live.watch_pods(BTreeSet::from([node.clone()]));
+    live.watch_pods(BTreeSet::from([NodeName::new(&node)]));
     kube.stamp(&permit(), &row, &owner, true, true).await.unwrap();
-    until("the pods are synced", || live.borrow().pods[&node].synced).await;
+    until("the pods are synced", || live.borrow().pods[node.as_str()].synced).await;
     let view = live.borrow();
     let write_permit = permit();
-    let evictions = view.pods[&node].pods.values().map(|pod| kube.evict(&write_permit, pod, &[], false));
+    let evictions = view.pods[node.as_str()].pods.values().map(|pod| kube.evict(&write_permit, pod, &[], false));
     for verdict in futures::future::join_all(evictions).await {
         assert_eq!(verdict, Verdict::Accepted);
     }
     until("all pods are terminating", || {
-        live.borrow().pods[&node].pods.values().all(|p| p.terminating_since.is_some())
+        live.borrow().pods[node.as_str()].pods.values().all(|p| p.terminating_since.is_some())
     })
     .await;
     // Delete the pods, as the kubelet would.
     for i in 0..10 {
         api.delete(&format!("/api/v1/namespaces/{ns}/pods/p{i}")).await;
     }
-    until("no pods are left", || live.borrow().pods[&node].pods.is_empty()).await;
-    kube.node(&node).await.unwrap();
-    assert!(kube.pods_on(&node).await.unwrap().is_empty());
+    until("no pods are left", || live.borrow().pods[node.as_str()].pods.is_empty()).await;
+    kube.node(&NodeName::new(node.clone())).await.unwrap();
+    assert!(kube.pods_on(&NodeName::new(node.clone())).await.unwrap().is_empty());
     live.watch_pods(BTreeSet::new());
     drop(live);
     until("the server has logged the watch of pods", || {

@@ -9,6 +9,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::EngineMode,
     host::{HostRow, Mode},
+    names::NodeName,
 };
 use cketerm_rules::seen::Seen;
 use cketerm_runtime::tasks::Gate;
@@ -100,7 +101,7 @@ impl Site {
         let uid = self.host(name)["metadata"]["uid"].as_str().unwrap().to_owned();
         let node = self.stage.sandbox.objects.get(&NODES, "", name).unwrap();
         let node_uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
-        let action = HostAction::Fence(name.to_owned(), node_uid);
+        let action = HostAction::Fence(NodeName::new(name), node_uid);
         let done = self.operator.host(&format!("{NAMESPACE}/{name}"), &uid, action, Some("dead")).await;
         done.map_err(|e| e.text)
     }

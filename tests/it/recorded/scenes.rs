@@ -9,6 +9,7 @@ use cketerm_model::{
     constraints::Constraints,
     entry::{EntryId, Stored},
     kube::{KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
+    names::{Address, NodeName},
     policy::{EtcdMembers, Policy},
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, StepStatus},
@@ -60,7 +61,8 @@ fn store(input: &Value) -> StoreView {
     // CKE queries no etcd members
     store.policy =
         Some(stored("cketerm/policy".to_owned(), Policy { etcd_members: EtcdMembers::None, ..Policy::default() }));
-    let node = |address: String, control_plane| Node { address, control_plane, ..Node::default() };
+    let node =
+        |address: String, control_plane| Node { address: Address::new(address), control_plane, ..Node::default() };
     let mut nodes: Vec<Node> = strings(&input["control_planes"]).into_iter().map(|a| node(a, true)).collect();
     nodes.extend(strings(&input["workers"]).into_iter().map(|a| node(a, false)));
     let reboot: Reboot = serde_json::from_value(input["reboot_config"].clone()).unwrap();
@@ -130,8 +132,8 @@ fn attempt(id: EntryId, address: &str) -> Attempt {
         success: false,
         machine_type: None,
         operation: None,
-        address: address.to_owned(),
-        node: Some(address.to_owned()),
+        address: Address::new(address),
+        node: Some(NodeName::new(address)),
         control_plane: false,
         lease: LEASE,
         host: "here".to_owned(),
@@ -166,15 +168,14 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
     let (empty, booted) =
         (strings(&input["nodes_without_pods_and_volumes"]), strings(&input["nodes_with_boot_check_true"]));
     for address in strings(&input["control_planes"]).into_iter().chain(strings(&input["workers"])) {
-        let in_work = store
-            .reboots
-            .entries
-            .values()
-            .filter_map(Stored::get)
-            .find(|e| e.node == address && matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting));
+        let in_work = store.reboots.entries.values().filter_map(Stored::get).find(|e| {
+            e.node == address.as_str() && matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
+        });
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
-        let in_repair =
-            repairs.into_iter().find(|e| e.address == address && e.claims_machine()).map(|e| EntryId::repair(e.index));
+        let in_repair = repairs
+            .into_iter()
+            .find(|e| e.address == address.as_str() && e.claims_machine())
+            .map(|e| EntryId::repair(e.index));
         let owner = in_work.map(|e| EntryId::reboot(e.index)).or(in_repair).map(|entry| Owner {
             lease: LEASE,
             entry,
@@ -187,10 +188,10 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
             recordoned: 0,
         });
         kube.put_node(NodeRow {
-            name: address.clone(),
+            name: NodeName::new(address.clone()),
             uid: "uid".to_owned(),
             resource_version: "1".to_owned(),
-            addresses: vec![address.clone()],
+            addresses: vec![Address::new(address.clone())],
             unschedulable: owner.is_some() || marked.contains(&address),
             // An unreachable machine whose recorded boot check is true has recovered.
             ready: !unreachable.contains(&address),
@@ -205,13 +206,13 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
                 namespace: "a".to_owned(),
                 name: "p".to_owned(),
                 uid: address.clone(),
-                node: address.clone(),
+                node: NodeName::new(address.clone()),
                 phase: "Running".to_owned(),
                 ..PodRow::default()
             };
             pods.pods.insert(pod.uid.clone(), Arc::new(pod));
         }
-        kube.pods.insert(address, pods);
+        kube.pods.insert(NodeName::new(address), pods);
     }
     kube
 }
@@ -237,7 +238,7 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
     };
     for address in strings(&input["control_planes"]) {
         snap.probes.insert(
-            address,
+            Address::new(address),
             Probe {
                 last_good: Some(BOOT),
                 good_since: Some(BootTime::ZERO),
@@ -252,7 +253,7 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         let mut work = Work::default();
         // The evictions of a drain in progress were sent and accepted: remaining pods are terminating.
         work.drain.accepted = true;
-        let yes = booted.contains(&entry.node);
+        let yes = booted.iter().any(|address| entry.node == address.as_str());
         work.check =
             Some((BOOT - Seconds::new(0.5), if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));
         // "true" means booted and settled.
@@ -264,7 +265,7 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         let entry = stored.get().unwrap();
         let mut work = Work::default();
         work.drain.accepted = true;
-        let yes = healthy.contains(&entry.address);
+        let yes = healthy.iter().any(|address| entry.address == address.as_str());
         work.check = Some((BOOT, if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));
         work.sound_since = yes.then_some(BootTime::ZERO);
         snap.work.insert(EntryId::repair(entry.index), work);

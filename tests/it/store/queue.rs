@@ -9,6 +9,7 @@ use cketerm_clients::store::{StoreError, folders::FolderCursor};
 use cketerm_model::{
     cketerm_records::{Audit, Verb},
     entry::{EntryId, QueueKind},
+    names::Address,
     stored::{keys::SwitchName, view::Switch},
 };
 use serde_json::Value;
@@ -22,7 +23,7 @@ use super::{
 
 const ENTRY: &str = r#"{"index":"0","node":"10.0.0.12","status":"queued","last_transition_time":"0001-01-01T00:00:00Z","drain_backoff_expire":"0001-01-01T00:00:00Z"}"#;
 
-fn none() -> BTreeMap<String, String> {
+fn none() -> BTreeMap<Address, String> {
     BTreeMap::new()
 }
 
@@ -35,8 +36,8 @@ async fn an_enqueue_is_one_transaction_that_also_records_the_requester() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
-        let uids = BTreeMap::from([("10.0.0.12".to_owned(), "uid-12".to_owned())]);
-        assert_eq!(store.add_reboots(&person(), &["10.0.0.12".to_owned()], &request(), &uids).await, Ok(vec![0]));
+        let uids = BTreeMap::from([(Address::new("10.0.0.12"), "uid-12".to_owned())]);
+        assert_eq!(store.add_reboots(&person(), &[Address::new("10.0.0.12")], &request(), &uids).await, Ok(vec![0]));
         assert_eq!(etcd.value("/cke/reboots/data/0000000000000000"), ENTRY);
         assert_eq!(etcd.value("/cke/reboots/write-index"), "1");
         let asked = json(&etcd, "/cke/cketerm/requests/reboots/0");

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use cketerm_actions::{ActionError, NodeSelection, Operator};
-use cketerm_model::selector::Selector;
+use cketerm_model::{names::Address, selector::Selector};
 use clap::Args;
 
 use super::{
@@ -41,7 +41,7 @@ pub struct AddArgs {
 /// Queues the selected nodes.
 pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     let listed = args.file.as_deref().map(read).transpose()?;
-    let listed: Option<Vec<String>> = listed.map(|text| text.split_whitespace().map(str::to_owned).collect());
+    let listed: Option<Vec<Address>> = listed.map(|text| text.split_whitespace().map(Address::new).collect());
     let operator = context.operator_with_kube().await?;
     let addresses = addresses(args, listed, &operator).await?;
     if args.dry_run {
@@ -60,9 +60,9 @@ pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
 /// Returns the addresses of the file, those with the attributes, or (with both) the addresses in both sets.
 async fn addresses(
     args: &AddArgs,
-    listed: Option<Vec<String>>,
+    listed: Option<Vec<Address>>,
     operator: &Operator,
-) -> Result<Vec<String>, ActionError> {
+) -> Result<Vec<Address>, ActionError> {
     let what = NodeSelection { role: args.role.clone(), rack: args.rack, selector: args.selector.clone() };
     match listed {
         Some(listed) if what.is_empty() => Ok(listed),
@@ -73,13 +73,13 @@ async fn addresses(
         Some(listed) => {
             // an address that belongs to no member is an error here too
             operator.check_reboots(&listed).await?;
-            let chosen: BTreeSet<String> = operator.choose(&what).await?.into_iter().collect();
+            let chosen: BTreeSet<Address> = operator.choose(&what).await?.into_iter().collect();
             Ok(listed.into_iter().filter(|address| chosen.contains(address)).collect())
         }
     }
 }
 
-async fn dry_run(addresses: &[String], operator: &Operator, context: &Context) -> Result<(), ActionError> {
+async fn dry_run(addresses: &[Address], operator: &Operator, context: &Context) -> Result<(), ActionError> {
     let (_, notes) = operator.check_reboots(addresses).await?;
     for note in &notes {
         context.print_message(note);

@@ -222,9 +222,9 @@ fn first_definition(name: &str, rows: &[NodeRow]) -> Result<(String, usize), Act
             )));
         }
         let mut node = serde_json::Map::new();
-        node.insert("address".to_owned(), address.clone().into());
-        if row.name != address {
-            node.insert("hostname".to_owned(), row.name.clone().into());
+        node.insert("address".to_owned(), address.as_str().into());
+        if *row.name != *address {
+            node.insert("hostname".to_owned(), row.name.as_str().into());
         }
         node.insert("user".to_owned(), "root".into());
         if control_plane(row) {
@@ -242,12 +242,13 @@ fn first_definition(name: &str, rows: &[NodeRow]) -> Result<(String, usize), Act
 mod tests {
     use super::*;
     use cketerm_model::constraints::Constraints;
+    use cketerm_model::names::{Address, NodeName};
 
     #[test]
     fn a_first_definition_passes_the_check() {
         let row = |name: &str, address: &str, plane: bool| NodeRow {
-            name: name.to_owned(),
-            addresses: vec![name.to_owned(), address.to_owned()],
+            name: NodeName::new(name),
+            addresses: vec![Address::new(name), Address::new(address)],
             shown_labels: if plane {
                 vec![("node-role.kubernetes.io/control-plane".to_owned(), String::new())]
             } else {

@@ -131,7 +131,8 @@ fn print_sync(look: &RegistryView, context: &Context) -> Result<(), ActionError>
         look.view.definition().ok_or_else(|| ActionError::failed("no readable cluster definition is stored"))?;
     let mut changes = Vec::new();
     for member in &definition.cluster.nodes {
-        let node = nodes.iter().find(|n| n.name == member.node_name() || n.addresses.contains(&member.address));
+        let name = member.node_name();
+        let node = nodes.iter().find(|n| n.name == name || n.addresses.contains(&member.address));
         if let Some((node, description)) = node.and_then(|n| Some((n, sync::description(member, &n.described)?))) {
             changes.push((node.name.clone(), description));
         }

@@ -6,6 +6,7 @@ use cketerm_clients::store::Store;
 use cketerm_model::{
     cketerm_records::{Audit, Ending},
     entry::Stored,
+    names::Address,
     record::Record,
     time::{GO_ZERO, write},
     timeline::TimelineEntry,
@@ -102,7 +103,7 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
     };
     let (_, all) = store.newest_with_revision::<Ending>(&store.keys().history_prefix(), usize::MAX).await?;
     if let (Some(name), Some(None)) = (&args.node, &address) {
-        let known = |e: &Ending| e.address == *name || e.attempts.iter().any(|a| a.node.as_ref() == Some(name));
+        let known = |e: &Ending| e.address == **name || e.attempts.iter().any(|a| a.node.as_deref() == Some(name));
         if !all.iter().filter_map(Stored::get).any(known) {
             return Err(ActionError::failed(format!(
                 "--node {name}: no machine of the definition and no ended entry has this name or address"
@@ -112,8 +113,8 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
     let address = address.flatten();
     let selected = |e: &&Ending| {
         let of_node = |name: &String| {
-            let named = e.attempts.iter().any(|a| a.node.as_ref() == Some(name));
-            named || e.address == *name || Some(&e.address) == address.as_ref()
+            let named = e.attempts.iter().any(|a| a.node.as_deref() == Some(name));
+            named || e.address == **name || Some(&e.address) == address.as_ref()
         };
         args.since.is_none_or(|since| e.at >= since) && !(args.failed && e.good()) && args.node.iter().all(of_node)
     };
@@ -154,11 +155,11 @@ async fn audit_of(store: &Store, endings: &[&Ending]) -> Result<Vec<Stored<Audit
 }
 
 /// Returns the address of the machine with this name or address in the definition.
-async fn address_of(store: &Store, name: &str) -> Result<Option<String>, ActionError> {
+async fn address_of(store: &Store, name: &str) -> Result<Option<Address>, ActionError> {
     let view = store.read_view().await?;
-    let found = view
-        .definition()
-        .and_then(|d| d.members.by_name(&d.cluster, name).or_else(|| d.members.by_address(&d.cluster, name)));
+    let found = view.definition().and_then(|d| {
+        d.members.by_name(&d.cluster, name).or_else(|| d.members.by_address(&d.cluster, &Address::new(name)))
+    });
     Ok(found.map(|node| node.address.clone()))
 }
 

@@ -2,7 +2,10 @@
 
 use cketerm_actions::{ActionError, BmcLookup, Hosts, own_key};
 use cketerm_clients::{net::Http, power::BmcClients, sabakan as client};
-use cketerm_model::host::{HostRow, Mode, ProofSource};
+use cketerm_model::{
+    host::{HostRow, Mode, ProofSource},
+    names::NodeName,
+};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -137,7 +140,7 @@ pub async fn run(command: HostsCommand, context: &Context) -> Result<(), ActionE
             Ok(())
         }
         HostsCommand::Fence { name, node } => {
-            let summary = hosts.fence_node(&name, &node).await?;
+            let summary = hosts.fence_node(&name, &NodeName::new(node)).await?;
             context.print_message(&summary);
             Ok(())
         }

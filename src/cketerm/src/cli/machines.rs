@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cketerm_actions::ActionError;
 use cketerm_clients::sabakan::Question;
+use cketerm_model::names::Address;
 use cketerm_sabakan::Machines;
 use clap::Subcommand;
 use serde_json::json;
@@ -28,7 +29,7 @@ pub async fn run(command: MachinesCommand, context: &Context) -> Result<(), Acti
 async fn list(context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
     let now = look.store.clock().wall();
-    let place = |address: &str| {
+    let place = |address: &Address| {
         let definition = look.view.definition()?;
         let member = definition.members.by_address(&definition.cluster, address)?;
         Some(if member.control_plane { "control-plane" } else { "worker" })
@@ -78,14 +79,14 @@ async fn list(context: &Context) -> Result<(), ActionError> {
 fn machines_of(
     machines: &Machines,
     now: jiff::Timestamp,
-    place: &impl Fn(&str) -> Option<&'static str>,
+    place: &impl Fn(&Address) -> Option<&'static str>,
     plans: &BTreeMap<&str, (Option<&str>, String)>,
 ) -> Vec<Vec<String>> {
     let row = |m: &cketerm_sabakan::Machine| {
         let plan = plans.get(m.address.as_str()).and_then(|p| p.0).map(str::to_owned);
         vec![
             m.serial.clone(),
-            m.address.clone(),
+            m.address.to_string(),
             m.state.as_str().to_owned(),
             span(m.duration.get()),
             m.role.clone(),

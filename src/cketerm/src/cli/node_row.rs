@@ -1,9 +1,9 @@
 //! Address and role of a Node that is not a member of the definition.
 
-use cketerm_model::kube::NodeRow;
+use cketerm_model::{kube::NodeRow, names::Address};
 
 /// Returns the first address that is an IP address.
-pub fn internal_address(row: &NodeRow) -> String {
+pub fn internal_address(row: &NodeRow) -> Address {
     row.addresses.iter().find(|a| a.parse::<std::net::IpAddr>().is_ok()).cloned().unwrap_or_default()
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_actions::{ActionError, Operator, Turned};
 use cketerm_model::{
     kube::NodeRow,
+    names::{Address, NodeName},
     reason::{PodHold, Reason as Why},
     stored::view::{Definition, StoreView},
 };
@@ -56,8 +57,8 @@ pub struct NodeArgs {
 /// A node in the form that is listed.
 #[derive(Debug, Serialize)]
 struct Listed {
-    name: String,
-    address: String,
+    name: NodeName,
+    address: Address,
     control_plane: bool,
     /// Whether the definition contains it.
     member: bool,
@@ -163,8 +164,8 @@ async fn print(context: &Context) -> Result<(), ActionError> {
                 .map(|n| {
                     let role = if n.control_plane { "control-plane" } else { "worker" };
                     vec![
-                        n.name,
-                        n.address,
+                        n.name.to_string(),
+                        n.address.to_string(),
                         if n.member { role.to_owned() } else { "not a member".to_owned() },
                         word(n.ready, "Ready", "NotReady"),
                         word(n.schedulable, "yes", "cordoned"),
@@ -183,7 +184,7 @@ async fn print(context: &Context) -> Result<(), ActionError> {
 fn list(view: &StoreView, rows: Vec<NodeRow>) -> Vec<Listed> {
     let empty = Definition::default();
     let cluster = &view.definition().unwrap_or(&empty).cluster;
-    let mut entries: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut entries: BTreeMap<Address, Vec<String>> = BTreeMap::new();
     for (index, entry) in &view.reboots.entries {
         if let Some(entry) = entry.get() {
             entries.entry(entry.node.clone()).or_default().push(format!("reboots/{index}"));
@@ -194,8 +195,8 @@ fn list(view: &StoreView, rows: Vec<NodeRow>) -> Vec<Listed> {
             entries.entry(entry.address.clone()).or_default().push(format!("repairs/{index}"));
         }
     }
-    let mut rows: BTreeMap<String, NodeRow> = rows.into_iter().map(|r| (r.name.clone(), r)).collect();
-    let one = |name: String, address: String, plane: bool, member: bool, row: Option<NodeRow>| Listed {
+    let mut rows: BTreeMap<NodeName, NodeRow> = rows.into_iter().map(|r| (r.name.clone(), r)).collect();
+    let one = |name: NodeName, address: Address, plane: bool, member: bool, row: Option<NodeRow>| Listed {
         entries: entries.get(&address).cloned().unwrap_or_default(),
         name,
         address,
@@ -208,7 +209,7 @@ fn list(view: &StoreView, rows: Vec<NodeRow>) -> Vec<Listed> {
     let mut listed: Vec<Listed> = Vec::new();
     let mut named = BTreeSet::new();
     for node in &cluster.nodes {
-        let name = node.node_name().to_owned();
+        let name = node.node_name();
         let row = rows.remove(&name);
         named.insert(name.clone());
         listed.push(one(name, node.address.clone(), node.control_plane, true, row));

@@ -11,6 +11,7 @@ use cketerm_actions::{ActionError, unknown_constraint};
 use cketerm_model::{
     cluster::{self, Cluster, Taint, written},
     constraints::Constraints,
+    names::{Address, NodeName},
     policy::Strategy,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -116,7 +117,7 @@ pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> R
     let constraints = constraints(args.constraints.as_deref(), context)?;
     let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
     let nodes = args.kubernetes_nodes.as_deref().map(taints).transpose()?;
-    let rebooting: BTreeSet<String> = args.rebooting.iter().map(|a| a.trim().to_owned()).collect();
+    let rebooting: BTreeSet<Address> = args.rebooting.iter().map(|a| Address::new(a.trim())).collect();
     let shown = |error: String| print_plan(context, &failed(&error), &[], &[], Some(error));
     let machines = match machine::read(&read(machines)?) {
         Ok(machines) => machines,
@@ -222,11 +223,11 @@ fn table(plan: &Plan, others: &[Unused]) -> String {
     let score = |n: Option<i64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     for c in &plan.nodes {
         let serial = c.serial.clone().unwrap_or_default();
-        let row = vec![c.address.clone(), serial, c.role.clone(), role_name(c.was_control_plane).to_owned()];
+        let row = vec![c.address.to_string(), serial, c.role.clone(), role_name(c.was_control_plane).to_owned()];
         rows.push([row, vec![role_name(c.control_plane).to_owned(), score(c.score), c.why.to_string()]].concat());
     }
     for u in others {
-        let row = vec![u.address.clone(), u.serial.clone(), u.role.clone(), "-".to_owned(), "-".to_owned()];
+        let row = vec![u.address.to_string(), u.serial.clone(), u.role.clone(), "-".to_owned(), "-".to_owned()];
         rows.push([row, vec![score(u.score), u.why.clone()]].concat());
     }
     out.table(&columns(&["Address", "Serial", "Role", "Was", "Place", "Score", "Why"], &rows));
@@ -264,10 +265,10 @@ pub fn show_repairs(result: &RepairPlan, machines: &Machines, context: &Context)
             }
             let entries = result.entries.iter().map(|e| {
                 let serial = e.serial.clone().unwrap_or_default();
-                vec![e.address.clone(), serial, e.operation.clone(), "added".to_owned(), e.machine_type.clone()]
+                vec![e.address.to_string(), serial, e.operation.clone(), "added".to_owned(), e.machine_type.clone()]
             });
             let skipped = result.skipped.iter().map(|s| {
-                vec![s.address.clone(), s.serial.clone(), s.state.to_string(), "skipped".to_owned(), s.why.clone()]
+                vec![s.address.to_string(), s.serial.clone(), s.state.to_string(), "skipped".to_owned(), s.why.clone()]
             });
             let rows: Vec<Vec<String>> = entries.chain(skipped).collect();
             context.out.text(columns(&["Address", "Serial", "State", "Decision", "Why"], &rows))
@@ -295,7 +296,7 @@ fn value<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, ActionError> 
 }
 
 /// Returns the taints of a `NodeList` by Node name.
-fn taints(file: &Path) -> Result<BTreeMap<String, Vec<Taint>>, ActionError> {
+fn taints(file: &Path) -> Result<BTreeMap<NodeName, Vec<Taint>>, ActionError> {
     #[derive(serde::Deserialize)]
     struct List {
         items: Vec<Item>,
@@ -316,7 +317,7 @@ fn taints(file: &Path) -> Result<BTreeMap<String, Vec<Taint>>, ActionError> {
         taints: Option<Vec<Taint>>,
     }
     let list: List = value(file)?;
-    Ok(list.items.into_iter().map(|n| (n.metadata.name, n.spec.taints.unwrap_or_default())).collect())
+    Ok(list.items.into_iter().map(|n| (NodeName::new(n.metadata.name), n.spec.taints.unwrap_or_default())).collect())
 }
 
 fn file_error(file: &Path, e: &dyn std::fmt::Display) -> ActionError {

@@ -4,7 +4,7 @@ mod find;
 
 use cketerm_actions::ActionError;
 use cketerm_clients::power::{Found, Machine, Off, PowerError, switch};
-use cketerm_model::{host::Mode, kube::NodeRow, power_state::PowerState};
+use cketerm_model::{host::Mode, kube::NodeRow, names::NodeName, power_state::PowerState};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -160,7 +160,7 @@ async fn node(address: &str, context: &Context) -> Result<Option<NodeRow>, Actio
     let kube = context.kube("power booted").await?;
     let failed = |e: cketerm_clients::kubernetes::KubeError| ActionError::failed(format!("power booted: {e}"));
     let is = |row: &NodeRow| row.addresses.iter().any(|a| a == address);
-    match kube.node(address).await.map_err(failed)?.filter(is) {
+    match kube.node(&NodeName::new(address)).await.map_err(failed)?.filter(is) {
         Some(row) => Ok(Some(row)),
         None => Ok(kube.nodes().await.map_err(failed)?.into_iter().find(is)),
     }

@@ -6,9 +6,10 @@ use cketerm_actions::{ActionError, not_members, plan::previews, preview::Preview
 use cketerm_clients::kubernetes::{Kube, KubeError};
 use cketerm_model::{
     clock::Now,
-    cluster::{Eviction, Node},
+    cluster::{Eviction, Member},
     entry::QueueKind,
     kube::KubeView,
+    names::{Address, NodeName},
     secret,
     stored::view::StoreView,
 };
@@ -31,7 +32,7 @@ use super::{
 struct Planned {
     /// Number of its wave, counted from 1; `None` if it is in progress or waits.
     wave: Option<usize>,
-    address: String,
+    address: Address,
     name: String,
     api_server: bool,
     /// Index of its entry, if it is in the queue.
@@ -47,14 +48,14 @@ struct Planned {
 }
 
 /// `rq plan`: previews these nodes, or the queue as it is.
-pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), ActionError> {
+pub async fn reboots(addresses: &[Address], context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("rq plan").await?;
     let store = context.store().await?;
     let view = store.read_view().await?;
     let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     let (cluster, members) = (&definition.cluster, &definition.members);
-    let unknown = addresses.iter().map(String::as_str).filter(|a| members.by_address(cluster, a).is_none());
-    let unknown: Vec<&str> = unknown.collect();
+    let unknown = addresses.iter().filter(|a| members.by_address(cluster, a).is_none());
+    let unknown: Vec<&Address> = unknown.collect();
     if !unknown.is_empty() {
         return Err(ActionError::failed(not_members(cluster, members, &unknown)));
     }
@@ -70,7 +71,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     for note in &line.notes {
         context.print_message(&format!("note: {note}"));
     }
-    let members = line.placed.iter().map(|p| p.address.as_str());
+    let members = line.placed.iter().map(|p| &p.address);
     let start = Start::of(&view, &kube_view, false, QueueKind::Reboot, members, now.wall);
     print_restrictions(&view, QueueKind::Reboot, now.wall, context);
     // a bar without an end is among the forecast's notes, with its remedy
@@ -85,7 +86,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
         context
             .print_message(&format!("note: the pods of {} more nodes were not checked", nodes.len() - previews.len()));
     }
-    let mut previews: BTreeMap<String, Result<Preview, KubeError>> = previews.into_iter().collect();
+    let mut previews: BTreeMap<NodeName, Result<Preview, KubeError>> = previews.into_iter().collect();
     let planned: Vec<Planned> = line.placed.into_iter().map(|placed| of(placed, &mut previews)).collect();
     match context.output(Output::Table) {
         Output::Table => context.out.text(text(&planned)),
@@ -94,13 +95,13 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
 }
 
 /// Moves a machine's drain preview into the first row that names the machine.
-fn of(placed: MachineForecast, previews: &mut BTreeMap<String, Result<Preview, KubeError>>) -> Planned {
+fn of(placed: MachineForecast, previews: &mut BTreeMap<NodeName, Result<Preview, KubeError>>) -> Planned {
     let (wave, in_work, waits) = match placed.place {
         Place::InWork(status) => (None, Some(status), None),
         Place::Wave(wave, waits) => (Some(wave), None, waits),
         Place::Waits(waits) => (None, None, Some(waits)),
     };
-    let (drain, unread) = match previews.remove(&placed.name) {
+    let (drain, unread) = match previews.remove(placed.name.as_str()) {
         None => (None, None),
         Some(Ok(drain)) => (Some(drain), None),
         Some(Err(why)) => (None, Some(why.to_string())),
@@ -154,7 +155,7 @@ fn text(planned: &[Planned]) -> String {
 /// Previews the drain of this member; `None` if Kubernetes has no such Node.
 async fn drain(
     kube: &Kube,
-    member: &Node,
+    member: Member<'_>,
     rules: Eviction<'_>,
     kube_view: &KubeView,
 ) -> Result<Option<Preview>, ActionError> {
@@ -164,7 +165,12 @@ async fn drain(
 }
 
 /// `repair-queue plan`: prints the steps of an operation and the preview of its drains.
-pub async fn repair(operation: &str, machine_type: &str, address: &str, context: &Context) -> Result<(), ActionError> {
+pub async fn repair(
+    operation: &str,
+    machine_type: &str,
+    address: &Address,
+    context: &Context,
+) -> Result<(), ActionError> {
     if address.parse::<std::net::IpAddr>().is_err() {
         return Err(ActionError::misused(format!("{address:?} is not an IP address")));
     }
@@ -192,7 +198,7 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
     if context.output(Output::Table) != Output::Table {
         let mut described = json!({
             "operation": operation, "machine_type": machine_type, "address": address,
-            "member": member.map(Node::node_name), "api_server": member.is_some_and(|m| m.control_plane),
+            "member": member.map(Member::node_name), "api_server": member.is_some_and(|m| m.control_plane),
             "steps": found.repair_steps, "health_check_command": found.health_check_command,
             "success_command": found.success_command, "drain": drain,
         });
@@ -201,7 +207,7 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
     }
     let who = match member {
         Some(m) if m.control_plane => format!("{} (API server: one at a time)", m.node_name()),
-        Some(m) => m.node_name().to_owned(),
+        Some(m) => m.node_name().to_string(),
         None => "not a member of the cluster: nothing is drained".to_owned(),
     };
     let mut out = Lines::default();
@@ -221,7 +227,7 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
         }
     }
     for (index, entry) in &view.repairs.entries {
-        if let Some(entry) = entry.get().filter(|e| e.address == address && e.unfinished()) {
+        if let Some(entry) = entry.get().filter(|e| e.address == *address && e.unfinished()) {
             out.line(format_args!("ahead of it: repairs/{index} ({})", cketerm_actions::repair_state(entry)));
         }
     }

@@ -5,6 +5,7 @@ use cketerm_model::{
     attempt::Attempt,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
+    names::Address,
     stored::{keys::SwitchName, view::StoreView},
 };
 use clap::Subcommand;
@@ -108,7 +109,10 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::ResetBackoff { index, reason } => {
             reset_backoff(QueueKind::Reboot, index, &reason, context).await
         }
-        RebootCommand::Plan { address } => Box::pin(queue_plan::reboots(&address, context)).await,
+        RebootCommand::Plan { address } => {
+            let addresses: Vec<Address> = address.into_iter().map(Address::new).collect();
+            Box::pin(queue_plan::reboots(&addresses, context)).await
+        }
         RebootCommand::Why { index } => why::run(EntryId::reboot(index), context).await,
         RebootCommand::Wait { index, timeout_seconds } => Box::pin(wait::run(&index, timeout_seconds, context)).await,
         RebootCommand::Retry(o) => order(EntryId::reboot(o.index), Verb::Retry, &o.reason, context).await,
@@ -123,7 +127,7 @@ async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), Ac
     let view = context.store().await?.read_view().await?;
     let attempts = || view.attempts_of(EntryId::reboot(index)).filter_map(Stored::get);
     let open = attempts().find(|a| a.open());
-    let node = open.map(|a| a.node.clone().unwrap_or_else(|| a.address.clone()));
+    let node = open.map(|a| a.node.as_ref().map_or_else(|| a.address.to_string(), ToString::to_string));
     context.operator().await?.cancel_reboot(index, None, reason.get()).await?;
     let what = match node {
         Some(node) => format!(
@@ -158,15 +162,15 @@ const EXTRA_COLUMNS: [&str; 3] = ["Name", "Who", "Reason"];
 fn extra_cells(entry: &Value, view: &StoreView) -> [String; 3] {
     let index = entry.get("index").and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or_default();
     let id = EntryId::reboot(index);
-    let address = entry.get("node").and_then(Value::as_str).unwrap_or_default();
-    let member = view.definition().and_then(|d| d.members.by_address(&d.cluster, address));
+    let address = Address::new(entry.get("node").and_then(Value::as_str).unwrap_or_default());
+    let member = view.definition().and_then(|d| d.members.by_address(&d.cluster, &address));
     let request = view.requests.get(&id).and_then(Stored::get);
     let held = view.orders.get(&id).and_then(Stored::get).filter(|o| o.verb == Verb::Hold);
     let held =
         held.map(|o| format!("held by {}{}", o.who, o.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()));
     let reason = [request.and_then(|r| r.reason.clone()), held].into_iter().flatten().collect::<Vec<_>>().join("; ");
     [
-        member.map(|m| m.node_name().to_owned()).unwrap_or_default(),
+        member.map(|m| m.node_name().to_string()).unwrap_or_default(),
         request.map(|r| r.who.to_string()).unwrap_or_default(),
         reason,
     ]

@@ -9,6 +9,7 @@ use cketerm_model::{
     cluster::Taint,
     entry::Stored,
     kube::{HOSTS_SOURCE, KubeView, NodeRow, SourceState},
+    names::{Address, NodeName},
     policy::Strategy,
     stored::view::StoreView,
 };
@@ -94,8 +95,8 @@ impl RegistryView {
         Ok((proposed, explain::applying_state(&self.view, &self.good, proposal, self.nodes.as_deref(), now)))
     }
 
-    fn taints(&self) -> Result<Option<BTreeMap<String, Vec<Taint>>>, ActionError> {
-        let taints: Option<BTreeMap<String, Vec<Taint>>> = self
+    fn taints(&self) -> Result<Option<BTreeMap<NodeName, Vec<Taint>>>, ActionError> {
+        let taints: Option<BTreeMap<NodeName, Vec<Taint>>> = self
             .nodes
             .as_ref()
             .map(|nodes| nodes.iter().map(|n| (n.name.clone(), n.described.taints.clone())).collect());
@@ -134,7 +135,7 @@ pub async fn repairs(context: &Context) -> Result<(), ActionError> {
 
 /// Returns the machines whose state their BareMetalHosts explain, by address. The leading engine does the same query,
 /// and adds no repair while it gets no answer.
-async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String, String>, ActionError> {
+async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<Address, String>, ActionError> {
     if context.settings.kube.is_none() {
         context
             .print_message("warning: continuing without Kubernetes: machines held off by BareMetalHosts are unknown");

@@ -7,6 +7,7 @@ use cketerm_clients::store::repairs::Which;
 use cketerm_model::{
     cketerm_records::Verb,
     entry::{EntryId, QueueKind},
+    names::Address,
     stored::keys::SwitchName,
 };
 use clap::{Args, Subcommand};
@@ -146,7 +147,7 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
             wait(Duration::from_secs(timeout_seconds), Duration::from_secs(interval_seconds.max(1)), context).await
         }
         RepairCommand::Plan { operation, machine_type, address } => {
-            Box::pin(queue_plan::repair(&operation, &machine_type, &address, context)).await
+            Box::pin(queue_plan::repair(&operation, &machine_type, &Address::new(address), context)).await
         }
         RepairCommand::Why { index } => why::run(EntryId::repair(index), context).await,
         RepairCommand::Retry(o) => order(EntryId::repair(o.index), Verb::Retry, &o.reason, context).await,
@@ -159,7 +160,7 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
 
 async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
     let Add { operation, machine_type, address, serial, reason } = add;
-    let wanted = NewRepair { operation, machine_type, address, serial };
+    let wanted = NewRepair { operation, machine_type, address: Address::new(address), serial };
     let added = context.operator_with_kube().await?.add_repair(&wanted, reason.get()).await?;
     for note in &added.notes {
         context.print_message(note);

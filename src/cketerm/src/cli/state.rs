@@ -161,7 +161,7 @@ fn detail(effect: &Effect) -> String {
         Effect::Evict { evict, delete, .. } => {
             format!("{}, {}", pods(evict.len(), "to evict"), pods(delete.len(), "to delete"))
         }
-        Effect::Recheck { node, .. } => node.clone(),
+        Effect::Recheck { node, .. } => node.to_string(),
         Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "remove the mark only" }.to_owned(),
         Effect::Settle { entry } => entry.to_string(),
         Effect::TakeResult { result, .. } => {

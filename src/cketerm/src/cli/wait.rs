@@ -7,7 +7,9 @@ use std::{
 
 use cketerm_actions::ActionError;
 use cketerm_clients::store::{Store, live::Live};
-use cketerm_model::{cketerm_records::Ending, entry::EntryId, reboot::RebootStatus, stored::view::StoreView};
+use cketerm_model::{
+    cketerm_records::Ending, entry::EntryId, names::Address, reboot::RebootStatus, stored::view::StoreView,
+};
 
 use super::{
     Context, endings,
@@ -22,7 +24,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Last state that was printed of an entry.
 #[derive(Default)]
 struct Seen {
-    node: String,
+    node: Address,
     status: Option<RebootStatus>,
     line: String,
 }
@@ -160,9 +162,9 @@ async fn summary(
             // CKE keeps no such record: it removes entries that have booted and entries that were cancelled
             None => match last.and_then(|s| s.status) {
                 Some(RebootStatus::Rebooting) => {
-                    (true, String::new(), "removed while rebooting (no record)".to_owned())
+                    (true, Address::default(), "removed while rebooting (no record)".to_owned())
                 }
-                _ => (false, String::new(), "removed before it was rebooted (no record)".to_owned()),
+                _ => (false, Address::default(), "removed before it was rebooted (no record)".to_owned()),
             },
         };
         let node = if node.is_empty() { last.map(|s| s.node.clone()).unwrap_or_default() } else { node };

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
+    names::Address,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus},
@@ -289,8 +290,9 @@ fn node_reboots(seen: &Seen, sample: &mut Sink<'_>) {
     }
     for node in &definition.cluster.nodes {
         let has = of.get(node.address.as_str());
+        let name = node.node_name();
         for status in REBOOT_STATUSES {
-            sample(&[node.node_name(), &status.to_string()], flag(has.is_some_and(|h| h.contains(&status))));
+            sample(&[&name, &status.to_string()], flag(has.is_some_and(|h| h.contains(&status))));
         }
     }
 }
@@ -336,7 +338,7 @@ fn unused(seen: &Seen, sample: &mut Sink<'_>) {
     else {
         return;
     };
-    let used = |address: &str| definition.members.by_address(&definition.cluster, address).is_some();
+    let used = |address: &Address| definition.members.by_address(&definition.cluster, address).is_some();
     sample(&[], count(good.machines.list.iter().filter(|m| !used(&m.address)).count()));
 }
 
@@ -370,7 +372,7 @@ fn by_reason(seen: &Seen, sample: &mut Sink<'_>) {
 }
 
 fn address(seen: &Seen, id: EntryId) -> String {
-    seen.snapshot.store.entry(id).map_or_else(String::new, |entry| entry.address().to_owned())
+    seen.snapshot.store.entry(id).map_or_else(String::new, |entry| entry.address().to_string())
 }
 
 fn attention(seen: &Seen, sample: &mut Sink<'_>) {

@@ -10,6 +10,7 @@ use cketerm_model::{
     boot_time::BootTime,
     clock::Now,
     entry::{EntryId, Stored},
+    names::Address,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
@@ -43,13 +44,16 @@ fn seen() -> Seen {
     let mut seen = Seen { now: Now { boot: BootTime::new(100.0), wall: Timestamp::UNIX_EPOCH }, ..Seen::default() };
     let mut store =
         cketerm_model::stored::view::StoreView { synced: true, last_seen: BootTime::new(98.5), ..Default::default() };
-    let mut draining = RebootEntry::queued(0, "10.0.0.11");
+    let mut draining = RebootEntry::queued(0, &Address::new("10.0.0.11"));
     draining.status = RebootStatus::Draining;
     store.reboots.entries.insert(0, stored("/cke/reboots/data/0", Ok(draining)));
-    store.reboots.entries.insert(1, stored("/cke/reboots/data/1", Ok(RebootEntry::queued(1, "10.0.0.12"))));
+    store
+        .reboots
+        .entries
+        .insert(1, stored("/cke/reboots/data/1", Ok(RebootEntry::queued(1, &Address::new("10.0.0.12")))));
     store.reboots.entries.insert(2, stored("/cke/reboots/data/2", Err("not JSON".to_owned())));
     store.reboots.switch.raw = Some("true".to_owned());
-    let repair = RepairEntry::queued(0, "10.9.9.9", "switch", "unreachable", None);
+    let repair = RepairEntry::queued(0, &Address::new("10.9.9.9"), "switch", "unreachable", None);
     store.repairs.entries.insert(0, stored("/cke/repairs/data/0", Ok(repair)));
     seen.snapshot.store = Arc::new(store);
     let key = "/cke/leader//1f".to_owned();
@@ -133,7 +137,7 @@ fn an_entry_needs_attention_once_it_is_stuck() {
         "cketerm_entry_needs_attention{queue=\"reboot\",index=\"0\",address=\"10.0.0.11\",reason=\"BlockedByPDB\"} 1.0";
     let after = |seconds: i64| {
         let mut seen = seen();
-        let mut draining = RebootEntry::queued(0, "10.0.0.11");
+        let mut draining = RebootEntry::queued(0, &Address::new("10.0.0.11"));
         draining.status = RebootStatus::Draining;
         draining.last_transition_time = Some(Timestamp::UNIX_EPOCH);
         let store = Arc::make_mut(&mut seen.snapshot.store);
@@ -164,7 +168,7 @@ fn a_follower_reports_only_its_own_metrics() {
 fn hostile_label_values_are_escaped() {
     let mut seen = seen();
     let mut store = cketerm_model::stored::view::StoreView::clone(&seen.snapshot.store);
-    let entry = RepairEntry::queued(7, "a\"} 1\ncke_leader 0\n#", "t", "o\\", None);
+    let entry = RepairEntry::queued(7, &Address::new("a\"} 1\ncke_leader 0\n#"), "t", "o\\", None);
     store.repairs.entries.insert(7, stored("/cke/repairs/data/7", Ok(entry)));
     seen.snapshot.store = Arc::new(store);
     let text = page(seen);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use cketerm_model::{fence::Permit, kube::EndpointsRow};
+use cketerm_model::{fence::Permit, kube::EndpointsRow, names::Address};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -47,7 +47,7 @@ impl Kube {
     /// Gives an object exactly these addresses. Ports and other facts about an address stay. Errors:
     /// [`WriteError::Conflict`] if the object has changed since `row` was read. An empty list is refused, so that the
     /// last address never leaves.
-    pub async fn set_endpoints(&self, _: &Permit, row: &EndpointsRow, addresses: &[String]) -> Result<(), WriteError> {
+    pub async fn set_endpoints(&self, _: &Permit, row: &EndpointsRow, addresses: &[Address]) -> Result<(), WriteError> {
         if addresses.is_empty() {
             return Err(WriteError::Refused {
                 code: 0,
@@ -59,7 +59,7 @@ impl Kube {
         if object["metadata"]["resourceVersion"].as_str() != Some(&row.resource_version) {
             return Err(WriteError::Conflict);
         }
-        let desired: BTreeSet<&str> = addresses.iter().map(String::as_str).collect();
+        let desired: BTreeSet<&str> = addresses.iter().map(Address::as_str).collect();
         let mut patch = json!({"metadata": {"resourceVersion": row.resource_version}});
         if row.kind == "EndpointSlice" {
             patch["endpoints"] = slice(&object, &desired);
@@ -83,10 +83,10 @@ fn is_ready(endpoint: &Value) -> bool {
 }
 
 fn row(kind: &str, namespace: &str, name: &str, object: &Value) -> EndpointsRow {
-    let mut addresses: Vec<String> = Vec::new();
+    let mut addresses: Vec<Address> = Vec::new();
     let mut add = |address: Option<&str>| {
         if let Some(address) = address.filter(|a| !addresses.iter().any(|known| known == a)) {
-            addresses.push(address.to_owned());
+            addresses.push(Address::new(address));
         }
     };
     for subset in list(&object["subsets"]) {

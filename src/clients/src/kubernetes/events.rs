@@ -1,7 +1,7 @@
 //! Events on Nodes, for `kubectl describe node` and `kubectl get events` (events.k8s.io/v1). They are for operators:
 //! cketerm decides nothing from them and retries none.
 
-use cketerm_model::{fence::Permit, kube::NodeRow};
+use cketerm_model::{fence::Permit, kube::NodeRow, names::NodeName};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const MAX_NAME: usize = 253;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeEvent {
     /// The Node's name.
-    pub node: String,
+    pub node: NodeName,
     /// Its UID.
     pub uid: String,
     /// Whether an operator should look at it.
@@ -76,7 +76,7 @@ impl Kube {
 }
 
 /// Returns a name for an Event of this Node. `mark` distinguishes it from others.
-pub fn event_name(node: &str, mark: &str) -> String {
+pub fn event_name(node: &NodeName, mark: &str) -> String {
     let max_node_bytes = MAX_NAME.saturating_sub(mark.len() + 1);
     format!("{}.{mark}", truncate(node, max_node_bytes).trim_end_matches(['.', '-']))
 }
@@ -99,8 +99,8 @@ mod tests {
     fn event_times_have_microseconds_and_names_and_notes_are_truncated() {
         assert_eq!(format_micros("2026-06-01T00:00:20Z".parse().unwrap()), "2026-06-01T00:00:20.000000Z");
         assert_eq!(format_micros("2026-06-01T00:00:20.123456789Z".parse().unwrap()), "2026-06-01T00:00:20.123456Z");
-        assert_eq!(event_name("w1", "17f"), "w1.17f");
-        assert_eq!(event_name(&"n".repeat(253), "17f").len(), 253);
+        assert_eq!(event_name(&NodeName::new("w1"), "17f"), "w1.17f");
+        assert_eq!(event_name(&NodeName::new("n".repeat(253)), "17f").len(), 253);
         assert_eq!(truncate("aé", 2), "a");
     }
 }

@@ -1,9 +1,12 @@
 //! BareMetalHosts: reads, and writes of the reboot interface's annotations. A patch names one annotation, cketerm's own
 //! or the basic one, and no other (I44).
 
-use cketerm_model::host::{
-    DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, NODE_ANNOTATION, PAUSED_ANNOTATION, REBOOT_ANNOTATION,
-    RebootAnnotations, TIMES_ANNOTATION, Times,
+use cketerm_model::{
+    host::{
+        DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, NODE_ANNOTATION, PAUSED_ANNOTATION, REBOOT_ANNOTATION,
+        RebootAnnotations, TIMES_ANNOTATION, Times,
+    },
+    names::{Address, NodeName},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
@@ -131,7 +134,7 @@ impl From<Host> for HostRow {
             deleting: metadata.deleting(),
             paused: metadata.annotations.contains_key(PAUSED_ANNOTATION),
             detached: metadata.annotations.contains_key(DETACHED_ANNOTATION),
-            node: metadata.annotations.get(NODE_ANNOTATION).cloned().unwrap_or_default(),
+            node: metadata.annotations.get(NODE_ANNOTATION).map(NodeName::new).unwrap_or_default(),
             asked: RebootAnnotations::from_annotations(&metadata.annotations),
             namespace: metadata.namespace,
             name: metadata.name,
@@ -151,7 +154,13 @@ impl From<Host> for HostRow {
             error_type: status.error_type,
             error: status.error_message,
             hostname: hardware.hostname,
-            addresses: hardware.nics.into_iter().map(|nic| nic.ip).filter(|ip| !ip.is_empty()).collect(),
+            addresses: hardware
+                .nics
+                .into_iter()
+                .map(|nic| nic.ip)
+                .filter(|ip| !ip.is_empty())
+                .map(Address::new)
+                .collect(),
         }
     }
 }

@@ -13,6 +13,7 @@ use cketerm_model::{
     boot_time::BootTime,
     fault,
     kube::{KubeView, NodePods},
+    names::NodeName,
 };
 use tokio::sync::watch;
 
@@ -98,7 +99,7 @@ impl Shared {
     }
 
     /// Adds a Node whose pods are not listed yet.
-    pub(super) fn add_unlisted(&self, node: &str) {
+    pub(super) fn add_unlisted(&self, node: &NodeName) {
         lock(&self.state).view.pods.insert(node.to_owned(), NodePods::default());
     }
 

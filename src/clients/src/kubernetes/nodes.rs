@@ -5,6 +5,7 @@ use cketerm_model::{
     fault,
     fence::{Permit, Person},
     kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MetadataPatch, NodeRow, OWNER_ANNOTATION, Owner},
+    names::NodeName,
 };
 use serde_json::{Map, Value, json};
 
@@ -122,7 +123,7 @@ impl Kube {
 
     /// Deletes the Node of this name and UID for an operator, for fencing. Errors: [`WriteError::Conflict`] if the Node
     /// of that name has another UID now, [`WriteError::NotFound`] if there is none.
-    pub async fn delete_node(&self, name: &str, uid: &str) -> Result<(), WriteError> {
+    pub async fn delete_node(&self, name: &NodeName, uid: &str) -> Result<(), WriteError> {
         let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
         self.send::<Value>(with_body("DELETE", &node_path(name), "application/json", &body)).await?;
         Ok(())
@@ -142,7 +143,7 @@ impl Kube {
 
     /// Sets or removes the annotation `cketerm.io/keep-cordoned` for an operator. With `keep` a cordon of cketerm
     /// becomes the administrator's. Not fenced: the write uses the operator's rights.
-    pub async fn annotate_keep_cordoned(&self, _: &Person, name: &str, keep: bool) -> Result<(), WriteError> {
+    pub async fn annotate_keep_cordoned(&self, _: &Person, name: &NodeName, keep: bool) -> Result<(), WriteError> {
         let value = if keep { json!("true") } else { Value::Null };
         let patch = json!({"metadata": {"annotations": {KEEP_CORDONED_ANNOTATION: value}}});
         self.send::<Node>(with_body("PATCH", &node_path(name), MERGE_PATCH, &patch)).await?;

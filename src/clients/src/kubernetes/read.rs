@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use cketerm_model::{
     boot_time::Seconds,
     kube::{BudgetRow, KubeView, NamespaceRow, NodeRow, PodRow},
+    names::NodeName,
 };
 use jiff::Timestamp;
 
@@ -65,7 +66,7 @@ impl Kube {
     }
 
     /// Reads one Node. Returns none if it does not exist.
-    pub async fn node(&self, name: &str) -> Result<Option<NodeRow>, KubeError> {
+    pub async fn node(&self, name: &NodeName) -> Result<Option<NodeRow>, KubeError> {
         Ok(self.get::<Node>(&node_path(name)).await?.map(NodeRow::from))
     }
 
@@ -77,7 +78,7 @@ impl Kube {
     }
 
     /// Reads all labels of all Nodes, by name.
-    pub async fn node_labels(&self) -> Result<BTreeMap<String, BTreeMap<String, String>>, KubeError> {
+    pub async fn node_labels(&self) -> Result<BTreeMap<NodeName, BTreeMap<String, String>>, KubeError> {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
         struct Labelled {
@@ -92,7 +93,7 @@ impl Kube {
         let path = "/api/v1/nodes";
         let rows = self.list::<Labelled, Row>(path, "").await;
         let (rows, _) = rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
-        Ok(rows.into_iter().map(|Row(name, labels)| (name, labels)).collect())
+        Ok(rows.into_iter().map(|Row(name, labels)| (NodeName::new(name), labels)).collect())
     }
 
     /// Reads what drains depend on beside the pods: all namespaces and all budgets, in a view that holds nothing else.
@@ -113,19 +114,19 @@ impl Kube {
     }
 
     /// Reads all pods bound to this Node, in any phase.
-    pub async fn pods_on(&self, node: &str) -> Result<Vec<PodRow>, KubeError> {
+    pub async fn pods_on(&self, node: &NodeName) -> Result<Vec<PodRow>, KubeError> {
         let rows = self.list::<Pod, PodRow>("/api/v1/pods", &on_node(node)).await;
         Ok(rows.map_err(|fault| self.error(&format!("GET pods on {node}"), fault))?.0)
     }
 }
 
 /// Returns the path of a Node.
-pub(super) fn node_path(name: &str) -> String {
+pub(super) fn node_path(name: &NodeName) -> String {
     format!("/api/v1/nodes/{}", percent_encode(name))
 }
 
 /// Returns the query for the pods of a Node.
-pub(super) fn on_node(node: &str) -> String {
+pub(super) fn on_node(node: &NodeName) -> String {
     format!("fieldSelector=spec.nodeName%3D{}", percent_encode(node))
 }
 

@@ -6,6 +6,7 @@ use cketerm_model::{
     boot_time::BootTime,
     host::HostRow,
     kube::{BudgetRow, DaemonSetRow, HOSTS_SOURCE, KubeView, NamespaceRow, NodePods, NodeRow, PodRow},
+    names::NodeName,
 };
 use imbl::OrdMap;
 
@@ -72,8 +73,8 @@ impl Kind for Nodes {
     const PATH: &'static str = "/api/v1/nodes";
 
     fn replace(&self, view: &mut KubeView, rows: Vec<NodeRow>) {
-        let listed: HashSet<String> = rows.iter().map(|r| r.name.clone()).collect();
-        let removed: Vec<String> = view.nodes.keys().filter(|n| !listed.contains(*n)).cloned().collect();
+        let listed: HashSet<NodeName> = rows.iter().map(|r| r.name.clone()).collect();
+        let removed: Vec<NodeName> = view.nodes.keys().filter(|n| !listed.contains(*n)).cloned().collect();
         for name in removed {
             view.remove_node(&name);
         }
@@ -93,7 +94,7 @@ impl Kind for Nodes {
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
-        view.remove_node(&meta.name);
+        view.remove_node(&NodeName::new(meta.name.as_str()));
     }
 }
 
@@ -195,11 +196,11 @@ impl Kind for Hosts {
 
 /// The pods of one Node.
 #[derive(Clone)]
-pub(super) struct PodsOn(pub(super) Arc<str>);
+pub(super) struct PodsOn(pub(super) Arc<NodeName>);
 
 impl PodsOn {
     fn pods<'a>(&self, view: &'a mut KubeView) -> &'a mut NodePods {
-        view.pods.entry(self.0.to_string()).or_default()
+        view.pods.entry(NodeName::clone(&self.0)).or_default()
     }
 }
 
@@ -240,10 +241,17 @@ mod tests {
 
     use super::*;
     use cketerm_model::kube::PackedPairs;
+    use cketerm_model::names::Address;
 
     fn row(name: &str, version: &str, addresses: &[&str]) -> NodeRow {
-        let addresses = addresses.iter().map(|a| (*a).to_owned()).collect();
-        NodeRow { name: name.into(), resource_version: version.into(), addresses, ready: true, ..NodeRow::default() }
+        let addresses = addresses.iter().map(|a| Address::new(*a)).collect();
+        NodeRow {
+            name: NodeName::new(name),
+            resource_version: version.into(),
+            addresses,
+            ready: true,
+            ..NodeRow::default()
+        }
     }
 
     fn string_map(value: &str) -> PackedPairs {
@@ -267,7 +275,7 @@ mod tests {
         type Change = fn(&mut NodeRow);
         let changes: [(&str, Change); 13] = [
             ("uid", |n| n.uid = "2".into()),
-            ("addresses", |n| n.addresses.push("10.0.0.2".into())),
+            ("addresses", |n| n.addresses.push(Address::new("10.0.0.2"))),
             ("cordon", |n| n.unschedulable = true),
             ("ready", |n| n.ready = false),
             ("ready since", |n| n.ready_since = Some(jiff::Timestamp::UNIX_EPOCH)),
@@ -296,11 +304,11 @@ mod tests {
         let (names, addresses) = (["a", "b", "c"], ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
         let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..300 {
-            let (mut view, mut claims) = (KubeView::default(), BTreeMap::<String, String>::new());
+            let (mut view, mut claims) = (KubeView::default(), BTreeMap::<Address, NodeName>::new());
             for version in 0..12 {
                 let name = names[rng.usize(..3)];
                 if rng.u8(..4) == 0 {
-                    view.remove_node(name);
+                    view.remove_node(&NodeName::new(name));
                     claims.retain(|_, of| of != name);
                     continue;
                 }
@@ -309,7 +317,7 @@ mod tests {
                 (new.ready, new.cke_mark) = (rng.bool(), rng.bool());
                 view.put_node(new);
                 claims.retain(|_, of| of != name);
-                claims.extend(has.iter().map(|address| ((*address).to_owned(), name.to_owned())));
+                claims.extend(has.iter().map(|address| (Address::new(*address), NodeName::new(name))));
             }
             let indexed = view.by_address.iter().map(|(a, n)| (a.clone(), n.clone())).collect::<BTreeMap<_, _>>();
             assert_eq!(indexed, claims);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use cketerm_model::kube::KubeView;
+use cketerm_model::{kube::KubeView, names::NodeName};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
 pub struct Live {
     shared: Arc<Shared>,
     tasks: Vec<Task>,
-    pods: Mutex<BTreeMap<String, (u64, Task)>>,
+    pods: Mutex<BTreeMap<NodeName, (u64, Task)>>,
     endpoints: Mutex<Option<(u64, Task)>>,
     hosts: Mutex<Option<(u64, Task)>>,
 }
@@ -78,7 +78,7 @@ impl Live {
 
     /// Watches the pods of exactly these Nodes from now on. When it returns, the view has an entry for each of them. A
     /// newly added Node is not synced until a list that began after this call is complete.
-    pub fn watch_pods(&self, nodes: BTreeSet<String>) {
+    pub fn watch_pods(&self, nodes: BTreeSet<NodeName>) {
         let mut watched = lock(&self.pods);
         if watched.len() == nodes.len() && watched.keys().all(|n| nodes.contains(n)) {
             return;
@@ -95,7 +95,7 @@ impl Live {
         for node in nodes {
             watched.entry(node).or_insert_with_key(|node| {
                 self.shared.add_unlisted(node);
-                watch_kind(&self.shared, PodsOn(node.as_str().into()))
+                watch_kind(&self.shared, PodsOn(Arc::new(node.clone())))
             });
         }
         self.shared.publish();

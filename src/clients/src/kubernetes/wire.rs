@@ -8,6 +8,7 @@ use cketerm_model::{
         BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, KEEP_CORDONED_ANNOTATION, NamespaceRow, NodeMetadata,
         NodeRow, OWNER_ANNOTATION, PodRow,
     },
+    names::{Address, NodeName},
     selector::Selector,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -110,7 +111,7 @@ struct NodeSpec {
 #[derive(Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct NodeStatus {
-    addresses: Vec<Address>,
+    addresses: Vec<NodeAddress>,
     conditions: Vec<Condition>,
     node_info: NodeInfo,
     volumes_in_use: Vec<String>,
@@ -118,8 +119,8 @@ struct NodeStatus {
 
 #[derive(Clone, Deserialize, Default)]
 #[serde(default)]
-struct Address {
-    address: String,
+struct NodeAddress {
+    address: Address,
 }
 
 #[derive(Clone, Deserialize, Default)]
@@ -149,14 +150,14 @@ impl From<Node> for NodeRow {
             serde_json::from_str(text).map_err(|e| format!("annotation {OWNER_ANNOTATION} cannot be read: {e}"))
         });
         let ready = ready(&status.conditions);
-        let mut addresses: Vec<String> = Vec::with_capacity(status.addresses.len());
+        let mut addresses: Vec<Address> = Vec::with_capacity(status.addresses.len());
         for address in status.addresses {
             if !addresses.contains(&address.address) {
                 addresses.push(address.address);
             }
         }
         Self {
-            name: meta.name,
+            name: NodeName::new(meta.name),
             uid: meta.uid,
             resource_version: meta.resource_version,
             addresses,
@@ -195,7 +196,7 @@ pub(super) struct Pod {
 #[derive(Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
-    node_name: String,
+    node_name: NodeName,
 }
 
 #[derive(Clone, Deserialize, Default)]

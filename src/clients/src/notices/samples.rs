@@ -1,6 +1,9 @@
 //! A sample notice of every kind. Templates are checked with them, and `notices test` sends one.
 
-use cketerm_model::notice::{Kind, Notice, Severity};
+use cketerm_model::{
+    names::{Address, NodeName},
+    notice::{Kind, Notice, Severity},
+};
 use jiff::Timestamp;
 
 /// Returns a sample of this kind.
@@ -67,8 +70,8 @@ fn with_entry(mut n: Notice) -> Notice {
     n.entry = Some("reboots/12".to_owned());
     n.queue = Some("reboot".to_owned());
     n.index = Some(12);
-    n.address = Some("10.0.0.12".to_owned());
-    n.node = Some("w12".to_owned());
+    n.address = Some(Address::new("10.0.0.12"));
+    n.node = Some(NodeName::new("w12"));
     n.role = Some("cs".to_owned());
     n.rack = Some("3".to_owned());
     n.requested_by = Some("anna@ops-1".to_owned());

@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use cketerm_model::names::Address;
 use cketerm_runtime::host::is_world_readable;
 use serde::Deserialize;
 
@@ -28,14 +29,14 @@ struct File {
     #[serde(default)]
     defaults: RawSettings,
     #[serde(default)]
-    bmcs: BTreeMap<String, RawSettings>,
+    bmcs: BTreeMap<Address, RawSettings>,
 }
 
 /// The parsed file. The default is an empty file, which names no BMC.
 #[derive(Default)]
 pub struct BmcInventory {
     file: FileSettings,
-    bmcs: BTreeMap<String, RawSettings>,
+    bmcs: BTreeMap<Address, RawSettings>,
 }
 
 impl fmt::Debug for BmcInventory {
@@ -76,15 +77,15 @@ impl BmcInventory {
     }
 
     /// Returns the addresses whose BMC the file names itself, if no networks are allowed. No other BMC gets a login.
-    pub fn confined(&self) -> Option<BTreeSet<String>> {
+    pub fn confined(&self) -> Option<BTreeSet<Address>> {
         self.file.networks.is_empty().then(|| self.bmcs.keys().cloned().collect())
     }
 
     /// Returns the addresses whose BMC the file names but that get no login, with the reason. It applies the rules of
     /// `find`, except those about the content of other files.
-    pub fn refused(&self) -> BTreeMap<String, String> {
+    pub fn refused(&self) -> BTreeMap<Address, String> {
         let checked = self.entries().map(|entry| (entry.name, check(&entry)));
-        checked.filter_map(|(address, checked)| Some((address.to_owned(), checked.err()?.to_string()))).collect()
+        checked.filter_map(|(address, checked)| Some((Address::new(address), checked.err()?.to_string()))).collect()
     }
 
     /// Returns warnings for the operator: a default login that is never used, a list that excludes nothing, entries
@@ -108,12 +109,12 @@ impl BmcInventory {
     }
 
     /// Returns the addresses that the file names, in order.
-    pub fn addresses(&self) -> impl Iterator<Item = &str> {
-        self.bmcs.keys().map(String::as_str)
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.bmcs.keys()
     }
 
     /// Returns the BMC of a node's address, or none if the file does not name it.
-    pub fn find(&self, address: &str, connector: &Connector) -> Result<Option<Found>, InventoryError> {
+    pub fn find(&self, address: &Address, connector: &Connector) -> Result<Option<Found>, InventoryError> {
         let Some((name, own)) = self.bmcs.get_key_value(address) else { return Ok(None) };
         let entry = Entry { name, own, file: &self.file };
         (driver_of(&entry)?.create)(&entry, connector).map(Some)

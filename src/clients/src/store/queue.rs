@@ -8,6 +8,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind},
     fault,
     fence::Person,
+    names::Address,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
     stored::{
@@ -45,9 +46,9 @@ impl Store {
     pub async fn add_reboots(
         &self,
         person: &Person,
-        addresses: &[String],
+        addresses: &[Address],
         request: &Request,
-        uids: &BTreeMap<String, String>,
+        uids: &BTreeMap<Address, String>,
     ) -> Result<Vec<u64>, StoreError> {
         let mut added: Vec<u64> = Vec::with_capacity(addresses.len());
         let mut next: Option<NextIndex> = None;
@@ -79,9 +80,9 @@ impl Store {
     async fn add_batch(
         &self,
         person: &Person,
-        addresses: &[String],
+        addresses: &[Address],
         request: &Request,
-        uids: &BTreeMap<String, String>,
+        uids: &BTreeMap<Address, String>,
         next: &mut Option<NextIndex>,
     ) -> Result<Option<Vec<u64>>, StoreError> {
         let from = match *next {

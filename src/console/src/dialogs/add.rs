@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cketerm_model::entry::QueueKind;
+use cketerm_model::{entry::QueueKind, names::Address};
 
 use super::tier;
 use crate::state::{
@@ -27,7 +27,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
 
 /// Data of the nodes that are to be rebooted.
 struct Selection {
-    addresses: Vec<String>,
+    addresses: Vec<Address>,
     /// Nodes that are not in the definition.
     undefined_nodes: Vec<String>,
     lines: Vec<String>,
@@ -69,7 +69,7 @@ fn gather(app: &App, chosen: &[String]) -> Selection {
         if let Some(id) = app.knowledge.totals.repair_of(name) {
             let _ = write!(note, "  (in {id} too)");
         }
-        let shown = if *name == member.address { name.clone() } else { format!("{name}  {}", member.address) };
+        let shown = if **name == *member.address { name.clone() } else { format!("{name}  {}", member.address) };
         if member.control_plane {
             api.push(format!("{shown}  API server{note}"));
         } else {

@@ -172,6 +172,6 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
         dialog.lines.insert(0, "! the Node is Ready: its kubelet runs and its pods may be healthy".to_owned());
     }
     dialog.why = ReasonPolicy::Required;
-    dialog.preconditions.push(Precondition::Node(node.name.clone(), node.uid.clone()));
+    dialog.preconditions.push(Precondition::Node(node.name.to_string(), node.uid.clone()));
     Ok(dialog)
 }

@@ -99,7 +99,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     }
     let (what, unchecked) = consequences(verb, id.queue);
     let name = queries::machine(&app.seen, *id).unwrap_or_default();
-    let address = queries::address_of(&app.seen, *id).unwrap_or_default();
+    let address = queries::address_of(&app.seen, *id).map_or("", |address| address.as_str());
     let api = queries::is_api_server(&app.seen, &name);
     let action = Action::Order { entry: *id, verb, seen: Some(revision), reason: None };
     let label = match verb {
@@ -134,7 +134,7 @@ pub fn release(app: &App) -> Result<Dialog, String> {
     let Some(Target::Node(name)) = app.target() else {
         return Err(format!("release cordons in the Nodes view: press {} and choose one", app.key("nodes")));
     };
-    let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(&name) else {
+    let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(name.as_str()) else {
         return Err(format!("{name} has no orphaned cordon"));
     };
     let action = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };

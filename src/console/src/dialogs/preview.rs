@@ -1,6 +1,6 @@
 //! Lines of a preview that need no query: waves, start and duration of the work.
 
-use cketerm_model::{entry::QueueKind, policy::ApiServerOrder};
+use cketerm_model::{entry::QueueKind, names::Address, policy::ApiServerOrder};
 use cketerm_rules::{forecast::forecast, start::Bar};
 
 use crate::state::{
@@ -32,7 +32,7 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
 }
 
 /// Returns the preview of repairs of these addresses.
-pub fn repairs(app: &App, addresses: &[String]) -> Vec<String> {
+pub fn repairs(app: &App, addresses: &[Address]) -> Vec<String> {
     let slots = app.seen.snapshot.store.definition().map(|d| d.cluster.repair.concurrency());
     let mut lines = estimate_lines(app, QueueKind::Repair, slots, addresses);
     lines.push("for the steps that drain:".to_owned());
@@ -40,15 +40,15 @@ pub fn repairs(app: &App, addresses: &[String]) -> Vec<String> {
 }
 
 /// Returns the start of the work and its duration on its own, based on entries that ended recently.
-fn estimate_lines(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String]) -> Vec<String> {
-    let start = start(app, queue, addresses.iter().map(String::as_str));
+fn estimate_lines(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[Address]) -> Vec<String> {
+    let start = start(app, queue, addresses);
     let clock = |at| calendar::moment(app, at);
     // the dialog itself shows that the queue is disabled, with the key that enables it
     let bar = start.bar.iter().filter(|bar| **bar != Bar::Disabled);
     let mut lines: Vec<String> = bar.map(|bar| format!("! nothing starts {}", bar.described(clock))).collect();
     lines.extend(throughput_of(app, queue, slots, start.bar.is_some()).map(|throughput| {
         // repairs have no rule of their own for API servers
-        let api_server = |address: &&String| queue == QueueKind::Reboot && control_plane(app, address);
+        let api_server = |address: &&Address| queue == QueueKind::Reboot && control_plane(app, address);
         let alone = addresses.iter().filter(api_server).count();
         let slots = slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
         let total_time = when::span(throughput.total_time(sequential_count(addresses.len(), alone, slots)));
@@ -62,7 +62,7 @@ fn estimate_lines(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[
 }
 
 /// Returns the preview of reboots of these addresses: waves, and the duration based on entries that ended recently.
-pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
+pub fn reboots(app: &App, addresses: &[Address]) -> Vec<String> {
     let snap = &app.seen.snapshot;
     let Some(definition) = snap.store.definition() else { return Vec::new() };
     let slots = definition.cluster.reboot.concurrency();

@@ -3,7 +3,10 @@
 
 use std::fmt::Write as _;
 
-use cketerm_model::entry::{EntryId, QueueKind, Stored};
+use cketerm_model::{
+    entry::{EntryId, QueueKind, Stored},
+    names::Address,
+};
 
 use super::tier;
 use crate::state::{
@@ -47,10 +50,10 @@ pub fn open(app: &App) -> Result<Dialog, String> {
             let state = queries::entry(&app.seen, id).map_or(state, |e| short_text::status(e, app.now.wall));
             let _ = write!(notes, "  ({id}: {state})");
         }
-        drained.extend(queries::node(&app.seen, &name).map(|node| node.name.clone()));
+        drained.extend(queries::node(&app.seen, &name).map(|node| node.name.to_string()));
         let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
         preconditions.push(Precondition::Node(name.clone(), uid.to_owned()));
-        lines.push(if name == address { format!("{name}{notes}") } else { format!("{name}  {address}{notes}") });
+        lines.push(if name == *address { format!("{name}{notes}") } else { format!("{name}  {address}{notes}") });
         addresses.push(address);
     }
     if addresses.is_empty() {
@@ -80,9 +83,9 @@ pub fn open(app: &App) -> Result<Dialog, String> {
 }
 
 /// Returns the selected machines by name, each with its address if it is known.
-fn machines(app: &App) -> Vec<(String, Option<String>)> {
+fn machines(app: &App) -> Vec<(String, Option<Address>)> {
     let of_entry = |id: &EntryId| {
-        let address = queries::address_of(&app.seen, *id)?.to_owned();
+        let address = queries::address_of(&app.seen, *id)?.clone();
         Some((app.seen.snapshot.machine(&address), Some(address)))
     };
     let of_hosts = || {
@@ -93,7 +96,7 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
         let addresses = app.chosen_addresses().into_iter();
         addresses.map(|address| (app.seen.snapshot.machine(&address), Some(address))).collect::<Vec<_>>()
     };
-    let mut machines: Vec<(String, Option<String>)> = match (&app.navigation.pane, app.navigation.view) {
+    let mut machines: Vec<(String, Option<Address>)> = match (&app.navigation.pane, app.navigation.view) {
         (Some(pane), _) => match &pane.of {
             Target::Entry(id) => of_entry(id).into_iter().collect(),
             Target::Node(name) => vec![(name.clone(), queries::address(&app.seen, name))],
@@ -121,10 +124,10 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
 }
 
 /// Returns the machine type of the last repairs of these machines, if it was the same for all.
-fn guess(app: &App, machines: &[(String, Option<String>)]) -> Option<String> {
-    let of = |address: &str| {
+fn guess(app: &App, machines: &[(String, Option<Address>)]) -> Option<String> {
+    let of = |address: &Address| {
         let entries = app.seen.snapshot.store.repairs.entries.values().rev().filter_map(Stored::get);
-        entries.into_iter().find(|e| e.address == address).map(|e| e.machine_type.clone())
+        entries.into_iter().find(|e| e.address == *address).map(|e| e.machine_type.clone())
     };
     if let Some(Target::Entry(id)) = app.target()
         && id.queue == QueueKind::Repair
@@ -132,7 +135,7 @@ fn guess(app: &App, machines: &[(String, Option<String>)]) -> Option<String> {
     {
         return queries::repair(&app.seen, id).map(|e| e.machine_type.clone());
     }
-    let mut known = machines.iter().map(|(_, address)| address.as_deref().and_then(of));
+    let mut known = machines.iter().map(|(_, address)| address.as_ref().and_then(of));
     let first = known.next()??;
     known.all(|other| other.as_ref() == Some(&first)).then_some(first)
 }

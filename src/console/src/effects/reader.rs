@@ -81,7 +81,7 @@ async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[Strin
     let definition = seen.snapshot.store.definition().ok_or("there is no cluster definition")?;
     let rules = definition.cluster.eviction(queue);
     let totals = &seen.snapshot.kube;
-    let rows: Vec<_> = nodes.iter().filter_map(|name| totals.nodes.get(name).cloned()).collect();
+    let rows: Vec<_> = nodes.iter().filter_map(|name| totals.nodes.get(name.as_str()).cloned()).collect();
     Ok(drains(kube, &rows, rules, totals).await)
 }
 

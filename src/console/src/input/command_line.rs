@@ -3,6 +3,7 @@
 use cketerm_model::{
     boot_time::Seconds,
     entry::{EntryId, QueueKind},
+    names::Address,
     time::after,
 };
 use crossterm::event::{Event as Terminal, KeyEvent};
@@ -192,7 +193,7 @@ fn find(app: &App, text: &str) -> Result<Target, String> {
         };
     }
     let seen = &app.seen;
-    let by_address = seen.snapshot.machine(text);
+    let by_address = seen.snapshot.machine(&Address::new(text));
     for name in [text, &by_address] {
         if queries::known(seen, name) {
             return Ok(Target::Node(name.to_owned()));
@@ -316,9 +317,9 @@ fn entries(app: &App, view: View, word: &str) -> Result<Vec<EntryId>, String> {
 
 /// Returns the host with this name, with or without its namespace, or the host of this node.
 fn host(app: &App, word: &str) -> Result<HostId, String> {
-    let (seen, node) = (&app.seen, app.seen.snapshot.machine(word));
+    let (seen, node) = (&app.seen, app.seen.snapshot.machine(&Address::new(word)));
     let named = |id: &&HostId| id.1 == word || format!("{}/{}", id.0, id.1) == word;
-    let of_node = |id: &&HostId| queries::host_node(seen, id).is_some_and(|row| row.name == word || row.name == node);
+    let of_node = |id: &&HostId| queries::host_node(seen, id).is_some_and(|row| row.name == *word || row.name == *node);
     let hosts = || seen.snapshot.kube.hosts.keys();
     let mut found: Vec<&HostId> = hosts().filter(named).collect();
     if found.is_empty() {

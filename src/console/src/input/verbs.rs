@@ -251,6 +251,6 @@ fn keep(app: &mut App) -> Vec<Effect> {
         app.print_error(format!("{name} is not cordoned: there is no cordon to keep"));
         return Vec::new();
     }
-    let action = Action::KeepCordoned { node: name.clone(), keep: !row.keep_cordoned };
+    let action = Action::KeepCordoned { node: row.name.clone(), keep: !row.keep_cordoned };
     act(app, action)
 }

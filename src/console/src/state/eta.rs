@@ -222,6 +222,7 @@ impl Throughput {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cketerm_model::names::Address;
     use cketerm_model::{cketerm_records::EndKind, entry::EntryId, time::after};
 
     fn now() -> Timestamp {
@@ -231,7 +232,7 @@ mod tests {
     fn end(ago: i64) -> Ended {
         Ended {
             entry: EntryId::reboot(1),
-            address: String::new(),
+            address: Address::new(String::new()),
             node: None,
             outcome: "booted".into(),
             end: if ago >= 0 { EndKind::Booted } else { EndKind::Failed },

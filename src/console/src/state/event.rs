@@ -7,6 +7,7 @@ use cketerm_model::{
     cketerm_records::Verb,
     clock::Now,
     entry::{EntryId, QueueKind},
+    names::{Address, NodeName},
 };
 use cketerm_rules::seen::Seen;
 use crossterm::event::{KeyEvent, MouseEvent};
@@ -102,14 +103,14 @@ pub enum Action {
     /// Queue a reboot of each address.
     AddReboots {
         /// IP addresses, in the order on the screen.
-        addresses: Vec<String>,
+        addresses: Vec<Address>,
         /// Reason or ticket.
         reason: Option<String>,
     },
     /// Queue a repair of each machine.
     AddRepairs {
         /// IP addresses, in the order on the screen.
-        addresses: Vec<String>,
+        addresses: Vec<Address>,
         /// The machine type of all of them.
         machine_type: String,
         /// The operation.
@@ -210,7 +211,7 @@ pub enum Action {
     /// Mark a node's cordon as the administrator's, or undo that.
     KeepCordoned {
         /// The Node's name.
-        node: String,
+        node: NodeName,
         /// True = keep the cordon, false = undo that.
         keep: bool,
     },

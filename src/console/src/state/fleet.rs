@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use cketerm_model::{cluster::Node, host::HostRow, kube::NodeRow, stored::view::Definition};
+use cketerm_model::{host::HostRow, kube::NodeRow, names::NodeName, stored::view::Definition};
 use cketerm_rules::{metal3::Metal3, seen::Seen};
 use imbl::OrdMap;
 
@@ -11,7 +11,7 @@ use super::{HostId, short_text};
 /// Sources of node names, racks and roles. Cheap to create and to compare.
 #[derive(Clone, Debug)]
 pub struct NodeNames {
-    nodes: OrdMap<String, Arc<NodeRow>>,
+    nodes: OrdMap<NodeName, Arc<NodeRow>>,
     definition: Option<Arc<Definition>>,
     /// Whether the first list of all Nodes is complete.
     synced: bool,
@@ -65,8 +65,11 @@ pub fn names(seen: &Seen) -> impl Iterator<Item = &str> {
 /// Same as [`names`], each with whether Kubernetes has a Node of that name.
 fn names_with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
     let definition = seen.snapshot.store.definition().into_iter();
-    let mut members = definition.flat_map(|d| d.members.sorted_by_name(&d.cluster)).map(Node::node_name).peekable();
-    let mut nodes = seen.snapshot.kube.nodes.keys().map(String::as_str).peekable();
+    let mut members = definition
+        .flat_map(|d| d.members.sorted_by_name(&d.cluster))
+        .map(|member| member.node_name().as_str())
+        .peekable();
+    let mut nodes = seen.snapshot.kube.nodes.keys().map(NodeName::as_str).peekable();
     std::iter::from_fn(move || {
         let order = match (members.peek(), nodes.peek()) {
             (Some(member), Some(node)) => member.cmp(node),

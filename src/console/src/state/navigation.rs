@@ -1,6 +1,6 @@
 //! Place in the console: the open view, pane and overlay, and the way back.
 
-use cketerm_model::{entry::EntryId, stored::keys::Folder};
+use cketerm_model::{entry::EntryId, names::Address, stored::keys::Folder};
 
 use super::{HostId, View, logs::LineId, past::PastId, racks};
 
@@ -12,7 +12,7 @@ pub enum Target {
     /// A Node, by name.
     Node(String),
     /// A machine, by its address.
-    Machine(String),
+    Machine(Address),
     /// The same change of one field on many nodes.
     Fold(String),
     /// A BareMetalHost.

@@ -9,6 +9,7 @@ use cketerm_model::{
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
+    names::Address,
     reason::Reason,
     reboot::RebootStatus,
     repair::RepairStatus,
@@ -224,7 +225,7 @@ pub fn summary(app: &App) -> Summary {
     }
     for (node, why) in seen.orphans.iter() {
         let on = short_text::stuck_on(why, app.now.wall);
-        add(&mut stuck, Stuck { on, count: 1, since: None, entry: None, node: Some(node.clone()) });
+        add(&mut stuck, Stuck { on, count: 1, since: None, entry: None, node: Some(node.to_string()) });
     }
     sums.work.sort_by_key(|id| (queries::since(seen, *id), *id));
     (sums.stuck, sums.waits_on) = (oldest_first(stuck), oldest_first(waits_on));
@@ -248,7 +249,7 @@ pub fn summary(app: &App) -> Summary {
 /// Computes from when entries of a queue can start, and at which rate they end.
 fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
     let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !held(&app.seen, **id));
-    let addresses: Vec<&str> = waiting.filter_map(|id| queries::address_of(&app.seen, *id)).collect();
+    let addresses: Vec<&Address> = waiting.filter_map(|id| queries::address_of(&app.seen, *id)).collect();
     let start = start(app, queue, addresses);
     if start.bar.as_ref().is_some_and(|bar| !bar.allows_finishing()) {
         work.left.finishing = 0;
@@ -261,7 +262,7 @@ fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
 }
 
 /// Returns when entries of a queue may start on one of these machines.
-pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item = &'a str>) -> Start {
+pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item = &'a Address>) -> Start {
     let snap = &app.seen.snapshot;
     let observing = snap.engine.leading.is_some() && !snap.engine.observing.is_empty();
     let start = Start::of(&snap.store, &snap.kube, observing, queue, addresses, app.now.wall);
@@ -294,7 +295,7 @@ pub fn throughput_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: boo
 }
 
 /// Reports whether the machine with this address is an API server.
-pub fn control_plane(app: &App, address: &str) -> bool {
+pub fn control_plane(app: &App, address: &Address) -> bool {
     let definition = app.seen.snapshot.store.definition();
     definition.and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|member| member.control_plane)
 }

@@ -15,6 +15,7 @@ use cketerm_model::{
     boot_time::BootTime,
     cketerm_records::{Audit, EndKind, Ending, Request},
     entry::{EntryId, QueueKind, Stored},
+    names::{Address, NodeName},
     record::Record,
     rights::Rights,
     stored::{keys::Folder, view::StoreView},
@@ -47,9 +48,9 @@ pub struct Ended {
     /// The entry.
     pub entry: EntryId,
     /// Its machine's address.
-    pub address: String,
+    pub address: Address,
     /// Its Node's name, if an attempt has it.
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// The outcome.
     pub outcome: String,
     /// Kind of its end.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer},
     cketerm_records::{Progress, Verb},
-    cluster::{Node, Operation},
+    cluster::{Member, Node, Operation},
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
     host::HostRow,
     kube::NodeRow,
+    names::Address,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
@@ -59,7 +60,7 @@ pub fn stored_at(seen: &Seen, id: EntryId) -> Option<(&str, i64)> {
 }
 
 /// Returns the address of an entry's machine. `None` if the entry cannot be read.
-pub fn address_of(seen: &Seen, id: EntryId) -> Option<&str> {
+pub fn address_of(seen: &Seen, id: EntryId) -> Option<&Address> {
     seen.snapshot.store.entry(id).map(EntryRef::address)
 }
 
@@ -103,7 +104,7 @@ pub fn deadline(seen: &Seen, id: EntryId) -> Option<Timestamp> {
 /// Returns the member of the definition with this Node name.
 pub fn member<'a>(seen: &'a Seen, node: &str) -> Option<&'a Node> {
     let definition = seen.snapshot.store.definition()?;
-    definition.members.by_name(&definition.cluster, node)
+    definition.members.by_name(&definition.cluster, node).map(Member::node)
 }
 
 /// Returns the Kubernetes Node with this name.
@@ -154,14 +155,14 @@ pub fn rack_of<'a>(node: Option<&'a Arc<NodeRow>>, member: Option<&'a Node>) -> 
 }
 
 /// Returns the address that names a Node in the queue: the definition's, else the Node's first IP address.
-pub fn address(seen: &Seen, name: &str) -> Option<String> {
-    let named = member(seen, name).map(|m| m.address.as_str());
-    named.or_else(|| ip_of(node(seen, name)?)).map(str::to_owned)
+pub fn address(seen: &Seen, name: &str) -> Option<Address> {
+    let named = member(seen, name).map(|m| &m.address);
+    named.or_else(|| ip_of(node(seen, name)?)).cloned()
 }
 
 /// Returns a Node's first IP address.
-pub fn ip_of(node: &NodeRow) -> Option<&str> {
-    node.addresses.iter().map(String::as_str).find(|a| a.parse::<std::net::IpAddr>().is_ok())
+pub fn ip_of(node: &NodeRow) -> Option<&Address> {
+    node.addresses.iter().find(|a| a.parse::<std::net::IpAddr>().is_ok())
 }
 
 /// Returns the progress that the leader published for an entry.

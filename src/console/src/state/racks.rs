@@ -10,6 +10,7 @@ use cketerm_model::{
     cketerm_records::{Order, Verb},
     entry::{EntryId, Stored},
     entry_ref::EntryRef,
+    names::NodeName,
     reason::Reason,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -197,7 +198,7 @@ struct MapInputs {
     repairs: OrdMap<u64, Stored<RepairEntry>>,
     orders: OrdMap<EntryId, Stored<Order>>,
     reasons: Arc<BTreeMap<EntryId, Reason>>,
-    orphans: Arc<BTreeMap<String, Reason>>,
+    orphans: Arc<BTreeMap<NodeName, Reason>>,
     /// Number of entries in backoff, and of stuck entries. Both also depend on the clock.
     by_clock: (usize, usize),
 }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use cketerm_model::{boot_time::Seconds, cluster::Node};
+use cketerm_model::{boot_time::Seconds, cluster::Node, names::Address};
 use cketerm_rules::{
     registry::{Proposed, Registry},
     seen::Seen,
@@ -28,7 +28,7 @@ pub enum Row {
     /// The same change of one field on many nodes.
     Fold(String),
     /// One node: the kind of change, and its address.
-    Node(Kind, String),
+    Node(Kind, Address),
 }
 
 /// Sums over the machine registry.
@@ -38,11 +38,11 @@ pub struct RegistrySummary {
     cluster: i64,
     /// Index of each machine by serial.
     pub machines: BTreeMap<Serial, usize>,
-    by_address: HashMap<String, usize>,
-    choices: HashMap<String, usize>,
-    changes: HashMap<String, usize>,
+    by_address: HashMap<Address, usize>,
+    choices: HashMap<Address, usize>,
+    changes: HashMap<Address, usize>,
     /// Changes that are the same on many nodes, with these nodes.
-    pub folds: Vec<(String, Vec<String>)>,
+    pub folds: Vec<(String, Vec<Address>)>,
     /// Rows of the Diff, sorted.
     pub rows: Vec<Row>,
     /// A line for each rack: counts by role and state.
@@ -90,17 +90,17 @@ impl RegistrySummary {
     }
 
     /// Returns a machine by its address.
-    pub fn at<'a>(&self, seen: &'a Seen, address: &str) -> Option<&'a Machine> {
+    pub fn at<'a>(&self, seen: &'a Seen, address: &Address) -> Option<&'a Machine> {
         list(seen).get(*self.by_address.get(address)?)
     }
 
     /// Returns the plan's choice for an address.
-    pub fn choice<'a>(&self, seen: &'a Seen, address: &str) -> Option<&'a cketerm_sabakan::Choice> {
+    pub fn choice<'a>(&self, seen: &'a Seen, address: &Address) -> Option<&'a cketerm_sabakan::Choice> {
         proposed(seen)?.plan.nodes.get(*self.choices.get(address)?)
     }
 
     /// Returns the planned change at an address.
-    pub fn change<'a>(&self, seen: &'a Seen, address: &str) -> Option<&'a NodeChange> {
+    pub fn change<'a>(&self, seen: &'a Seen, address: &Address) -> Option<&'a NodeChange> {
         proposed(seen)?.change.nodes.get(*self.changes.get(address)?)
     }
 
@@ -120,7 +120,7 @@ pub fn proposed(seen: &Seen) -> Option<&Proposed> {
 }
 
 /// Returns the role of a machine in the definition.
-pub fn place(seen: &Seen, address: &str) -> &'static str {
+pub fn place(seen: &Seen, address: &Address) -> &'static str {
     let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
     match member {
         Some(node) if node.control_plane => "control plane",

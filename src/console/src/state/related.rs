@@ -3,6 +3,7 @@
 
 use cketerm_model::{
     entry::{EntryId, QueueKind},
+    names::Address,
     stored::keys::Folder,
 };
 
@@ -37,7 +38,7 @@ pub fn counterpart(app: &App) -> Option<Target> {
             reboot.or_else(repair).map(Target::Entry)
         }
         Target::Machine(address) => node(app.seen.snapshot.machine(&address)),
-        Target::Host(id) => node(queries::host_node(&app.seen, &id)?.name.clone()),
+        Target::Host(id) => node(queries::host_node(&app.seen, &id)?.name.to_string()),
         Target::Past(Folder::History, id) => {
             node(app.seen.snapshot.machine(&app.knowledge.past.history.get(&id)?.address))
         }
@@ -88,7 +89,7 @@ fn audit_subject(app: &App, id: &PastId) -> Option<AuditSubject> {
         }
     }
     let word = on.strip_prefix("node ").unwrap_or(&on).split([' ', ',']).next()?;
-    let by_address = app.seen.snapshot.machine(word);
+    let by_address = app.seen.snapshot.machine(&Address::new(word));
     let known = |name: &&str| queries::known(&app.seen, name);
     [word, &by_address].into_iter().find(known).map(|name| AuditSubject::Node(name.to_owned()))
 }

@@ -1,6 +1,6 @@
 //! Objects that a verb acts on: the pane's object, the marked rows, or the row under the cursor.
 
-use cketerm_model::{entry::EntryId, stored::keys::Folder};
+use cketerm_model::{entry::EntryId, names::Address, stored::keys::Folder};
 
 use super::{
     App, HostId, Pane, Target, View,
@@ -42,7 +42,7 @@ impl App {
     }
 
     /// Returns the addresses of the machines that a verb acts on, in Machines, Diff and History.
-    pub fn chosen_addresses(&self) -> Vec<String> {
+    pub fn chosen_addresses(&self) -> Vec<Address> {
         let address = |serial: &Serial| self.knowledge.registry.machine(&self.seen, serial).map(|m| m.address.clone());
         let ended = |id: &PastId| self.knowledge.past.history.get(id).map(|e| e.address.clone());
         match (&self.navigation.pane, self.navigation.view) {
@@ -90,7 +90,7 @@ impl App {
             (None, View::Repairs) => self.lists.repairs.chosen().iter().filter_map(machine).collect(),
             (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
                 let hosts = self.chosen_hosts();
-                hosts.iter().filter_map(|id| queries::host_node(&self.seen, id)).map(|n| n.name.clone()).collect()
+                hosts.iter().filter_map(|id| queries::host_node(&self.seen, id)).map(|n| n.name.to_string()).collect()
             }
             _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
         }

@@ -138,7 +138,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::CommandFailed { end, retry, .. } => format!("command failed{retry}: {end}"),
         Reason::UnreachableGate { count, limit, names } => {
             let more = if *count > 1 { " ..." } else { "" };
-            let first = names.first().map_or("", String::as_str);
+            let first = names.first().map_or("", |name| name.as_str());
             format!("{count} unreachable, limit {limit} ({first}{more})")
         }
         Reason::OutcomeUnknown { .. } => "outcome unknown".to_owned(),

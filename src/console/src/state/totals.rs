@@ -111,7 +111,7 @@ impl Totals {
         let hosts: HashSet<&str> = hosts.map(|node| node.name.as_str()).collect();
         let is_rebooting =
             |name: &str| hosts.contains(name) || self.entries_of(name).any(|id| finishes_anyway(seen, id));
-        self.unready = not_ready.iter().filter(|name| !is_rebooting(name)).cloned().collect();
+        self.unready = not_ready.iter().filter(|name| !is_rebooting(name)).map(ToString::to_string).collect();
     }
 
     fn index(&mut self, seen: &Seen) {

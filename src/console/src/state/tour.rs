@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     entry::{EntryId, Stored},
+    names::Address,
     reboot::RebootStatus,
 };
 
@@ -14,7 +15,7 @@ pub struct Tour {
     /// The step, from 0.
     pub at: usize,
     /// Addresses of the reboots that were queued during the tour.
-    queued: Vec<String>,
+    queued: Vec<Address>,
     /// Index of the newest entry before them.
     newest: Option<u64>,
     /// Whether an own entry was cancelled in this step.

@@ -8,6 +8,7 @@ use cketerm_model::{
     boot_time::BootTime,
     cketerm_records::Verb,
     entry::{EntryId, Stored},
+    names::Address,
     reboot::RebootStatus,
     stored::keys::SwitchName,
 };
@@ -32,7 +33,7 @@ pub struct CancelledReboot {
     /// Its node's name, or address.
     pub node: String,
     /// Its machine's address.
-    pub address: String,
+    pub address: Address,
 }
 
 /// Inverse of an action.

@@ -12,6 +12,7 @@ use cketerm_model::{
     boot_time::BootTime,
     clock::{Now, Steady},
     entry::{EntryId, Stored},
+    names::NodeName,
     reason::Reason,
     time::whole_seconds,
 };
@@ -41,7 +42,7 @@ pub struct ChangeReporter {
     started: bool,
     entries: BTreeMap<EntryId, (String, ReportedState)>,
     states: BTreeMap<&'static str, String>,
-    orphans: BTreeSet<String>,
+    orphans: BTreeSet<NodeName>,
     lost: BTreeMap<&'static str, BootTime>,
     reported_revision: i64,
 }

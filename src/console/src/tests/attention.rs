@@ -3,6 +3,7 @@
 use cketerm_model::{
     boot_time::Seconds,
     entry::EntryId,
+    names::NodeName,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
 };
@@ -180,7 +181,7 @@ fn a_blocked_drain_is_stuck_after_stuck_seconds_or_its_third_backoff() {
 #[test]
 fn a_gate_on_a_queue_is_reported_once_and_makes_no_entry_stuck() {
     let mut world = quiet();
-    let gate = Reason::UnreachableGate { count: 3, limit: 1, names: ["worker-5".to_owned()].into() };
+    let gate = Reason::UnreachableGate { count: 3, limit: 1, names: [NodeName::new("worker-5")].into() };
     for index in [3, 4] {
         world.entry(index, "10.0.0.14", RebootStatus::Queued, 9000, 70);
         world.reasons.insert(EntryId::reboot(index), gate.clone());

@@ -6,7 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cketerm_model::{boot_time::Seconds, entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus};
+use cketerm_model::{
+    boot_time::Seconds,
+    entry::EntryId,
+    kube::NodeRow,
+    names::{Address, NodeName},
+    reason::Reason,
+    reboot::RebootStatus,
+};
 use ratatui::{Terminal, layout::Size};
 
 use super::world::{BOOT, World, at, press};
@@ -61,8 +68,8 @@ fn large_world() -> World {
     for i in 0..5000 {
         let address = format!("10.{}.{}.{}", 1 + i / 40_000, i / 200 % 200, i % 200 + 1);
         world.kube.put_node(NodeRow {
-            name: format!("node-{i:05}"),
-            addresses: vec![address],
+            name: NodeName::new(format!("node-{i:05}")),
+            addresses: vec![Address::new(address)],
             ready: true,
             kubelet: "v1.35.0".into(),
             ..NodeRow::default()
@@ -123,7 +130,7 @@ fn hidden_lists_build_no_rows_but_update_counts_and_marks() {
     assert_eq!((nodes, marks.len()), (5008, 2));
     let before = app.lists.nodes.rows.clone();
     let gone = marks.first().unwrap().clone();
-    world.kube.remove_node(&gone);
+    world.kube.remove_node(&NodeName::new(gone.clone()));
     world.store.cluster = None;
     world.entry(20_000, "10.9.0.1", RebootStatus::Queued, 900, 60);
     update(&mut app, Event::Seen(world.seen()));

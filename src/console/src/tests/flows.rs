@@ -4,6 +4,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind},
+    names::{Address, NodeName},
     reason::{Awaited, Reason},
     reboot::RebootStatus,
     rights::{Area, Rights},
@@ -73,7 +74,7 @@ fn reboots_are_added_from_marked_nodes_and_an_api_server_needs_typed_input() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 G space R");
     let effects = press(&mut app, "enter y");
-    let addresses = vec!["10.0.0.18".to_owned()];
+    let addresses = vec![Address::new("10.0.0.18")];
     assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason: None })]);
     assert!(app.lists.nodes.marks.is_empty());
 
@@ -82,7 +83,7 @@ fn reboots_are_added_from_marked_nodes_and_an_api_server_needs_typed_input() {
     assert_eq!(press(&mut app, "enter enter"), []);
     assert!(message(&app).contains("tokyo0 2"));
     let effects = press(&mut app, "\"tokyo0 2\" enter enter");
-    let addresses = vec!["10.0.0.11".to_owned(), "10.0.0.12".to_owned()];
+    let addresses = vec![Address::new("10.0.0.11"), Address::new("10.0.0.12")];
     assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason: None })]);
 }
 
@@ -147,7 +148,7 @@ fn reset_backoff_needs_an_entry_in_backoff() {
 #[test]
 fn keep_cordoned_needs_a_cordon_and_no_confirmation() {
     let mut app = World::usual().console(80, 24);
-    let keep = Action::KeepCordoned { node: "worker-1".into(), keep: true };
+    let keep = Action::KeepCordoned { node: NodeName::new("worker-1"), keep: true };
     assert_eq!(press(&mut app, "C"), [Effect::Act(keep)]);
     assert_eq!(press(&mut app, "2 C"), []);
     assert!(message(&app).contains("cp-1 is not cordoned"));
@@ -157,7 +158,7 @@ fn keep_cordoned_needs_a_cordon_and_no_confirmation() {
 fn releasing_an_orphaned_cordon_orders_an_uncordon_for_its_entry() {
     let mut world = World::usual();
     let orphan = Reason::OrphanedCordon { node: "worker-4".into(), entry: EntryId::reboot(1) };
-    world.orphans.insert("worker-4".into(), orphan);
+    world.orphans.insert(NodeName::new("worker-4"), orphan);
     let mut app = world.console(80, 24);
     let effects = press(&mut app, "2 / \"cordoned by\" enter U enter y");
     let order = Action::Order { entry: EntryId::reboot(1), verb: Verb::Uncordon, seen: None, reason: None };

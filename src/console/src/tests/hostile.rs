@@ -11,6 +11,7 @@ use cketerm_model::{
     boot_time::BootTime,
     cketerm_records::{Audit, EndKind, Ending, Request, Who},
     entry::{EntryId, Stored},
+    names::{Address, NodeName},
     reason::Reason,
     record::Record,
 };
@@ -55,7 +56,7 @@ fn hostile_suffixes() -> Vec<(&'static str, String)> {
 }
 
 /// Everything of a snapshot that can be serialized.
-type Serializable = (Snapshot, BTreeMap<EntryId, Reason>, BTreeMap<String, Reason>);
+type Serializable = (Snapshot, BTreeMap<EntryId, Reason>, BTreeMap<NodeName, Reason>);
 
 fn texts(value: &Value, out: &mut BTreeSet<String>) {
     match value {
@@ -106,7 +107,7 @@ fn registry() -> Registry {
         GoodAnswer { machines: Arc::new(machines), at: BootTime::new(1.0), wall: wall(), asked: wall(), with: (5, 5) };
     let field = FieldChange { field: "labels[x]".into(), before: Some("one".into()), after: Some("two".into()) };
     let node = |address: &str, fields: Vec<FieldChange>| NodeChange {
-        address: address.into(),
+        address: Address::new(address),
         control_plane: false,
         kind: Kind::Changed,
         fields,
@@ -161,7 +162,7 @@ fn past(app: &mut App, suffix: &str) {
     let hostile = |text: &str| format!("{text}{suffix}");
     let ending = Ending {
         entry: EntryId::reboot(1),
-        address: hostile("10.0.0.14"),
+        address: Address::new(hostile("10.0.0.14")),
         end: EndKind::Failed,
         outcome: hostile("failed: x"),
         at: wall(),
@@ -181,7 +182,14 @@ fn past(app: &mut App, suffix: &str) {
         entry: None,
         repeats: None,
     };
-    let record = Record::completed(1, &hostile("reboot"), &hostile("10.0.0.14"), &hostile("error"), wall(), wall());
+    let record = Record::completed(
+        1,
+        &hostile("reboot"),
+        &Address::new(hostile("10.0.0.14")),
+        &hostile("error"),
+        wall(),
+        wall(),
+    );
     let broken = || format!("/b{suffix}");
     for answer in [
         ReadResponse::History(Part::Newest, Ok(page((&ending).into(), broken()))),

@@ -7,6 +7,7 @@ use cketerm_model::{
     boot_time::BootTime,
     host::{HostRow, Mode, RebootAnnotations},
     kube::{NodeRow, SourceState},
+    names::{Address, NodeName},
     reboot::RebootStatus,
     time::after,
 };
@@ -37,7 +38,7 @@ fn row(name: &str, address: &str, powered_on: bool, asked: RebootAnnotations) ->
         online: true,
         provisioning: "provisioned".into(),
         powered_on: Some(powered_on),
-        addresses: vec![address.into()],
+        addresses: vec![Address::new(address)],
         bmc_address: format!("redfish://bmc-{name}/redfish/v1/Systems/1"),
         credentials: "bmc".into(),
         last_powered_on: Some(after(wall(), -86_400 * 9)),
@@ -98,7 +99,7 @@ fn the_overview_shows_nodes_and_hosts_in_trouble_without_an_entry() {
     assert!(text.contains("1 NotReady: worker-5") && text.contains("2 Nodes!") && text.contains("6 Hosts!"), "{text}");
     // a member without a Node, once Kubernetes has listed all Nodes
     let node = Arc::clone(&world.kube.by_name["worker-3"]);
-    world.kube.remove_node("worker-3");
+    world.kube.remove_node(&NodeName::new("worker-3"));
     update(&mut app, Event::Seen(world.seen()));
     let text = screen::text(&app);
     assert!(text.contains("1 NotReady: worker-5; 1 without a Node: worker-3"), "{text}");
@@ -196,7 +197,7 @@ fn fencing_names_the_node_and_expires_when_host_or_node_changes() {
     let effects = press(&mut console(80, 24, "6 j j I"), "\"dead\" tab \"tokyo0 1\" enter enter");
     let action = Action::Hosts {
         hosts: vec![("metal3/m3".into(), "uid-m3".into())],
-        action: Some(HostAction::Fence("worker-3".into(), "uid-worker-3".into())),
+        action: Some(HostAction::Fence(NodeName::new("worker-3"), "uid-worker-3".into())),
         reason: Some("dead".into()),
     };
     assert_eq!(effects, [Effect::Act(action)]);
@@ -228,7 +229,7 @@ fn a_host_jumps_to_its_node_and_its_reboot_is_queued() {
     let app = console(80, 24, "6 o");
     assert_eq!(app.lists.nodes.cursor.as_deref(), Some("cp-1"));
     let effects = press(&mut console(80, 24, "6 j j j j R"), "enter y");
-    let action = Action::AddReboots { addresses: vec!["10.0.0.18".into()], reason: None };
+    let action = Action::AddReboots { addresses: vec![Address::new("10.0.0.18")], reason: None };
     assert_eq!(effects, [Effect::Act(action)], "R means the same in every view");
 }
 

@@ -6,6 +6,7 @@ use cketerm_model::{
     cketerm_records::{Audit, Who},
     entry::EntryId,
     kube::NodeRow,
+    names::{Address, NodeName},
     policy::Policy,
     reason::Reason,
     reboot::RebootStatus,
@@ -88,8 +89,8 @@ fn racks(racks: usize, each: usize) -> World {
     let mut world = World::usual();
     for i in 0..racks * each {
         world.kube.put_node(NodeRow {
-            name: format!("node-{i:05}"),
-            addresses: vec![format!("10.{}.{}.{}", 1 + i / 40_000, i / 200 % 200, i % 200 + 1)],
+            name: NodeName::new(format!("node-{i:05}")),
+            addresses: vec![Address::new(format!("10.{}.{}.{}", 1 + i / 40_000, i / 200 % 200, i % 200 + 1))],
             ready: i % 97 != 5,
             shown_labels: vec![("topology.kubernetes.io/rack".into(), format!("rack-{}", i / each))],
             ..NodeRow::default()
@@ -266,7 +267,8 @@ fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
 fn api_servers_do_not_lengthen_the_repair_estimate() {
     let mut world = World::with_repairs();
     for index in [7, 8] {
-        let mut entry = cketerm_model::repair::RepairEntry::queued(index, "10.0.0.11", "QEMU", "unreachable", None);
+        let mut entry =
+            cketerm_model::repair::RepairEntry::queued(index, &Address::new("10.0.0.11"), "QEMU", "unreachable", None);
         entry.last_transition_time = Some(wall());
         world.store.repairs.entries.insert(index, stored("/cke/repairs/data/x", 70, entry));
     }

@@ -1,6 +1,6 @@
 //! Tests of the mouse and of copying.
 
-use cketerm_model::entry::EntryId;
+use cketerm_model::{entry::EntryId, names::NodeName};
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use super::world::{World, press};
@@ -176,7 +176,7 @@ fn copy_in_an_open_pane_copies_its_full_text_without_control_characters() {
     assert!(text.lines().count() > 15 && !text.contains('\u{1b}'), "{text}");
     assert_eq!(clipboard::osc52_sequence("a\n"), "\u{1b}]52;c;YQo=\u{7}");
     let mut world = World::usual();
-    world.kube.put_node(cketerm_model::kube::NodeRow { name: "a\nrm -rf /".into(), ..Default::default() });
+    world.kube.put_node(cketerm_model::kube::NodeRow { name: NodeName::new("a\nrm -rf /"), ..Default::default() });
     let mut app = world.console_in(View::Nodes, 80, 24);
     press(&mut app, "g");
     assert!(!copied(&mut app).contains('\n'), "a paste into a shell runs no command");

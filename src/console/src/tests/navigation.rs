@@ -6,6 +6,7 @@ use cketerm_model::{
     constraints::Constraints,
     entry::{EntryId, QueueKind},
     freeze::Freeze,
+    names::Address,
     policy::Policy,
     reboot::RebootStatus,
     stored::view::Switch,
@@ -150,7 +151,7 @@ fn undo_of_a_cancel_requeues_only_entries_that_had_not_begun() {
     assert!(text.contains("Queue 1 reboot on tokyo0?") && text.contains("kernel 6.12"), "{text}");
     assert!(text.contains("! without the 2 other entries for which work had begun"), "{text}");
     let effects = press(&mut app, "y");
-    let add = Action::AddReboots { addresses: vec!["10.0.0.16".into()], reason: Some("kernel 6.12".into()) };
+    let add = Action::AddReboots { addresses: vec![Address::new("10.0.0.16")], reason: Some("kernel 6.12".into()) };
     assert!(effects.contains(&Effect::Act(add)), "{effects:?}");
 }
 

@@ -7,6 +7,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::{Audit, Ending, Request, Who},
     entry::{EntryId, Stored},
+    names::Address,
     record::Record,
     stored::keys::Folder,
     time::after,
@@ -39,7 +40,7 @@ fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
     };
     Ending {
         entry: EntryId::reboot(index),
-        address: format!("10.0.0.{}", 14 + index % 5),
+        address: Address::new(format!("10.0.0.{}", 14 + index % 5)),
         end: serde_json::from_value(outcome.split([' ', ':']).next().unwrap_or_default().into()).unwrap(),
         outcome: outcome.into(),
         at: after(wall(), -ago),
@@ -268,7 +269,7 @@ fn a_key_in_history_shows_the_operation_records_of_cke() {
     let effects = press(&mut app, "v");
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Page(Folder::Records, Part::Newest))]);
     let record = |id, operation: &str, error: &str| {
-        Record::completed(id, operation, "10.0.0.14", error, after(wall(), -90), after(wall(), -60))
+        Record::completed(id, operation, &Address::new("10.0.0.14"), error, after(wall(), -90), after(wall(), -60))
     };
     let records = vec![record(12, "reboot-reboot", "exit 1"), record(11, "reboot-drain-start", "")];
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Records(Part::Newest, Ok(page(records, false))))));

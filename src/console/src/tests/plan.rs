@@ -3,6 +3,7 @@
 use cketerm_actions::plan::Drains;
 use cketerm_model::{
     entry::QueueKind,
+    names::NodeName,
     reason::{Blocker, PodHold},
 };
 use insta::assert_snapshot;
@@ -24,8 +25,8 @@ fn drains() -> Drains {
         evict: 112,
         delete: 3,
         stay: 40,
-        blocked: vec![("worker-4".into(), vec![Blocker { pod: "db/pg-\u{1b}0".into(), why }])],
-        unread: vec![("worker-5".into(), "timeout".into())],
+        blocked: vec![(NodeName::new("worker-4"), vec![Blocker { pod: "db/pg-\u{1b}0".into(), why }])],
+        unread: vec![(NodeName::new("worker-5"), "timeout".into())],
         more: 0,
     }
 }

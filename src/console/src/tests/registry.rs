@@ -8,6 +8,7 @@ use std::{
 use cketerm_model::{
     cketerm_records::{Hold, Who},
     constraints::Constraints,
+    names::Address,
     stored::view::Switch,
 };
 use cketerm_rules::{
@@ -275,7 +276,7 @@ fn a_frame_of_five_thousand_changed_nodes_costs_one_screenful() {
     let with = |count: usize| {
         let mut seen = Seen::clone(&seen(&World::usual(), Some(Ok(plan(true, &[]))), ApplyState::Applies));
         let nodes = (0..count).map(|i| NodeChange {
-            address: format!("10.7.{}.{}", i / 250, i % 250 + 1),
+            address: Address::new(format!("10.7.{}.{}", i / 250, i % 250 + 1)),
             control_plane: false,
             kind: Kind::Changed,
             fields: Vec::new(),

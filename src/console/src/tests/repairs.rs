@@ -5,6 +5,7 @@ use cketerm_model::{
     cketerm_records::{Order, Progress, Request, Verb, Who},
     cluster::{Cluster, Members},
     entry::{EntryId, QueueKind},
+    names::{Address, NodeName},
     reason::{Awaited, Blocker, PodHold, Reason},
     repair::{RepairEntry, RepairStatus, StepStatus},
     stored::view::Definition,
@@ -103,7 +104,7 @@ impl World {
         ago: i64,
     ) {
         let of = if address == "10.9.9.9" { "switch" } else { "QEMU" };
-        let mut entry = RepairEntry::queued(index, address, of, "unreachable", Some("SN7"));
+        let mut entry = RepairEntry::queued(index, &Address::new(address), of, "unreachable", Some("SN7"));
         (entry.status, entry.step, entry.step_status) = (status, step, step_status);
         entry.last_transition_time = Some(after(wall(), -ago));
         let key = format!("/cke/repairs/data/{index:016x}");
@@ -125,8 +126,8 @@ impl World {
             success: false,
             machine_type: Some("QEMU".into()),
             operation: Some("unreachable".into()),
-            address: "10.0.0.16".into(),
-            node: Some("worker-3".into()),
+            address: Address::new("10.0.0.16"),
+            node: Some(NodeName::new("worker-3")),
             control_plane: false,
             lease: 77,
             host: "admin1".into(),
@@ -211,7 +212,7 @@ fn a_repair_is_added_from_nodes_by_selecting_type_and_operation() {
     assert!(message(&app).contains("choose the machine type first"), "{}", message(&app));
     let effects = press(&mut app, "right right tab left tab \"agent hangs\" enter enter");
     let action = Action::AddRepairs {
-        addresses: vec!["10.0.0.15".into()],
+        addresses: vec![Address::new("10.0.0.15")],
         machine_type: "R640".into(),
         operation: "unhealthy".into(),
         reason: Some("agent hangs".into()),
@@ -223,7 +224,7 @@ fn a_repair_is_added_from_nodes_by_selecting_type_and_operation() {
 fn the_previous_machine_type_and_a_single_operation_are_preselected() {
     let mut app = console(80, 24, "3 j j j P");
     let action = Action::AddRepairs {
-        addresses: vec!["10.9.9.9".into()],
+        addresses: vec![Address::new("10.9.9.9")],
         machine_type: "switch".into(),
         operation: "unreachable".into(),
         reason: None,

@@ -1,6 +1,6 @@
 //! Tests of docs/tasks.md: the keys of each task are pressed as written there and counted, and its result is checked.
 
-use cketerm_model::{entry::EntryId, reboot::RebootStatus};
+use cketerm_model::{entry::EntryId, names::Address, reboot::RebootStatus};
 
 use super::{
     past,
@@ -74,7 +74,7 @@ fn task_find_why_a_node_does_not_reboot() {
 #[test]
 fn task_queue_a_rack_without_its_api_servers() {
     let (_, effects) = run_task("Queue rack 1 without its API servers", &World::usual());
-    let addresses = vec!["10.0.0.15".to_owned(), "10.0.0.18".to_owned()];
+    let addresses = vec![Address::new("10.0.0.15"), Address::new("10.0.0.18")];
     assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason: Some("kernel 6.12".into()) })]);
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cketerm_model::{
     boot_time::Seconds,
     entry::{EntryId, QueueKind},
+    names::Address,
     time::after,
 };
 use cketerm_runtime::telemetry::LogLine;
@@ -239,7 +240,7 @@ fn a_reason_after_two_dashes_is_prefilled_in_the_dialog() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"reboot worker-3 -- kernel 6.12\" enter");
     let effects = press(&mut app, "y");
-    let addresses = vec!["10.0.0.16".to_owned()];
+    let addresses = vec![Address::new("10.0.0.16")];
     let reason = Some("kernel 6.12".to_owned());
     assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason })]);
     let effects = press(&mut app, "1 : \"switch -- new rack\" enter y");

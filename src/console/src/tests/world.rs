@@ -10,6 +10,7 @@ use cketerm_model::{
     cluster::{Cluster, Members, Node},
     entry::{EntryId, Stored},
     kube::{KubeView, NodeRow, Owner, SourceState},
+    names::{Address, NodeName},
     policy::Policy,
     reason::{Awaited, Blocker, PodHold, Reason},
     reboot::{RebootEntry, RebootStatus},
@@ -52,7 +53,7 @@ pub(super) struct World {
     pub(super) kube: KubeView,
     pub(super) engine: Engine,
     pub(super) reasons: BTreeMap<EntryId, Reason>,
-    pub(super) orphans: BTreeMap<String, Reason>,
+    pub(super) orphans: BTreeMap<NodeName, Reason>,
     pub(super) boot: BootTime,
 }
 
@@ -78,15 +79,15 @@ impl World {
         {
             let address = format!("10.0.0.{}", i + 11);
             nodes.push(Node {
-                address: address.clone(),
-                hostname: (*name).to_owned(),
+                address: Address::new(address.clone()),
+                hostname: NodeName::new(*name),
                 control_plane: i < 3,
                 ..Node::default()
             });
             world.kube.put_node(NodeRow {
-                name: (*name).to_owned(),
+                name: NodeName::new(*name),
                 uid: format!("uid-{name}"),
-                addresses: vec![address, (*name).to_owned()],
+                addresses: vec![Address::new(address), Address::new(*name)],
                 ready: *name != "worker-5",
                 ready_since: Some(after(wall(), -86_400 * 3)),
                 boot_id: "5f3a0c9e-1d2b".into(),
@@ -144,7 +145,7 @@ impl World {
     }
 
     pub(super) fn entry(&mut self, index: u64, address: &str, status: RebootStatus, ago: i64, revision: i64) {
-        let entry = RebootEntry::queued(index, address).moved_to(status, after(wall(), -ago));
+        let entry = RebootEntry::queued(index, &Address::new(address)).moved_to(status, after(wall(), -ago));
         let key = format!("/cke/reboots/data/{index:016x}");
         self.store.reboots.entries.insert(index, stored(&key, revision, entry));
         let who = Who { user: "alice".into(), host: "admin1".into(), ssh_client: None };
@@ -158,7 +159,7 @@ impl World {
         self.entry(5, "10.0.0.16", RebootStatus::Queued, 900, 32);
         self.entry(6, "10.0.0.17", RebootStatus::Queued, 300, 33);
         self.entry(7, "10.0.0.11", RebootStatus::Queued, 900, 34);
-        let mut backed = RebootEntry::queued(6, "10.0.0.17");
+        let mut backed = RebootEntry::queued(6, &Address::new("10.0.0.17"));
         (backed.drain_backoff_count, backed.drain_backoff_expire) = (2, Some(after(wall(), 400)));
         backed.last_transition_time = Some(after(wall(), -300));
         self.store.reboots.entries.insert(6, stored("/cke/reboots/data/0000000000000006", 33, backed));
@@ -229,8 +230,8 @@ impl World {
             success: false,
             machine_type: None,
             operation: None,
-            address: "10.0.0.15".into(),
-            node: Some("worker-2".into()),
+            address: Address::new("10.0.0.15"),
+            node: Some(NodeName::new("worker-2")),
             control_plane: false,
             lease: 77,
             host: "admin1".into(),

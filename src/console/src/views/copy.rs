@@ -42,7 +42,7 @@ fn name(app: &App, target: &Target) -> Option<String> {
     Some(match target {
         Target::Entry(id) => id.to_string(),
         Target::Node(name) => name.clone(),
-        Target::Machine(address) => address.clone(),
+        Target::Machine(address) => address.to_string(),
         Target::Host((namespace, name)) => format!("{namespace}/{name}"),
         Target::Fold(what) => what.clone(),
         Target::Past(folder, id) => match app.knowledge.past.history.get(id) {

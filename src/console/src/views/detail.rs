@@ -70,7 +70,7 @@ pub fn title(app: &App, of: &Target) -> String {
         Target::Entry(id) => match queries::address_of(&app.seen, *id) {
             Some(address) => {
                 let name = app.seen.snapshot.machine(address);
-                let address = if name == address { String::new() } else { format!(" {address}") };
+                let address = if name == **address { String::new() } else { format!(" {address}") };
                 short_text::safe(&format!("{id} {name}{address}"))
             }
             None => id.to_string(),

@@ -11,6 +11,7 @@ use cketerm_model::{
     drain::{Answer, Verdict},
     entry::EntryId,
     kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
+    names::Address,
 };
 use cketerm_rules::{
     decide::{Budgeted, Guard, preview_result},
@@ -60,8 +61,9 @@ impl Actor {
         let written = self.kube.release(&permit, node, Release { uncordon, drop_keep }).await;
         let outcome = self.node_written(node, written, what, intent, node.owner().map(|o| o.entry)).await?;
         if outcome == EffectOutcome::Done && uncordon {
-            let address = node.addresses.first().unwrap_or(&node.name);
-            self.record("reboot-uncordon", address, "", self.steady.now().wall);
+            let named = || Address::new(node.name.as_str());
+            let address = node.addresses.first().cloned().unwrap_or_else(named);
+            self.record("reboot-uncordon", &address, "", self.steady.now().wall);
             let after = settle.map(|entry| format!(" after {entry}")).unwrap_or_default();
             self.recorder.emit(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
         }
@@ -83,7 +85,7 @@ impl Actor {
         match written {
             Ok(_) => {
                 let entry = of.map(|of| of.to_string());
-                tracing::info!(entry, node = before.name, "{what}");
+                tracing::info!(entry, node = before.name.as_str(), "{what}");
                 let changed = |view: &Arc<cketerm_model::kube::KubeView>| {
                     view.nodes.get(&before.name).is_none_or(|n| n.resource_version != before.resource_version)
                 };
@@ -192,7 +194,7 @@ impl Actor {
         &self,
         decided: BootTime,
         row: &EndpointsRow,
-        addresses: &[String],
+        addresses: &[Address],
     ) -> Result<EffectOutcome, Stop> {
         let name = format!("{} {}/{}", row.kind, row.namespace, row.name);
         let permit = self.permit(&Guard::default(), decided)?;

@@ -107,9 +107,7 @@ impl Actor {
             Effect::Unwind { entry, cause, never_began } => {
                 self.unwind(&guard, decided, &entry, &cause, &never_began).await
             }
-            Effect::Remove { end, ready, running } => {
-                self.remove(&guard, decided, &end, ready.as_deref(), running).await
-            }
+            Effect::Remove { end, ready, running } => self.remove(&guard, decided, &end, ready.as_ref(), running).await,
             Effect::Settle { entry } => self.settle_left(decided, &machine, entry).await,
             Effect::Stamp { node, owner, cordon, mark } => {
                 self.stamp(&guard, decided, &node, &owner, cordon, mark).await

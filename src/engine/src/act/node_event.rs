@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use cketerm_clients::kubernetes::NodeEvent;
 use cketerm_model::{
-    cluster::Node,
+    cluster::Member,
     entry::{EntryId, Stored},
     kube::NodeRow,
+    names::Address,
 };
 
 use super::Actor;
@@ -15,7 +16,7 @@ impl Actor {
     /// Records an event on the Node of this machine, if it has one.
     pub(super) fn record_event_on(
         &self,
-        address: &str,
+        address: &Address,
         what: (&'static str, &'static str),
         warning: bool,
         note: String,
@@ -33,10 +34,10 @@ impl Actor {
         format!(", requested by {}{why}", request.who)
     }
 
-    fn node_at(&self, address: &str) -> Option<Arc<NodeRow>> {
+    fn node_at(&self, address: &Address) -> Option<Arc<NodeRow>> {
         let (store, kube) = (self.live.borrow(), self.kube_live.borrow());
-        let member = store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).map(Node::node_name);
-        let name = member.or_else(|| kube.by_address.get(address).map(String::as_str))?;
+        let member = store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).map(Member::node_name);
+        let name = member.or_else(|| kube.by_address.get(address))?;
         kube.by_name.get(name).map(Arc::clone)
     }
 }

@@ -13,6 +13,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     fault,
     kube::PodRow,
+    names::{Address, NodeName},
     result::ResultLabel,
     stored::transaction::{Change, Put},
 };
@@ -63,7 +64,7 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: BootTime,
-        node: &str,
+        node: &NodeName,
         pods: bool,
     ) -> Result<EffectOutcome, Stop> {
         self.permit(guard, decided)?;
@@ -204,14 +205,16 @@ impl Actor {
         let Ok(intent) = self.record_intent(&permit, "delete pods of OnDelete", &on, Some(names)).await else { return };
         self.record_outcome(intent, Ok("requested".to_owned()));
         for pod in on_delete_pods() {
+            // These records name the Node.
+            let target = Address::new(pod.node.as_str());
             let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
             match self.kube.delete_pod(&permit, pod).await {
                 Verdict::Accepted | Verdict::Gone | Verdict::Held { .. } => {
-                    self.record("reboot-delete-daemonset-pod", &pod.node, "", self.steady.now().wall);
+                    self.record("reboot-delete-daemonset-pod", &target, "", self.steady.now().wall);
                 }
                 Verdict::Failed(why) | Verdict::Undecided { answer: why, .. } => {
                     tracing::warn!(pod = pod.full_name(), why, "the pod of an OnDelete DaemonSet was not deleted");
-                    self.record("reboot-delete-daemonset-pod", &pod.node, &why, self.steady.now().wall);
+                    self.record("reboot-delete-daemonset-pod", &target, &why, self.steady.now().wall);
                 }
             }
         }
@@ -243,7 +246,7 @@ impl Actor {
                 let view = self.live.borrow();
                 let open = view.attempts.values().filter(|stored| stored.get().is_some_and(Attempt::open));
                 let last = open.max_by_key(|stored| stored.mod_revision).and_then(Stored::get).unwrap_or(&attempt);
-                [&argv[..argv.len() - 1], std::slice::from_ref(&last.address)].concat()
+                [&argv[..argv.len() - 1], &[last.address.to_string()]].concat()
             });
             let line = CommandLine {
                 argv,

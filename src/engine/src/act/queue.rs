@@ -10,6 +10,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
     fault,
+    names::NodeName,
     reason::Reason,
     stored::{
         transaction::{Change, Put, Ranged},
@@ -55,7 +56,7 @@ impl Actor {
             change.puts.push(Put::json(keys.request(id), &noted));
         }
         self.commit(&permit, change).await?;
-        tracing::info!(entry = %id, node = entry.address(), "drain started");
+        tracing::info!(entry = %id, node = entry.address().as_str(), "drain started");
         let note = format!("drain for {id} started{}", self.requested_by_text(id));
         self.record_event_on(entry.address(), ("DrainStarted", "Drain"), false, note);
         self.record(
@@ -91,7 +92,7 @@ impl Actor {
             deletes: vec![self.store.keys().progress(id)],
         };
         self.commit(&permit, change).await?;
-        tracing::warn!(entry = %id, node = entry.address(), cause = %cause, count, wait, "drain backed off");
+        tracing::warn!(entry = %id, node = entry.address().as_str(), cause = %cause, count, wait, "drain backed off");
         let note = format!("drain for {id} given up, retrying later: {cause}");
         self.record_event_on(entry.address(), ("DrainBackedOff", "Drain"), true, note);
         self.record(
@@ -142,7 +143,7 @@ impl Actor {
             self.clear_attempts(&mut ranged, id, since);
         }
         self.commit(&permit, ranged).await?;
-        tracing::info!(entry = %id, node = entry.address(), cause = %cause, "drain unwound");
+        tracing::info!(entry = %id, node = entry.address().as_str(), cause = %cause, "drain unwound");
         let operation_name = operation(id, "reboot-drain-timeout", "repair-drain-timeout");
         self.record(operation_name, entry.address(), &cause.to_string(), now);
         Ok(EffectOutcome::Done)
@@ -156,7 +157,7 @@ impl Actor {
         guard: &Guard,
         decided: BootTime,
         end: &End,
-        ready: Option<&str>,
+        ready: Option<&NodeName>,
         running: bool,
     ) -> Result<EffectOutcome, Stop> {
         let Some((id, _)) = guard.entry else { return Ok(entry_gone()) };
@@ -232,7 +233,7 @@ impl Actor {
             None => {}
         }
         self.commit(&permit, ranged).await?;
-        tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ended");
+        tracing::info!(entry = %id, node = ending.address.as_str(), outcome = ending.outcome, "entry ended");
         if !ended {
             let action = operation(id, "Reboot", "Repair");
             self.record_event_on(
@@ -255,8 +256,10 @@ impl Actor {
         machine: &str,
         id: EntryId,
     ) -> Result<EffectOutcome, Stop> {
+        // The key of a machine without a Node is its address, under which CKE registers Nodes by default.
+        let name = NodeName::new(machine);
         let node =
-            self.kube.node(machine).await.map_err(|e| Stop(EffectOutcome::Failed(format!("node {machine}: {e}"))))?;
+            self.kube.node(&name).await.map_err(|e| Stop(EffectOutcome::Failed(format!("node {machine}: {e}"))))?;
         if node.is_some_and(|n| n.owner().is_some_and(|o| o.entry == id)) {
             return Ok(EffectOutcome::Stale(StaleCause::Object(format!("node {machine}"))));
         }

@@ -2,6 +2,7 @@
 
 use cketerm_clients::store::commit::CommitError;
 use cketerm_model::{
+    names::Address,
     record::{MAX_RECORDS, Record},
     stored::transaction::{Change, Put},
 };
@@ -16,13 +17,13 @@ const NEWEST: u32 = 1000;
 
 impl Actor {
     /// Writes a record of a finished operation in the background, so that it never delays the work.
-    pub(super) fn record(&self, operation: &'static str, address: &str, error: &str, start: Timestamp) {
+    pub(super) fn record(&self, operation: &'static str, address: &Address, error: &str, start: Timestamp) {
         let (actor, address, error) = (self.clone(), address.to_owned(), error.to_owned());
         cketerm_runtime::tasks::spawn(async move {
             // Records are written one at a time, because they share a counter.
             let _turn = actor.recording.lock().await;
             if let Err(why) = actor.write_record(operation, &address, &error, start).await {
-                tracing::debug!(operation, address, why, "no record written");
+                tracing::debug!(operation, address = address.as_str(), why, "no record written");
             }
         });
     }
@@ -47,7 +48,13 @@ impl Actor {
         }
     }
 
-    async fn write_record(&self, operation: &str, address: &str, error: &str, start: Timestamp) -> Result<(), String> {
+    async fn write_record(
+        &self,
+        operation: &str,
+        address: &Address,
+        error: &str,
+        start: Timestamp,
+    ) -> Result<(), String> {
         let keys = self.store.keys();
         for _ in 0..TRIES {
             let counter = self.store.raw(&keys.records()).await.map_err(|e| e.to_string())?;

@@ -74,7 +74,7 @@ impl Actor {
         change.puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));
         change.deletes = vec![keys.order(id), keys.progress(id)];
         self.commit(&permit, change).await?;
-        tracing::info!(entry = %id, address = entry.address, outcome = ending.outcome, "repair ended");
+        tracing::info!(entry = %id, address = entry.address.as_str(), outcome = ending.outcome, "repair ended");
         let (what, failed) = ((end.event(), "Repair"), status == RepairStatus::Failed);
         self.record_event_on(&entry.address, what, failed, format!("{id} ended: {}", ending.outcome));
         let error = if status == RepairStatus::Failed { ending.outcome.as_str() } else { "" };

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Request;
-use crate::{attempt::Attempt, entry::EntryId};
+use crate::{attempt::Attempt, entry::EntryId, names::Address};
 
 /// The ways an entry ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub struct Ending {
     /// The entry.
     pub entry: EntryId,
     /// Address of the machine.
-    pub address: String,
+    pub address: Address,
     /// Kind of its end.
     #[serde(default)]
     pub end: EndKind,

@@ -6,7 +6,7 @@ use std::{collections::HashMap, net::IpAddr};
 use serde_json::Value;
 
 use super::{Checked, Cluster, Node, Operation, Repair, Step, written::has_options};
-use crate::{constraints::Constraints, selector::Selector};
+use crate::{constraints::Constraints, names::NodeName, selector::Selector};
 
 pub(super) fn check(
     cluster: &Cluster,
@@ -53,11 +53,11 @@ fn nodes(nodes: &[Node], template: bool, found: &mut Checked) {
         found.warn("nodes", "are empty: nothing can be queued");
     }
     let mut addresses: HashMap<IpAddr, usize> = HashMap::new();
-    let mut names: HashMap<&str, usize> = HashMap::new();
+    let mut names: HashMap<NodeName, usize> = HashMap::new();
     for (i, node) in nodes.iter().enumerate() {
         let at = format!("nodes[{i}]");
         if template {
-            for (name, given) in [("address", &node.address), ("hostname", &node.hostname)] {
+            for (name, given) in [("address", node.address.as_str()), ("hostname", node.hostname.as_str())] {
                 if !given.is_empty() {
                     let what = format!("must not be set in a template, is {given}: machines bring their own");
                     found.fault(format!("{at}.{name}"), what);

@@ -11,13 +11,16 @@ mod schema;
 mod work;
 mod written;
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap, hash::Hash, ops::Deref};
 
 use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::selector::Selector;
+use super::{
+    names::{Address, NodeName},
+    selector::Selector,
+};
 pub use check::{Checked, Fault, check, check_template, queue_faults};
 pub use limits::{is_label_key, is_label_value};
 pub use parse::{parse, stored};
@@ -69,10 +72,10 @@ pub struct Cluster {
 pub struct Node {
     /// IP address; empty in templates.
     #[serde(deserialize_with = "null_is_default")]
-    pub address: String,
+    pub address: Address,
     /// Name of the Kubernetes Node, if it is not the address.
     #[serde(deserialize_with = "null_is_default")]
-    pub hostname: String,
+    pub hostname: NodeName,
     /// SSH user of CKE.
     #[serde(deserialize_with = "null_is_default")]
     pub user: String,
@@ -91,9 +94,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns the name of the Kubernetes Node: `hostname`, or the address.
-    pub fn node_name(&self) -> &str {
-        if self.hostname.is_empty() { &self.address } else { &self.hostname }
+    /// Returns the name of the Kubernetes Node: `hostname`; without one, CKE registers it under its address.
+    pub fn node_name(&self) -> NodeName {
+        if self.hostname.is_empty() { NodeName::new(self.address.as_str()) } else { self.hostname.clone() }
     }
 }
 
@@ -281,11 +284,45 @@ fn selector_or_all<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<S
     Ok(selector)
 }
 
+/// A member together with the name of its Kubernetes Node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Member<'a> {
+    node: &'a Node,
+    name: &'a NodeName,
+}
+
+impl<'a> Member<'a> {
+    /// Returns the member as the definition has it.
+    pub fn node(self) -> &'a Node {
+        self.node
+    }
+
+    /// Returns the name of the Kubernetes Node, without the copy of [`Node::node_name`].
+    pub fn node_name(self) -> &'a NodeName {
+        self.name
+    }
+
+    /// Returns the address.
+    pub fn address(self) -> &'a Address {
+        &self.node.address
+    }
+}
+
+impl Deref for Member<'_> {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        self.node
+    }
+}
+
 /// Index of a definition's members by address. It is built once for each definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Members {
-    by_address: HashMap<String, usize>,
-    by_name: HashMap<String, usize>,
+    by_address: HashMap<Address, usize>,
+    by_name: HashMap<NodeName, usize>,
+    /// Names of the Kubernetes Nodes in the definition's order.
+    names: Vec<NodeName>,
     /// Positions in the order of the Node names.
     sorted: Vec<usize>,
     control_planes: Vec<usize>,
@@ -295,38 +332,55 @@ impl Members {
     /// Builds the index of a definition.
     pub fn of(cluster: &Cluster) -> Self {
         let each = || cluster.nodes.iter().enumerate();
+        let names: Vec<NodeName> = cluster.nodes.iter().map(Node::node_name).collect();
         let mut sorted: Vec<usize> = (0..cluster.nodes.len()).collect();
-        sorted.sort_by_key(|&i| cluster.nodes[i].node_name());
+        sorted.sort_by_key(|&i| &names[i]);
         Self {
             sorted,
             by_address: each().map(|(i, n)| (n.address.clone(), i)).collect(),
-            by_name: each().map(|(i, n)| (n.node_name().to_owned(), i)).collect(),
+            by_name: names.iter().enumerate().map(|(i, name)| (name.clone(), i)).collect(),
             control_planes: each().filter(|(_, n)| n.control_plane).map(|(i, _)| i).collect(),
+            names,
         }
     }
 
+    /// Returns the member at this position among the definition's nodes.
+    pub fn at<'a>(&'a self, cluster: &'a Cluster, position: usize) -> Option<Member<'a>> {
+        Some(Member { node: cluster.nodes.get(position)?, name: self.names.get(position)? })
+    }
+
     /// Returns the member with this address.
-    pub fn by_address<'a>(&self, cluster: &'a Cluster, address: &str) -> Option<&'a Node> {
-        self.index_of(address).and_then(|i| cluster.nodes.get(i))
+    pub fn by_address<'a>(&'a self, cluster: &'a Cluster, address: &Address) -> Option<Member<'a>> {
+        self.index_of(address).and_then(|i| self.at(cluster, i))
     }
 
     /// Returns the position of the member with this address among the definition's nodes.
-    pub fn index_of(&self, address: &str) -> Option<usize> {
+    pub fn index_of(&self, address: &Address) -> Option<usize> {
         self.by_address.get(address).copied()
     }
 
-    /// Returns the member whose Kubernetes Node has this name.
-    pub fn by_name<'a>(&self, cluster: &'a Cluster, name: &str) -> Option<&'a Node> {
-        self.by_name.get(name).and_then(|&i| cluster.nodes.get(i))
+    /// Returns the member whose Kubernetes Node has this name: a [`NodeName`], or a text of a screen or an operator.
+    pub fn by_name<'a, N: Eq + Hash + ?Sized>(&'a self, cluster: &'a Cluster, name: &N) -> Option<Member<'a>>
+    where
+        NodeName: Borrow<N>,
+    {
+        self.by_name.get(name).and_then(|&i| self.at(cluster, i))
+    }
+
+    /// Returns the member that an operator or another program names by its address or by its Node's name. The address
+    /// goes first.
+    pub fn by_text<'a>(&'a self, cluster: &'a Cluster, text: &str) -> Option<Member<'a>> {
+        let found = self.by_address.get(text).or_else(|| self.by_name.get(text));
+        found.and_then(|&i| self.at(cluster, i))
     }
 
     /// Returns all members in the order of their Node names.
-    pub fn sorted_by_name<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Node> {
-        self.sorted.iter().filter_map(|&i| cluster.nodes.get(i))
+    pub fn sorted_by_name<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Member<'a>> {
+        self.sorted.iter().filter_map(|&i| self.at(cluster, i))
     }
 
     /// Returns the control-plane nodes in the definition's order.
-    pub fn control_planes<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Node> {
-        self.control_planes.iter().filter_map(|&i| cluster.nodes.get(i))
+    pub fn control_planes<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Member<'a>> {
+        self.control_planes.iter().filter_map(|&i| self.at(cluster, i))
     }
 }

@@ -11,13 +11,14 @@ use super::{
 use crate::{
     boot_time::{BootTime, Seconds},
     host::HostRow,
+    names::{Address, NodeName},
 };
 
 /// Index by name or address. The hasher is a fast one, because every pass looks up every entry.
-pub type Index<V> = imbl::GenericHashMap<String, V, foldhash::fast::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
+pub type Index<K, V> = imbl::GenericHashMap<K, V, foldhash::fast::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
 
 /// Serializes in the order of the keys, so that the same view always has the same text.
-fn sorted<S: serde::Serializer>(index: &Index<String>, out: S) -> Result<S::Ok, S::Error> {
+fn sorted<S: serde::Serializer>(index: &Index<Address, NodeName>, out: S) -> Result<S::Ok, S::Error> {
     out.collect_map(index.iter().collect::<std::collections::BTreeMap<_, _>>())
 }
 
@@ -25,17 +26,17 @@ fn sorted<S: serde::Serializer>(index: &Index<String>, out: S) -> Result<S::Ok, 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KubeView {
     /// Nodes by name.
-    pub nodes: OrdMap<String, Arc<NodeRow>>,
+    pub nodes: OrdMap<NodeName, Arc<NodeRow>>,
     /// Address (or host name in `status.addresses`) → node name.
     #[serde(serialize_with = "sorted")]
-    pub by_address: Index<String>,
+    pub by_address: Index<Address, NodeName>,
     /// The same rows for look-ups: a hash map is several times faster than an ordered map.
     #[serde(skip)]
-    pub by_name: Index<Arc<NodeRow>>,
+    pub by_name: Index<NodeName, Arc<NodeRow>>,
     /// Names of nodes whose Ready condition is not True.
-    pub not_ready: OrdSet<String>,
+    pub not_ready: OrdSet<NodeName>,
     /// Names of nodes that have CKE's or cketerm's annotation.
-    pub marked: OrdSet<String>,
+    pub marked: OrdSet<NodeName>,
     /// Namespaces by name.
     pub namespaces: OrdMap<String, Arc<NamespaceRow>>,
     /// Budgets by namespace and name.
@@ -44,7 +45,7 @@ pub struct KubeView {
     /// DaemonSets by UID.
     pub daemon_sets: OrdMap<String, Arc<DaemonSetRow>>,
     /// Pods by node name, only of nodes in progress.
-    pub pods: OrdMap<String, NodePods>,
+    pub pods: OrdMap<NodeName, NodePods>,
     /// Endpoints and slices of the API server; empty until watched.
     pub endpoints: Vec<EndpointsRow>,
     /// BareMetalHosts by namespace and name; empty until watched.
@@ -106,7 +107,7 @@ impl KubeView {
     }
 
     /// Removes a node and updates the indexes.
-    pub fn remove_node(&mut self, name: &str) {
+    pub fn remove_node(&mut self, name: &NodeName) {
         if let Some(old) = self.nodes.remove(name) {
             for address in &old.addresses {
                 self.forget_address(address, name);
@@ -118,7 +119,7 @@ impl KubeView {
     }
 
     /// Removes an address from the index if it is this node's.
-    fn forget_address(&mut self, address: &str, name: &str) {
+    fn forget_address(&mut self, address: &Address, name: &NodeName) {
         if self.by_address.get(address).is_some_and(|n| n == name) {
             self.by_address.remove(address);
         }
@@ -131,12 +132,14 @@ impl KubeView {
             return Some((self.by_name.get(&host.node)?, "its annotation"));
         }
         let by_address = host.addresses.iter().find_map(|address| self.by_name.get(self.by_address.get(address)?));
-        let by_host_name = || self.by_name.get(&host.hostname).filter(|_| !host.hostname.is_empty());
+        let by_host_name = || self.by_name.get(host.hostname.as_str()).filter(|_| !host.hostname.is_empty());
         let known = !host.addresses.is_empty() || !host.hostname.is_empty();
         by_address
             .map(|node| (node, "its address"))
             .or_else(|| by_host_name().map(|node| (node, "its host name")))
-            .or_else(|| self.by_name.get(&host.name).filter(|_| !known).map(|node| (node, "its own name alone")))
+            .or_else(|| {
+                self.by_name.get(host.name.as_str()).filter(|_| !known).map(|node| (node, "its own name alone"))
+            })
     }
 
     /// Returns the budgets that select a pod.
@@ -150,9 +153,9 @@ impl KubeView {
 }
 
 /// Adds the name to the set or removes it.
-fn keep(names: &mut OrdSet<String>, name: &str, in_it: bool) {
+fn keep(names: &mut OrdSet<NodeName>, name: &NodeName, in_it: bool) {
     match (names.contains(name), in_it) {
-        (false, true) => drop(names.insert(name.to_owned())),
+        (false, true) => drop(names.insert(name.clone())),
         (true, false) => drop(names.remove(name)),
         _ => {}
     }

@@ -209,8 +209,8 @@ fn check(f: &mut fmt::Formatter<'_>, last: &str, awaited: Awaited) -> fmt::Resul
 }
 
 /// Returns the first `n` names, and the number of the others out of `all`.
-fn some(names: &[String], n: usize, all: usize) -> String {
-    let shown = names.iter().take(n).cloned().collect::<Vec<_>>().join(", ");
+fn some(names: &[impl AsRef<str>], n: usize, all: usize) -> String {
+    let shown = names.iter().take(n).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
     match all.saturating_sub(n) {
         0 => shown,
         more => format!("{shown} and {more} more"),

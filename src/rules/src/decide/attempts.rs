@@ -333,7 +333,7 @@ impl<'a> Pass<'a> {
         let all = self.snap.store.attempts.range((ctx.id, 0)..=(ctx.id, u32::MAX));
         let number = all.into_iter().next_back().map_or(1, |((_, last), _)| last.saturating_add(1));
         let mut argv = command_spec.argv.to_vec();
-        argv.push(ctx.address.to_owned());
+        argv.push(ctx.address.to_string());
         let (machine_type, operation) = match ctx.kind {
             EntryKind::Reboot(_) => (None, None),
             EntryKind::Repair { entry, .. } => (Some(entry.machine_type.clone()), Some(entry.operation.clone())),

@@ -7,6 +7,7 @@ use cketerm_model::{
     boot_time::{BootTime, Seconds},
     entry::Stored,
     kube::{HOSTS_SOURCE, KubeView},
+    names::Address,
     stored::view::StoreView,
 };
 use cketerm_sabakan::{Machine, RepairInput, RepairPlan, State, plan_repairs};
@@ -90,7 +91,7 @@ impl Pass<'_> {
 pub fn auto_repair_plan(
     store: &StoreView,
     good: &GoodAnswer,
-    mut excluded: BTreeMap<String, String>,
+    mut excluded: BTreeMap<Address, String>,
     kube: &KubeView,
 ) -> Result<RepairPlan, String> {
     // `with`: revisions of the keys that the query was made from.
@@ -152,7 +153,7 @@ fn recovery_cause(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'sta
 ///
 /// A message if the copy of the hosts is not fresh. A machine that is held off must never count as broken (REP-47,
 /// I44).
-pub fn machines_held_by_hosts(kube: &KubeView, boot: BootTime) -> Result<BTreeMap<String, String>, String> {
+pub fn machines_held_by_hosts(kube: &KubeView, boot: BootTime) -> Result<BTreeMap<Address, String>, String> {
     // Whether the hosts were listed, the boot time of the last sign of life (`hosts_source` below), and the error.
     let hosts_source =
         kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.last_seen, source.error.as_ref()));
@@ -167,7 +168,7 @@ pub fn machines_held_by_hosts(kube: &KubeView, boot: BootTime) -> Result<BTreeMa
     }
 }
 
-fn excluded(kube: &KubeView) -> BTreeMap<String, String> {
+fn excluded(kube: &KubeView) -> BTreeMap<Address, String> {
     let mut excluded = BTreeMap::new();
     for host in kube.hosts.values() {
         let keys: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();

@@ -10,6 +10,7 @@ use cketerm_model::{
     entry::{EntryId, Stored},
     fault,
     kube::{NodeRow, Owner},
+    names::Address,
     reason::{Awaited, CommandRetry, Reason},
     time::seconds_between,
 };
@@ -142,7 +143,7 @@ impl<'a> Pass<'a> {
         &mut self,
         id: EntryId,
         machine: &str,
-        address: &str,
+        address: &Address,
         since: Timestamp,
         reboot: &cketerm_model::cluster::Reboot,
         guard: Guard,
@@ -154,7 +155,7 @@ impl<'a> Pass<'a> {
         if !self.check_is_due(id, since) {
             return;
         }
-        argv.push(address.to_owned());
+        argv.push(address.to_string());
         argv.push(since.as_second().to_string());
         let bound = reboot.command_bound(self.policy.command_cap_seconds);
         self.plan(machine, Some(id), guard, Effect::BootCheck { argv, bound });

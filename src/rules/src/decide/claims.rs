@@ -7,6 +7,7 @@ use cketerm_model::{
     clock::Now,
     entry::{EntryId, QueueKind},
     fault,
+    names::Address,
     reboot::RebootStatus,
 };
 use foldhash::HashMap;
@@ -18,18 +19,18 @@ use crate::snapshot::Snapshot;
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// Workers in `draining` or `rebooting`, about to start, or with a command that may still run, by address.
-    pub workers: BTreeMap<String, EntryId>,
+    pub workers: BTreeMap<Address, EntryId>,
     /// API servers in the same states, and those with an orphaned cordon that have not recovered, by address.
-    pub api_servers: BTreeMap<String, EntryId>,
+    pub api_servers: BTreeMap<Address, EntryId>,
     /// API servers in repair, by address.
-    pub api_repairs: BTreeMap<String, EntryId>,
+    pub api_repairs: BTreeMap<Address, EntryId>,
     /// Machines that hold a slot of the repair queue, by address: draining or watching, about to start, or with a
     /// command that may still run.
-    pub repairs: BTreeMap<String, EntryId>,
+    pub repairs: BTreeMap<Address, EntryId>,
     /// All machines in progress, with the entry that claimed each first, by address. The entry may be gone.
-    pub machines: HashMap<String, EntryId>,
+    pub machines: HashMap<Address, EntryId>,
     /// Machines with a command that may still run although its entry is gone, by address.
-    pub commands_without_entry: BTreeMap<String, EntryId>,
+    pub commands_without_entry: BTreeMap<Address, EntryId>,
 }
 
 impl Claims {
@@ -37,14 +38,14 @@ impl Claims {
     pub(super) fn of(snap: &Snapshot, leading_since: Option<BootTime>, now: Now) -> Self {
         let mut claims = Self::default();
         let store = &snap.store;
-        let control_plane = |address: &str| {
+        let control_plane = |address: &Address| {
             store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
         };
         let starting: BTreeSet<EntryId> =
             snap.in_flight.values().filter(|f| f.starts).filter_map(|f| f.entry).collect();
         for (&index, stored) in &store.reboots.entries {
             fault!(UnreadableEntryTakesSlot if stored.get().is_none() => {
-                claims.workers.insert(stored.key.clone(), EntryId::reboot(index))
+                claims.workers.insert(Address::new(&stored.key), EntryId::reboot(index))
             });
             let (id, Some(entry)) = (EntryId::reboot(index), stored.get()) else { continue };
             let in_work = match entry.status {
@@ -128,26 +129,26 @@ impl Claims {
     }
 
     /// Adds a machine in repair. `slot`: it counts toward `max_concurrent_repairs`.
-    pub(super) fn add_repair(&mut self, address: &str, id: EntryId, control_plane: bool, slot: bool) {
+    pub(super) fn add_repair(&mut self, address: &Address, id: EntryId, control_plane: bool, slot: bool) {
         if control_plane {
-            self.api_repairs.entry(address.to_owned()).or_insert(id);
+            self.api_repairs.entry(address.clone()).or_insert(id);
         }
         if slot {
-            self.repairs.entry(address.to_owned()).or_insert(id);
+            self.repairs.entry(address.clone()).or_insert(id);
         }
-        self.machines.entry(address.to_owned()).or_insert(id);
+        self.machines.entry(address.clone()).or_insert(id);
     }
 
     /// Adds a machine in reboot.
-    pub(super) fn add(&mut self, address: &str, id: EntryId, control_plane: bool) {
+    pub(super) fn add(&mut self, address: &Address, id: EntryId, control_plane: bool) {
         let kind = if control_plane { &mut self.api_servers } else { &mut self.workers };
-        kind.entry(address.to_owned()).or_insert(id);
-        self.machines.entry(address.to_owned()).or_insert(id);
+        kind.entry(address.clone()).or_insert(id);
+        self.machines.entry(address.clone()).or_insert(id);
     }
 
     /// Reports whether this machine is under the reboot process. Such machines do not count as unreachable with the
     /// rule `outside-reboots`.
-    pub(super) fn is_rebooting(&self, address: &str) -> bool {
+    pub(super) fn is_rebooting(&self, address: &Address) -> bool {
         self.workers.contains_key(address) || self.api_servers.contains_key(address)
     }
 }

@@ -9,6 +9,7 @@ use cketerm_model::{
     entry_ref::EntryRef,
     fault,
     kube::{NodeRow, Owner},
+    names::{Address, NodeName},
     reason::Reason,
 };
 
@@ -40,7 +41,7 @@ impl<'a> Pass<'a> {
                 && !attempts::has_live_entry(snap, entry)
             {
                 // Cancelled in mid-command: the orphaned cordon is reported from the first pass on.
-                self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.clone(), entry });
+                self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.to_string(), entry });
             }
             fault!(ForgottenCordon => continue);
             fault!(UncordonOnDisable if !snap.store.reboots.switch.enabled() => {
@@ -75,14 +76,14 @@ impl<'a> Pass<'a> {
     /// engine led. This lease may be lost without notice, and the record's entry may be in progress under the later
     /// leader. Once a keep-alive that was sent after the record was first seen is acknowledged, the record is proved to
     /// be older, and the result is false (SAF-34, I24).
-    fn may_belong_to_later_leader(&self, node: &str) -> bool {
+    fn may_belong_to_later_leader(&self, node: &NodeName) -> bool {
         // A leadership that is only assumed has no later one.
         let Some(leading) = &self.snap.engine.leading else { return false };
         self.snap.foreign.get(node).is_some_and(|(_, seen)| *seen > leading.since && leading.acknowledged <= *seen)
     }
 
     /// Reports whether an entry of either queue works on the machine now, according to etcd.
-    fn claimed(&self, address: &str) -> bool {
+    fn claimed(&self, address: &Address) -> bool {
         let Some(&id) = self.claims.machines.get(address) else { return false };
         // A claim that exists only because of the orphaned cordon does not count. It would keep the cordon for ever.
         attempts::has_live_entry(self.snap, id) || self.claims.commands_without_entry.contains_key(address)
@@ -92,7 +93,7 @@ impl<'a> Pass<'a> {
     /// include an entry that is about to start.
     fn in_work(&self, id: EntryId) -> bool {
         let member =
-            |address: &str| self.definition.is_some_and(|d| d.members.by_address(&d.cluster, address).is_some());
+            |address: &Address| self.definition.is_some_and(|d| d.members.by_address(&d.cluster, address).is_some());
         self.snap.store.stored_entry(id).is_some_and(|stored| match stored.get() {
             None => true,
             // A machine outside the cluster is repaired, but not rebooted.
@@ -141,7 +142,7 @@ impl<'a> Pass<'a> {
         fault!(EarlyUncordon => command_began = false);
         let stays_in_queue = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         if self.is_done_but_not_ready(node, owner) && node.unschedulable && !self.has_uncordon_order(id) {
-            return CordonState::Kept(Reason::OrphanedCordon { node: node.name.clone(), entry: id });
+            return CordonState::Kept(Reason::OrphanedCordon { node: node.name.to_string(), entry: id });
         }
         if !command_began || stays_in_queue {
             return CordonState::Removable;
@@ -172,7 +173,7 @@ impl<'a> Pass<'a> {
                 QueueKind::Repair => self.check_health_of_orphan(id, attempt, &address, since),
             }
         }
-        CordonState::Kept(Reason::OrphanedCordon { node: node.name.clone(), entry: id })
+        CordonState::Kept(Reason::OrphanedCordon { node: node.name.to_string(), entry: id })
     }
 
     fn has_uncordon_order(&self, id: EntryId) -> bool {
@@ -261,10 +262,11 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the address of a Node's machine: the definition's, else the first of the Node's own addresses.
-    fn address_of(&self, node: &NodeRow) -> String {
+    fn address_of(&self, node: &NodeRow) -> Address {
         let member = self.definition.and_then(|d| d.members.by_name(&d.cluster, &node.name));
-        member
-            .map_or_else(|| node.addresses.first().cloned().unwrap_or_else(|| node.name.clone()), |m| m.address.clone())
+        // Without any address, only the name is left: CKE registers a Node under its address unless it has a host name.
+        let own = || node.addresses.first().cloned().unwrap_or_else(|| Address::new(node.name.as_str()));
+        member.map_or_else(own, |m| m.address.clone())
     }
 }
 

@@ -9,6 +9,7 @@ use cketerm_model::{
     cketerm_records::{EndKind, Order},
     entry::{EntryId, QueueKind, Stored},
     kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
+    names::{Address, NodeName},
     reason::Reason,
     repair::RepairEntry,
     result::CommandResult,
@@ -198,7 +199,7 @@ pub enum Effect {
         end: End,
         /// Name of the Node that must still be Ready. Set if an operator's `done` is the only evidence.
         #[serde(skip_serializing_if = "Option::is_none")]
-        ready: Option<String>,
+        ready: Option<NodeName>,
         /// Whether a command of a dead leader may still run. Its attempt then stays open, and the Node stays cordoned.
         /// Set only for an operator's `done`: a cancel, a dequeue and the deletion of an unfinished repair close no
         /// attempt.
@@ -262,7 +263,7 @@ pub enum Effect {
         /// The entry before the transition.
         entry: QueueEntry,
         /// The Node's name.
-        node: String,
+        node: NodeName,
         /// Whether to read the pods too, because the Node was drained for this command.
         pods: bool,
     },
@@ -363,7 +364,7 @@ pub enum Effect {
         /// The object before the write.
         row: EndpointsRow,
         /// The new addresses.
-        addresses: Vec<String>,
+        addresses: Vec<Address>,
     },
 }
 

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use cketerm_model::{kube::EndpointsRow, policy::ManageEndpoints, reason::Reason, reboot::RebootStatus};
+use cketerm_model::{
+    cluster::Member, kube::EndpointsRow, names::Address, policy::ManageEndpoints, reason::Reason, reboot::RebootStatus,
+};
 
 use super::{Effect, Guard, Pass};
 
@@ -20,7 +22,7 @@ impl Pass<'_> {
 
     /// Plans the removal of this API server's address. `Ok` once no endpoints object lists it together with others. A
     /// last address is never removed.
-    pub(super) fn leave_endpoints(&mut self, address: &str) -> Result<(), Reason> {
+    pub(super) fn leave_endpoints(&mut self, address: &Address) -> Result<(), Reason> {
         let source = self.snap.kube.sources.get("endpoints");
         if self.policy.manage_endpoints != ManageEndpoints::Off && !source.is_some_and(|s| s.synced) {
             let error = source.and_then(|s| s.error.clone());
@@ -58,10 +60,10 @@ impl Pass<'_> {
         if !self.leading() || !self.manages_endpoints() {
             return;
         }
-        let members: BTreeSet<&str> =
-            definition.members.control_planes(&definition.cluster).map(|n| n.address.as_str()).collect();
+        let members: BTreeSet<&Address> =
+            definition.members.control_planes(&definition.cluster).map(Member::address).collect();
         // An API server that is only draining may have left already. It returns when its drain backs off.
-        let is_leaving = |address: &str| {
+        let is_leaving = |address: &Address| {
             self.claims.api_servers.get(address).is_some_and(|id| {
                 let entry = self.snap.store.reboots.entries.get(&id.index).and_then(|s| s.get());
                 entry.is_none_or(|e| matches!(e.status, RebootStatus::Rebooting | RebootStatus::Draining))
@@ -69,18 +71,18 @@ impl Pass<'_> {
         };
         let mut changes = Vec::new();
         for row in &self.snap.kube.endpoints {
-            if !row.addresses.iter().any(|a| members.contains(a.as_str())) {
+            if !row.addresses.iter().any(|a| members.contains(a)) {
                 continue;
             }
-            let current: BTreeSet<&str> = row.addresses.iter().map(String::as_str).collect();
+            let current: BTreeSet<&Address> = row.addresses.iter().collect();
             // An address that is missing is put back only once the API server is Ready and its probe is good.
-            let desired: BTreeSet<&str> = members
+            let desired: BTreeSet<&Address> = members
                 .iter()
                 .copied()
                 .filter(|a| current.contains(a) || (!is_leaving(a) && self.is_serving(a)))
                 .collect();
             if desired != current && !desired.is_empty() {
-                changes.push((row.clone(), desired.into_iter().map(str::to_owned).collect::<Vec<_>>()));
+                changes.push((row.clone(), desired.into_iter().cloned().collect::<Vec<_>>()));
             }
         }
         for (row, addresses) in changes {
@@ -88,13 +90,13 @@ impl Pass<'_> {
         }
     }
 
-    fn is_serving(&self, address: &str) -> bool {
+    fn is_serving(&self, address: &Address) -> bool {
         let ready = self.snap.node_of(address).is_some_and(|n| n.ready);
         let probed = self.snap.probes.get(address).is_some_and(|p| p.good_since.is_some());
         ready && (probed || self.control_planes_by_node())
     }
 
-    fn plan_endpoints(&mut self, row: &EndpointsRow, addresses: Vec<String>) {
+    fn plan_endpoints(&mut self, row: &EndpointsRow, addresses: Vec<Address>) {
         // The exclusion key is the object's name, not that of a machine.
         let machine = format!("{} {}/{}", row.kind, row.namespace, row.name);
         self.plan(&machine, None, Guard::default(), Effect::SetEndpoints { row: row.clone(), addresses });

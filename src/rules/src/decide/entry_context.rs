@@ -7,10 +7,11 @@ use cketerm_model::{
     any::QueueEntry,
     boot_time::BootTime,
     cketerm_records::{Order, Verb},
-    cluster::{Node, Operation},
+    cluster::{Member, Operation},
     entry::{EntryId, QueueKind, Stored},
     fault,
     kube::NodeRow,
+    names::{Address, NodeName},
     reason::Reason,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -25,11 +26,11 @@ use crate::snapshot::{BmcAccess, BmcRefusal};
 pub(super) struct EntryContext<'a> {
     pub id: EntryId,
     pub mod_revision: i64,
-    pub address: &'a str,
+    pub address: &'a Address,
     /// Key under which effects of the machine exclude one another: the Node's name, or the address.
     pub machine: &'a str,
     /// The machine's node in the definition; `None` outside the cluster, which only a repair can be.
-    pub member: Option<&'a Node>,
+    pub member: Option<Member<'a>>,
     /// Time of the last change of the status.
     pub since: Option<Timestamp>,
     /// Number of backoffs so far, and the end of the last one.
@@ -85,7 +86,7 @@ impl EntryContext<'_> {
         match self.kind {
             EntryKind::Reboot(entry) => QueueEntry::Reboot(entry.clone()),
             EntryKind::Repair { entry, step, .. } => {
-                let nodename = self.member.map_or_else(String::new, |m| m.node_name().to_owned());
+                let nodename = self.member.map_or_else(NodeName::default, |m| m.node_name().clone());
                 QueueEntry::Repair(RepairEntry { nodename, step, ..entry.clone() })
             }
         }
@@ -94,14 +95,14 @@ impl EntryContext<'_> {
 
 impl<'a> EntryContext<'a> {
     /// Returns the context of an entry of the reboot queue whose machine is a member.
-    pub(super) fn of_reboot(id: EntryId, stored: &'a Stored<RebootEntry>, node: &'a Node) -> Option<Self> {
+    pub(super) fn of_reboot(id: EntryId, stored: &'a Stored<RebootEntry>, member: Member<'a>) -> Option<Self> {
         let entry = stored.get()?;
         Some(Self {
             id,
             mod_revision: stored.mod_revision,
             address: &entry.node,
-            machine: node.node_name(),
-            member: Some(node),
+            machine: member.node_name(),
+            member: Some(member),
             since: entry.last_transition_time,
             backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
             kind: EntryKind::Reboot(entry),
@@ -214,7 +215,7 @@ impl<'a> Pass<'a> {
             BmcRefusal::NotNamed => None,
             BmcRefusal::Fault(why) => Some(why.to_owned()),
         };
-        Some(Reason::BmcNotAllowed { address: ctx.address.to_owned(), fault })
+        Some(Reason::BmcNotAllowed { address: ctx.address.clone(), fault })
     }
 
     /// Returns a reason unless the Node is the intended machine. The Node must have the entry's address. Its UID must

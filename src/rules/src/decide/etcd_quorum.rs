@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_model::{
     attempt::Attempt,
     boot_time::{BootTime, Seconds},
-    cluster::Node,
+    cluster,
     entry::Stored,
     etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
     fault,
     kube::NodeRow,
+    names::{Address, NodeName},
     policy::EtcdMembers,
     reason::Reason,
 };
@@ -33,8 +34,8 @@ pub(super) struct MemberHosts(BTreeMap<u64, MemberHost>);
 
 #[derive(Debug)]
 struct MemberHost {
-    machine: String,
-    address: String,
+    machine: NodeName,
+    address: Address,
     control_plane: bool,
 }
 
@@ -44,15 +45,13 @@ impl MemberHosts {
         let Some(definition) = snap.store.definition() else { return Self::default() };
         let place = |host: &str| {
             let node = || {
-                let name = snap.kube.by_address.get(host).map(String::as_str)?;
+                let name = snap.kube.by_address.get(host)?;
                 definition.members.by_name(&definition.cluster, name)
             };
-            let members = &definition.members;
-            let named = || members.by_name(&definition.cluster, host);
-            members.by_address(&definition.cluster, host).or_else(named).or_else(node)
+            definition.members.by_text(&definition.cluster, host).or_else(node)
         };
-        let host = |node: &Node| MemberHost {
-            machine: node.node_name().to_owned(),
+        let host = |node: cluster::Member<'_>| MemberHost {
+            machine: node.node_name().clone(),
             address: node.address.clone(),
             control_plane: node.control_plane,
         };
@@ -63,9 +62,9 @@ impl MemberHosts {
     /// Returns the members that this machine hosts.
     fn members_on(&self, ctx: EntryContext<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
         let here = |id: u64, member: &Member| match self.0.get(&id) {
-            Some(host) => host.machine == ctx.machine || host.address == ctx.address,
+            Some(host) => *host.machine == *ctx.machine || host.address == *ctx.address,
             // A machine outside the definition.
-            None => member.hosts().any(|host| host == ctx.address),
+            None => member.hosts().any(|host| host == **ctx.address),
         };
         etcd.members.iter().filter(|(id, member)| here(**id, member)).map(|(id, _)| *id).collect()
     }

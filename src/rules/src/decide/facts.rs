@@ -6,6 +6,7 @@ use cketerm_model::{
     cluster::{Eviction, Reboot},
     entry::QueueKind,
     kube::NodeRow,
+    names::Address,
     policy::EtcdMembers,
 };
 
@@ -80,7 +81,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the fault of a control plane's probe, or `None` if it is good or none is required.
-    pub(super) fn probe_fault(&self, address: &str) -> Option<String> {
+    pub(super) fn probe_fault(&self, address: &Address) -> Option<String> {
         if self.control_planes_by_node() { None } else { probe_fault(self.snap, address, self.now) }
     }
 
@@ -124,7 +125,7 @@ impl<'a> Pass<'a> {
     /// Moves the manual drain on.
     pub(super) fn process_manual_drain(&mut self) {
         let drain = self.assumptions.manual_drain();
-        let Some(ctx) = drain.and_then(|drain| EntryContext::of_reboot(MANUAL_DRAIN, &drain.entry, &drain.member))
+        let Some(ctx) = drain.and_then(|drain| EntryContext::of_reboot(MANUAL_DRAIN, &drain.entry, drain.member()?))
         else {
             return;
         };

@@ -4,6 +4,7 @@ use cketerm_model::{
     boot_time::{BootTime, Seconds},
     fault,
     kube::{HOSTS_SOURCE, NodePods},
+    names::{Address, NodeName},
     policy::UnreachableRule,
     reason::{MAX_NAMES, Reason},
     stored::view::migrates,
@@ -97,14 +98,14 @@ impl Pass<'_> {
     }
 
     /// Returns a reason if the copy of a drained node's pods is older than 10 s.
-    pub(super) fn stale_pods(&self, node: &str, pods: &NodePods) -> Option<Reason> {
+    pub(super) fn stale_pods(&self, node: &NodeName, pods: &NodePods) -> Option<Reason> {
         let error = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref());
         let source = || format!("pods on {node}");
         (self.monotonic_now() - pods.fresh_as_of > STALE).then(|| self.stale_since(&source(), pods.fresh_as_of, error))
     }
 
     /// Returns the reason of a drain whose node's pods are not listed yet.
-    pub(super) fn pods_not_listed(&self, ctx: EntryContext<'_>, node: &str) -> Reason {
+    pub(super) fn pods_not_listed(&self, ctx: EntryContext<'_>, node: &NodeName) -> Reason {
         let Some(error) = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref()) else {
             return Reason::Working { phase: "listing pods".to_owned() };
         };
@@ -133,15 +134,15 @@ impl Pass<'_> {
         let kube = &self.snap.kube;
         // Both lists are in order of names. One parallel walk replaces a search for each of 5,000 members.
         let mut rows = kube.nodes.iter().peekable();
-        let (mut names, mut count): (Vec<String>, i64) = (Vec::new(), 0);
+        let (mut names, mut count): (Vec<NodeName>, i64) = (Vec::new(), 0);
         for node in definition.members.sorted_by_name(&definition.cluster) {
             let name = node.node_name();
-            while rows.next_if(|(row, _)| row.as_str() < name).is_some() {}
-            let down = rows.peek().is_none_or(|(row, node)| row.as_str() != name || !node.ready);
+            while rows.next_if(|(row, _)| *row < name).is_some() {}
+            let down = rows.peek().is_none_or(|(row, node)| *row != name || !node.ready);
             if down && !(outside_only && self.claims.is_rebooting(&node.address)) {
                 count += 1;
                 if names.len() < MAX_NAMES {
-                    names.push(name.to_owned());
+                    names.push(name.clone());
                 }
             }
         }
@@ -153,8 +154,7 @@ impl Pass<'_> {
     /// Returns a reason unless every control-plane node is Ready and its probe was good within the last minute. This
     /// leader must have seen the answers itself. Checked before an API server starts (SAF-29, I7).
     pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
-        // No address is empty, so every control plane is checked.
-        self.unhealthy_except("")
+        self.unhealthy_except(None)
     }
 
     /// Returns the same for all other control planes, before a further command of an API server. If that API server is
@@ -163,17 +163,18 @@ impl Pass<'_> {
         if !ctx.control_plane() || self.is_known_down(ctx) {
             return None;
         }
-        self.unhealthy_except(ctx.address)
+        self.unhealthy_except(Some(ctx.address))
     }
 
-    /// Returns a reason if a control plane other than the one with this address is unhealthy.
-    fn unhealthy_except(&self, address: &str) -> Option<Reason> {
+    /// Returns a reason if a control plane, other than the one with this address, is unhealthy.
+    fn unhealthy_except(&self, address: Option<&Address>) -> Option<Reason> {
         let definition = self.definition?;
-        let mut members = definition.members.control_planes(&definition.cluster).filter(|m| m.address != address);
+        let mut members =
+            definition.members.control_planes(&definition.cluster).filter(|m| Some(&m.address) != address);
         fault!(UnhealthyControlPlaneIgnored => return None);
         members.find_map(|member| {
             let missing = self.unhealthy(member.node_name(), &member.address);
-            missing.map(|why| Reason::ControlPlaneUnhealthy { node: member.node_name().to_owned(), why })
+            missing.map(|why| Reason::ControlPlaneUnhealthy { node: member.node_name().clone(), why })
         })
     }
 
@@ -193,7 +194,7 @@ impl Pass<'_> {
         (self.kube_synced && !ready) || probe.is_some_and(|p| p.error.is_some())
     }
 
-    fn unhealthy(&self, name: &str, address: &str) -> Option<String> {
+    fn unhealthy(&self, name: &NodeName, address: &Address) -> Option<String> {
         match self.snap.kube.nodes.get(name) {
             None => return Some("no Node object".to_owned()),
             Some(node) if !node.ready => return Some("not Ready".to_owned()),

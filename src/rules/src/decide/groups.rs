@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::{boot_time::Seconds, entry::EntryId, reason::Reason, reboot::RebootStatus, time::seconds_between};
+use cketerm_model::{
+    boot_time::Seconds, entry::EntryId, names::Address, reason::Reason, reboot::RebootStatus, time::seconds_between,
+};
 
 use super::{Pass, attempts::CommandState, entry_context::EntryContext};
 
@@ -28,7 +30,7 @@ pub(super) struct GroupSlots {
     /// Groups in progress, by name.
     in_work: BTreeMap<String, GroupWork>,
     /// Group of each worker that is a candidate, by address.
-    of: BTreeMap<String, String>,
+    of: BTreeMap<Address, String>,
 }
 
 impl<'a> Pass<'a> {
@@ -45,13 +47,13 @@ impl<'a> Pass<'a> {
                 *known = GroupWork { holder, stuck };
             }
         }
-        let of = workers.iter().map(|w| (w.address.to_owned(), groups.of(&self.labels_of(*w)))).collect();
+        let of = workers.iter().map(|w| (w.address.clone(), groups.of(&self.labels_of(*w)))).collect();
         // With 0 nothing would start. `policy set` refuses 0, but etcd may hold any value.
         let limit = usize::try_from(groups.limit.max(1)).unwrap_or(usize::MAX);
         Some(GroupSlots { by: groups.by.clone(), limit, in_work, of })
     }
 
-    fn context_of(&self, id: EntryId, address: &str) -> Option<EntryContext<'a>> {
+    fn context_of(&self, id: EntryId, address: &Address) -> Option<EntryContext<'a>> {
         let stored = self.snap.store.reboots.entries.get(&id.index).filter(|_| id == EntryId::reboot(id.index))?;
         let definition = self.definition?;
         EntryContext::of_reboot(id, stored, definition.members.by_address(&definition.cluster, address)?)

@@ -33,7 +33,7 @@ impl<'a> Pass<'a> {
         let node = self.node_of(ctx);
         kube.hosts.values().find(|host| {
             // Names first: there may be thousands of hosts.
-            let named = |name: &String| [&host.node, &host.hostname, &host.name].contains(&name);
+            let named = |name: &str| [&*host.node, &*host.hostname, &*host.name].contains(&name);
             host.addresses.iter().any(|a| a == ctx.address)
                 || node.is_some_and(|node| {
                     let is_candidate = named(&node.name) || host.addresses.iter().any(|a| node.addresses.contains(a));

@@ -66,6 +66,7 @@ use cketerm_model::{
     clock::Now,
     entry::EntryId,
     fault,
+    names::{Address, NodeName},
     reason::Reason,
     reboot::RebootStatus,
     repair::RepairEntry,
@@ -103,9 +104,9 @@ pub struct Decision {
     /// Reason for each unfinished entry that does not move, or `Ready`.
     pub reasons: BTreeMap<EntryId, Reason>,
     /// Nodes still cordoned after their entry has ended, by Node name.
-    pub orphans: BTreeMap<String, Reason>,
+    pub orphans: BTreeMap<NodeName, Reason>,
     /// Nodes whose pods are to be watched.
-    pub watch_pods: BTreeSet<String>,
+    pub watch_pods: BTreeSet<NodeName>,
     /// Whether work is next or in progress. Each watch of Kubernetes then proves its own connection.
     pub prove_watches: bool,
     /// Whether an API server is in progress or next. Probes then run often.
@@ -231,7 +232,7 @@ impl<'a> Pass<'a> {
         // pass, because its removal is not written yet: a later entry of the same member waits for the next pass.
         let mut seen: Vec<Option<u64>> = vec![None; self.definition.map_or(0, |d| d.cluster.nodes.len())];
         let definition = self.definition;
-        let index_of = |address: &str| definition.and_then(|d| d.members.index_of(address));
+        let index_of = |address: &Address| definition.and_then(|d| d.members.index_of(address));
         let snap = self.snap;
         for (&index, stored) in snap.store.reboots.entries.iter().chain(self.assumptions.entries()) {
             let id = EntryId::reboot(index);
@@ -260,9 +261,8 @@ impl<'a> Pass<'a> {
                 continue;
             };
             let member_index = definition.members.index_of(&entry.node);
-            let member = member_index
-                .and_then(|member_index| definition.cluster.nodes.get(member_index).zip(seen.get_mut(member_index)));
-            let Some((node, first)) = member else {
+            let member = member_index.and_then(|i| definition.members.at(&definition.cluster, i).zip(seen.get_mut(i)));
+            let Some((member, first)) = member else {
                 self.reasons.push((id, Reason::NotMember { address: entry.node.clone() }));
                 fault!(NonMemberStays => continue);
                 self.remove(id, stored.mod_revision, &entry.node, End::NotMember);
@@ -275,7 +275,7 @@ impl<'a> Pass<'a> {
                 continue;
             }
             *first = Some(index);
-            let Some(ctx) = EntryContext::of_reboot(id, stored, node) else { continue };
+            let Some(ctx) = EntryContext::of_reboot(id, stored, member) else { continue };
             let reason = match entry.status {
                 RebootStatus::Draining => self.drain(ctx),
                 RebootStatus::Rebooting => self.process_rebooting(ctx),
@@ -301,7 +301,7 @@ impl<'a> Pass<'a> {
 
     /// Removes an entry, also while the queue is disabled or full. Cancelling and dequeuing do not wait for another
     /// machine either (REB-6, REB-8, I27).
-    fn remove(&mut self, id: EntryId, mod_revision: i64, address: &str, end: End) {
+    fn remove(&mut self, id: EntryId, mod_revision: i64, address: &Address, end: End) {
         let machine = self.snap.machine(address);
         let mut guard = Guard::of_entry(id, mod_revision);
         if end == End::NotMember {

@@ -9,6 +9,7 @@ use cketerm_model::{
     clock::Now,
     entry::{EntryId, QueueKind, Stored},
     kube::NodeRow,
+    names::Address,
     policy::WorkerCompletion,
     reason::Reason,
     time::{after, seconds_between},
@@ -99,7 +100,7 @@ impl<'a> Pass<'a> {
 pub(crate) fn readiness(
     snap: &Snapshot,
     id: EntryId,
-    address: &str,
+    address: &Address,
     control_plane: bool,
     node: Option<&Arc<NodeRow>>,
     now: Now,
@@ -205,7 +206,7 @@ fn began(snap: &Snapshot, id: EntryId) -> impl Iterator<Item = &Attempt> {
 }
 
 /// Returns the fault of a control plane's probe, or `None` if it is good. Not asked if no probe is required.
-pub(super) fn probe_fault(snap: &Snapshot, address: &str, now: Now) -> Option<String> {
+pub(super) fn probe_fault(snap: &Snapshot, address: &Address, now: Now) -> Option<String> {
     match snap.probes.get(address) {
         None => Some("not probed yet".to_owned()),
         Some(Probe { not_known: Some(why), url, .. }) => {

@@ -13,6 +13,7 @@ use cketerm_model::{
     cluster::Cluster,
     entry::{EntryId, QueueKind, Stored},
     kube::{MetadataPatch, NodeRow},
+    names::Address,
     policy::Approval as ApprovalPolicy,
     reason::{Reason, TooLarge},
     stored::{
@@ -223,8 +224,8 @@ impl Pass<'_> {
     fn needs_approval(&self, proposed: &Proposed) -> bool {
         let control_planes =
             |c: &Cluster| c.nodes.iter().filter(|n| n.control_plane).map(|n| n.address.clone()).collect();
-        let before: BTreeSet<String> = self.definition.map(|d| control_planes(&d.cluster)).unwrap_or_default();
-        let after: BTreeSet<String> = proposed.plan.cluster.as_ref().map(control_planes).unwrap_or_default();
+        let before: BTreeSet<Address> = self.definition.map(|d| control_planes(&d.cluster)).unwrap_or_default();
+        let after: BTreeSet<Address> = proposed.plan.cluster.as_ref().map(control_planes).unwrap_or_default();
         let retained = before.intersection(&after).count();
         // Exactly one control plane was exchanged, and their number has not shrunk.
         let replaced_one = after.len() >= before.len() && retained + 1 == before.len();
@@ -349,7 +350,7 @@ impl Pass<'_> {
         for member in &definition.cluster.nodes {
             let Some(node) = self.snap.node_of(&member.address) else { continue };
             // The Node must have the address of the member.
-            if !node.addresses.contains(&member.address) || self.snap.in_flight.contains_key(&node.name) {
+            if !node.addresses.contains(&member.address) || self.snap.in_flight.contains_key(node.name.as_str()) {
                 continue;
             }
             if let Some(description) = sync::description(member, &node.described) {

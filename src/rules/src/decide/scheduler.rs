@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{entry::QueueKind, fault, kube::NodeRow, policy::ApiServerOrder, reason::Reason};
+use cketerm_model::{entry::QueueKind, fault, kube::NodeRow, names::Address, policy::ApiServerOrder, reason::Reason};
 
 use super::{Effect, Pass, attempts, entry_context::EntryContext};
 
@@ -104,9 +104,9 @@ impl<'a> Pass<'a> {
     /// later entry of the same API server is in progress, this starts the entry with the smaller index, because the
     /// machine counts once (I2).
     fn continue_with_api_server(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
-        let is_own = |address: &String| {
+        let is_own = |address: &Address| {
             fault!(TwoApiServers => return true);
-            api_servers.first().is_some_and(|m| m.address == *address)
+            api_servers.first().is_some_and(|m| m.address == address)
         };
         let in_work = &self.claims.api_servers;
         let Some(address) = in_work.keys().find(|a| !is_own(a)).or_else(|| in_work.keys().next()).cloned() else {
@@ -244,6 +244,7 @@ impl<'a> Pass<'a> {
         let owner = node.owner().filter(|o| o.entry != ctx.id && node.unschedulable)?;
         let entry = owner.entry;
         let gone = !attempts::has_live_entry(self.snap, entry);
-        (gone && self.has_not_recovered(node, owner)).then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
+        (gone && self.has_not_recovered(node, owner))
+            .then(|| Reason::OrphanedCordon { node: node.name.to_string(), entry })
     }
 }

@@ -129,7 +129,7 @@ impl<'a> Pass<'a> {
     /// zone, rack and role labels. The cache keeps no others.
     pub(super) fn labels_of(&self, ctx: EntryContext<'_>) -> Cow<'a, Labels> {
         let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, ctx.address));
-        if let Some(labels) = member.and_then(|m| m.labels.as_ref()).filter(|labels| !labels.is_empty()) {
+        if let Some(labels) = member.and_then(|m| m.node().labels.as_ref()).filter(|labels| !labels.is_empty()) {
             return Cow::Borrowed(labels);
         }
         let shown = self.node_of(ctx).map(|node| node.shown_labels.iter().cloned().collect());

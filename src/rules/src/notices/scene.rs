@@ -13,6 +13,7 @@ use cketerm_model::{
     cketerm_records::{EndKind, Ending, Request},
     entry::{EntryId, Stored},
     entry_ref::EntryRef,
+    names::Address,
     notice::{Kind, Leadership, Notice},
     reason::{Attention, Reason},
     reboot::{RebootEntry, RebootStatus},
@@ -161,7 +162,7 @@ impl Scene {
                 format!("{id}{who} needs an operator: {word}")
             };
             let notice = Notice::new(Kind::Stuck, format!("stuck/{id}/{word}"), title, seen.now.wall);
-            let mut notice = of_entry(snap, with_reason(notice, reason), *id, address(snap, *id).as_deref());
+            let mut notice = of_entry(snap, with_reason(notice, reason), *id, address(snap, *id));
             add_request(&mut notice, snap.store.requests.get(id).and_then(Stored::get));
             self.add(notice, &word, SETTLE);
         }
@@ -197,16 +198,16 @@ fn freeze(snap: &Snapshot, now: Timestamp) -> Option<Value> {
     until.is_none_or(|until| until > now).then_some(freeze)
 }
 
-fn address(snap: &Snapshot, id: EntryId) -> Option<String> {
-    snap.store.entry(id).map(|entry| entry.address().to_owned())
+fn address(snap: &Snapshot, id: EntryId) -> Option<&Address> {
+    snap.store.entry(id).map(EntryRef::address)
 }
 
 /// Returns ` on w12`, as far as the machine is known.
 fn place(snap: &Snapshot, id: EntryId) -> String {
-    address(snap, id).map(|a| on(snap, &a)).unwrap_or_default()
+    address(snap, id).map(|a| on(snap, a)).unwrap_or_default()
 }
 
-fn on(snap: &Snapshot, address: &str) -> String {
+fn on(snap: &Snapshot, address: &Address) -> String {
     if address.is_empty() { String::new() } else { format!(" on {}", snap.machine(address)) }
 }
 
@@ -227,17 +228,18 @@ fn with_reason(mut notice: Notice, reason: &Reason) -> Notice {
 }
 
 /// Adds the entry and the machine to a notice.
-pub(super) fn of_entry(snap: &Snapshot, mut notice: Notice, id: EntryId, address: Option<&str>) -> Notice {
+pub(super) fn of_entry(snap: &Snapshot, mut notice: Notice, id: EntryId, address: Option<&Address>) -> Notice {
     notice.entry = Some(id.to_string());
     notice.queue = Some(id.queue.to_string());
     notice.index = Some(id.index);
     let Some(address) = address.filter(|a| !a.is_empty()) else { return notice };
-    notice.address = Some(address.to_owned());
+    notice.address = Some(address.clone());
     let node = snap.node_of(address);
     let member = snap.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
-    notice.node = node.map(|n| n.name.clone()).or_else(|| member.map(|m| m.node_name().to_owned()));
+    notice.node = node.map(|n| n.name.clone()).or_else(|| member.map(|m| m.node_name().clone()));
     let own = node.into_iter().flat_map(|n| n.shown_labels.iter()).map(|(k, v)| (k.as_str(), v.as_str()));
-    let defined = member.and_then(|m| m.labels.as_ref()).into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str()));
+    let defined =
+        member.and_then(|m| m.node().labels.as_ref()).into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str()));
     let labels: Vec<(&str, &str)> = own.chain(defined).filter(|(_, v)| !v.is_empty()).collect();
     let named = |end: &str| labels.iter().find(|(k, _)| k.ends_with(end)).map(|(_, v)| (*v).to_owned());
     let control_plane = member.is_some_and(|m| m.control_plane).then(|| "control-plane".to_owned());

@@ -7,6 +7,7 @@ use cketerm_model::{
     boot_time::{BootTime, Seconds},
     cketerm_records::{EndKind, Ending},
     entry::{EntryId, Stored},
+    names::NodeName,
     notice::{Kind, Leadership, Notice, NotifierState},
     reason::{CommandRetry, Reason},
     stored::{keys::Keys, row::Row, view::StoreView},
@@ -339,7 +340,8 @@ fn a_notice_of_a_stuck_entry_names_machine_reason_and_requester() {
     let scene = Scene::of(&seen(&rows, &[(EntryId::reboot(1), unknown)])).unwrap();
     let n = &scene.conditions["stuck/reboots/1/OutcomeUnknown"].notice;
     assert_eq!(n.title, "reboots/1 on w1 needs an operator: OutcomeUnknown");
-    let shown = [&n.entry, &n.queue, &n.address, &n.node, &n.role, &n.rack, &n.requested_by, &n.request_reason];
+    let (address, node) = (n.address.as_deref().map(str::to_owned), n.node.as_deref().map(str::to_owned));
+    let shown = [&n.entry, &n.queue, &address, &node, &n.role, &n.rack, &n.requested_by, &n.request_reason];
     let expected = ["reboots/1", "reboot", "10.0.0.1", "w1", "cs", "3", "anna@ops", "INC-1"];
     assert_eq!(shown.map(|v| v.as_deref().unwrap_or_default()), expected);
     assert_eq!(n.runbook.as_deref(), Some("docs/runbook.md#outcomeunknown"));
@@ -349,7 +351,7 @@ fn a_notice_of_a_stuck_entry_names_machine_reason_and_requester() {
 
 #[test]
 fn a_gate_of_a_whole_queue_is_one_condition_and_waiting_for_a_slot_is_none() {
-    let gate = Reason::UnreachableGate { count: 3, limit: 1, names: ["w1".to_owned()].into() };
+    let gate = Reason::UnreachableGate { count: 3, limit: 1, names: [NodeName::new("w1")].into() };
     let backoff = |count| Reason::Backoff { count, until: at(0), cause: None };
     let reasons = [
         (EntryId::reboot(1), gate.clone()),
@@ -396,7 +398,7 @@ fn the_scene_contains_broken_keys_approvals_orphans_and_freezes() {
     let mut seen = seen(&[("reboots/data/zz", "{}"), ("cketerm/policy", &policy)], &[]);
     seen.applying = ApplyState::Approval("3f9a".to_owned(), "12 % of the nodes".to_owned()).into();
     let orphan = Reason::OrphanedCordon { node: "w2".to_owned(), entry: EntryId::reboot(1) };
-    seen.orphans = BTreeMap::from([("w2".to_owned(), orphan)]).into();
+    seen.orphans = BTreeMap::from([(NodeName::new("w2"), orphan)]).into();
     seen.now.wall = "2026-06-01T00:00:00Z".parse().unwrap();
     let scene = Scene::of(&seen).unwrap();
     let keys: Vec<&String> = scene.conditions.keys().collect();

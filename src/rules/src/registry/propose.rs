@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_model::{
     cluster::{Taint, written},
     entry::Stored,
+    names::{Address, NodeName},
     policy::Strategy,
     reboot::RebootStatus,
     stored::{keys::Keys, view::StoreView},
@@ -38,7 +39,7 @@ pub struct Basis {
     /// `cketerm/policy`.
     pub policy: i64,
     /// Addresses of machines that an entry works on.
-    pub busy: BTreeSet<String>,
+    pub busy: BTreeSet<Address>,
 }
 
 fn revision<T>(stored: Option<&Stored<T>>) -> i64 {
@@ -83,7 +84,7 @@ impl Basis {
 }
 
 /// Returns the addresses of machines that an entry of either queue works on.
-pub fn busy(store: &StoreView) -> BTreeSet<String> {
+pub fn busy(store: &StoreView) -> BTreeSet<Address> {
     let reboots = store.reboots.entries.values().filter_map(Stored::get);
     let reboots = reboots.filter(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting));
     let repairs = store.repairs.entries.values().filter_map(Stored::get).filter(|e| e.claims_machine());
@@ -120,7 +121,7 @@ pub struct Proposal {
 pub fn propose(
     store: &StoreView,
     good: &GoodAnswer,
-    taints: Option<&BTreeMap<String, Vec<Taint>>>,
+    taints: Option<&BTreeMap<NodeName, Vec<Taint>>>,
     now: Timestamp,
 ) -> Proposal {
     let basis = Basis::of(store);
@@ -132,7 +133,7 @@ pub fn propose(
 pub fn with_input<T>(
     store: &StoreView,
     machines: &Machines,
-    taints: Option<&BTreeMap<String, Vec<Taint>>>,
+    taints: Option<&BTreeMap<NodeName, Vec<Taint>>>,
     now: Timestamp,
     use_it: impl FnOnce(&Input<'_>) -> T,
 ) -> Result<T, String> {
@@ -175,7 +176,7 @@ pub fn with_input<T>(
 fn plan(
     store: &StoreView,
     machines: &Machines,
-    taints: Option<&BTreeMap<String, Vec<Taint>>>,
+    taints: Option<&BTreeMap<NodeName, Vec<Taint>>>,
     now: Timestamp,
 ) -> Result<Proposed, String> {
     let plan = with_input(store, machines, taints, now, sabakan::plan)?.map_err(|e| e.to_string())?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cketerm_model::names::Address;
 use serde::{Deserialize, Serialize};
 
 /// BMCs that the commands of the definition may log in to, by this host's file (SAF-38, SAF-39).
@@ -14,9 +15,9 @@ pub enum BmcAccess {
     /// By the address of the machine.
     ByMachine {
         /// Machines whose BMC the file names, if the file allows no network; none = the file allows networks.
-        only: Option<BTreeSet<String>>,
+        only: Option<BTreeSet<Address>>,
         /// Machines whose BMC the file names and refuses, with the reason.
-        refused: BTreeMap<String, String>,
+        refused: BTreeMap<Address, String>,
         /// Whether some machine of the definition gets no login.
         lacking: bool,
     },
@@ -35,9 +36,9 @@ impl BmcAccess {
 
     /// Access that the file gives to the machines of a definition.
     pub fn by_machine<'a>(
-        machines: impl IntoIterator<Item = &'a str>,
-        only: Option<BTreeSet<String>>,
-        refused: BTreeMap<String, String>,
+        machines: impl IntoIterator<Item = &'a Address>,
+        only: Option<BTreeSet<Address>>,
+        refused: BTreeMap<Address, String>,
     ) -> Self {
         if only.is_none() && refused.is_empty() {
             return Self::Open;
@@ -51,7 +52,7 @@ impl BmcAccess {
     }
 
     /// Reason why the BMC of the machine with this address gets no login.
-    pub fn refusal(&self, address: &str) -> Option<BmcRefusal<'_>> {
+    pub fn refusal(&self, address: &Address) -> Option<BmcRefusal<'_>> {
         match self {
             Self::Open => None,
             Self::ByMachine { only, refused, .. } => match refused.get(address) {

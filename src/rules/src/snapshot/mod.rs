@@ -13,6 +13,7 @@ use cketerm_model::{
     entry::EntryId,
     etcd::EtcdView,
     kube::{KubeView, NodeRow},
+    names::{Address, NodeName},
     stored::view::StoreView,
 };
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,7 @@ pub struct Snapshot {
     /// Identity of this engine and its leadership.
     pub engine: Engine,
     /// Results of the control planes' probes, by address.
-    pub probes: BTreeMap<String, Probe>,
+    pub probes: BTreeMap<Address, Probe>,
     /// Members of the Kubernetes etcd.
     #[serde(default)]
     pub etcd: Arc<EtcdView>,
@@ -46,7 +47,7 @@ pub struct Snapshot {
     pub in_flight: BTreeMap<String, InFlight>,
     /// Owner records of other leases, by Node name: the lease, and the boot time at which this engine first saw it
     /// there.
-    pub foreign: BTreeMap<String, (i64, BootTime)>,
+    pub foreign: BTreeMap<NodeName, (i64, BootTime)>,
     /// Sabakan's answers and the plan made from them.
     pub registry: Arc<Registry>,
     /// State of this engine's Metal3 controller.
@@ -57,7 +58,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the Node of a machine: by the definition's name, else by address.
-    pub fn node_of(&self, address: &str) -> Option<&Arc<NodeRow>> {
+    pub fn node_of(&self, address: &Address) -> Option<&Arc<NodeRow>> {
         let by_name = self.store.definition().and_then(|d| {
             let member = d.members.by_address(&d.cluster, address)?;
             self.kube.by_name.get(member.node_name())
@@ -66,14 +67,14 @@ impl Snapshot {
     }
 
     /// Returns the name under which a machine's effects are kept apart: its Node's name, else the address.
-    pub fn machine(&self, address: &str) -> String {
+    pub fn machine(&self, address: &Address) -> String {
         self.machine_ref(address).to_owned()
     }
 
     /// Returns the same name without a copy.
-    pub(crate) fn machine_ref<'a>(&'a self, address: &'a str) -> &'a str {
+    pub(crate) fn machine_ref<'a>(&'a self, address: &'a Address) -> &'a str {
         let member = self.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
-        let node = || self.kube.by_address.get(address).map(String::as_str);
-        member.map(cketerm_model::cluster::Node::node_name).or_else(node).unwrap_or(address)
+        let node = || self.kube.by_address.get(address).map(NodeName::as_str);
+        member.map(|m| m.node_name().as_str()).or_else(node).unwrap_or_else(|| address.as_str())
     }
 }

@@ -9,8 +9,9 @@ impl Draft<'_> {
     fn taints(&self, i: usize) -> &[Taint] {
         let Some(nodes) = self.input.kubernetes_nodes else { return &[] };
         let name = match self.nodes[i].and_then(|place| self.current_node(place)) {
-            Some(node) => node.node_name(),
-            None => &self.machine(i).address,
+            Some(node) if !node.hostname.is_empty() => node.hostname.as_str(),
+            // Without a host name CKE registers the Node under its address.
+            _ => self.machine(i).address.as_str(),
         };
         nodes.get(name).map_or(&[], Vec::as_slice)
     }

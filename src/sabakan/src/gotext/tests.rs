@@ -1,4 +1,4 @@
-use cketerm_model::boot_time::Seconds;
+use cketerm_model::{boot_time::Seconds, names::Address};
 
 use super::*;
 use crate::machine::{Date, State};
@@ -10,7 +10,7 @@ fn machine() -> Machine {
         rack: 3,
         index_in_rack: 12,
         role: "cs".to_owned(),
-        address: "10.0.0.7".to_owned(),
+        address: Address::new("10.0.0.7"),
         ipv4: vec!["10.0.0.7".to_owned(), "10.1.0.7".to_owned()],
         register_date: Date::parse("2021-02-03T04:05:06.5+09:00").unwrap(),
         retire_date: Date::parse("2026-06-01T00:00:00Z").unwrap(),

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use cketerm_model::boot_time::Seconds;
+use cketerm_model::{boot_time::Seconds, names::Address};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -183,7 +183,7 @@ fn parse_machine(raw: RawMachine) -> Result<Option<Machine>, String> {
         rack: spec.rack,
         index_in_rack: spec.index_in_rack,
         role: spec.role,
-        address: address.to_string(),
+        address: Address::new(address.to_string()),
         ipv4: spec.ipv4,
         register_date: date("registerDate", spec.register_date)?,
         retire_date: date("retireDate", spec.retire_date)?,

@@ -1,6 +1,7 @@
 //! Strategy `all-healthy` (SAB-47 to SAB-58).
 
 use State::{Healthy, Retired, Retiring, Unhealthy, Unreachable, Updating};
+use cketerm_model::names::NodeName;
 
 use super::*;
 
@@ -10,7 +11,7 @@ fn scene(kinds: &[&str], planes: i64, machines: Vec<Machine>) -> Scene {
 
 fn tainted(scene: &mut Scene, n: u8, key: &str) {
     let taint = Taint { key: key.to_owned(), ..Taint::default() };
-    scene.nodes.get_or_insert_default().insert(format!("10.0.0.{n}"), vec![taint]);
+    scene.nodes.get_or_insert_default().insert(NodeName::new(format!("10.0.0.{n}")), vec![taint]);
 }
 
 /// Every healthy machine of a templated role becomes a worker.

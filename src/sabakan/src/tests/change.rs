@@ -1,9 +1,9 @@
-use cketerm_model::{boot_time::Seconds, cluster::Taint};
+use cketerm_model::{boot_time::Seconds, cluster::Taint, names::Address};
 
 use super::*;
 
 fn node(address: &str, control_plane: bool) -> Node {
-    Node { address: address.to_owned(), control_plane, user: "u".to_owned(), ..Node::default() }
+    Node { address: Address::new(address), control_plane, user: "u".to_owned(), ..Node::default() }
 }
 
 fn cluster(planes: u32, workers: u32) -> Cluster {

@@ -7,6 +7,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cluster::{Cluster, Taint},
     constraints::Constraints,
+    names::{Address, NodeName},
     policy::Strategy,
 };
 use jiff::Timestamp;
@@ -32,7 +33,7 @@ pub(crate) fn machine(n: u8) -> Machine {
         rack: 0,
         index_in_rack: i64::from(n),
         role: "cs".to_owned(),
-        address: format!("10.0.0.{n}"),
+        address: Address::new(format!("10.0.0.{n}")),
         ipv4: vec![format!("10.0.0.{n}")],
         register_date: Date::parse("2026-01-01T00:00:00Z").unwrap(),
         retire_date: Date::parse("2026-06-01T00:00:00Z").unwrap(),
@@ -100,8 +101,8 @@ struct Scene {
     template: Template,
     constraints: Constraints,
     current: Option<Cluster>,
-    nodes: Option<BTreeMap<String, Vec<Taint>>>,
-    rebooting: BTreeSet<String>,
+    nodes: Option<BTreeMap<NodeName, Vec<Taint>>>,
+    rebooting: BTreeSet<Address>,
     template_changed: bool,
     strategy: Strategy,
 }
@@ -133,7 +134,7 @@ impl Scene {
         let mut nodes = Vec::new();
         for (list, plane) in [(planes, true), (workers, false)] {
             for n in list {
-                let address = format!("10.0.0.{n}");
+                let address = Address::new(format!("10.0.0.{n}"));
                 let machine = self.machines.iter().find(|m| m.address == address);
                 let mut gone = machine_gone(*n, plane);
                 if let Some(m) = machine {
@@ -153,7 +154,7 @@ impl Scene {
     }
 
     fn rebooting(mut self, list: &[u8]) -> Self {
-        self.rebooting = list.iter().map(|n| format!("10.0.0.{n}")).collect();
+        self.rebooting = list.iter().map(|n| Address::new(format!("10.0.0.{n}"))).collect();
         self
     }
 
@@ -203,7 +204,7 @@ impl Scene {
 
 fn machine_gone(n: u8, plane: bool) -> cketerm_model::cluster::Node {
     cketerm_model::cluster::Node {
-        address: format!("10.0.0.{n}"),
+        address: Address::new(format!("10.0.0.{n}")),
         user: "u".to_owned(),
         control_plane: plane,
         ..Default::default()

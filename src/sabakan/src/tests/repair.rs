@@ -1,4 +1,4 @@
-use cketerm_model::boot_time::Seconds;
+use cketerm_model::{boot_time::Seconds, names::Address};
 
 use super::*;
 use crate::tests::machine as sick;
@@ -14,12 +14,12 @@ fn machine(n: u8, state: State, duration: f64) -> Machine {
 }
 
 fn cluster(addresses: &[&str]) -> Cluster {
-    let node = |a: &&str| cketerm_model::cluster::Node { address: (*a).to_owned(), ..Default::default() };
+    let node = |a: &&str| cketerm_model::cluster::Node { address: Address::new(*a), ..Default::default() };
     Cluster { nodes: addresses.iter().map(node).collect(), ..Cluster::default() }
 }
 
 fn repair(address: &str, status: RepairStatus, deleted: bool) -> RepairEntry {
-    let mut old = entry(&Machine { address: address.to_owned(), ..sick(1) }, 4, None);
+    let mut old = entry(&Machine { address: Address::new(address), ..sick(1) }, 4, None);
     (old.status, old.deleted) = (status, deleted);
     old
 }
@@ -39,7 +39,7 @@ fn run(
         repairs,
         reboots,
         current: Some(&current),
-        excluded: &BTreeMap::from([("10.0.0.77".to_owned(), "its BareMetalHost is held off by a".to_owned())]),
+        excluded: &BTreeMap::from([(Address::new("10.0.0.77"), "its BareMetalHost is held off by a".to_owned())]),
         next_index: 7,
     })
 }
@@ -70,7 +70,7 @@ fn a_machine_with_any_entry_is_skipped() {
 /// REP-48 to REP-50, I42: a machine that became unreachable only lately, by cketerm's own reboot.
 #[test]
 fn a_young_unreachable_machine_is_skipped_where_there_is_another_cause() {
-    let reboot = |status| RebootEntry { status, ..RebootEntry::queued(0, "10.0.0.1") };
+    let reboot = |status| RebootEntry { status, ..RebootEntry::queued(0, &Address::new("10.0.0.1")) };
     let member: &[&str] = &["10.0.0.1"];
     for (state, duration, reboots, members, added) in [
         (State::Unreachable, 299.9, vec![reboot(RebootStatus::Rebooting)], member, false),
@@ -103,7 +103,7 @@ fn above_the_cap_no_repair_is_added_and_the_reason_is_given() {
 /// REP-49: CKE looks at the first entry only (I42).
 #[test]
 fn a_young_machine_with_a_rebooting_entry_is_not_added() {
-    let entry = |index, status| RebootEntry { status, ..RebootEntry::queued(index, "10.0.0.1") };
+    let entry = |index, status| RebootEntry { status, ..RebootEntry::queued(index, &Address::new("10.0.0.1")) };
     let reboots = [entry(2, RebootStatus::Rebooting), entry(0, RebootStatus::Cancelled)];
     let machines = [machine(1, State::Unreachable, 10.0), machine(2, State::Unhealthy, 1.0)];
     let plan = run(&machines, &[], &reboots, &["10.0.0.1"], 2);
@@ -116,7 +116,7 @@ fn a_young_machine_with_a_rebooting_entry_is_not_added() {
 /// REP-47, I44: a repair could power on a machine that a client holds off through Metal3.
 #[test]
 fn i44_a_machine_held_by_its_host_is_not_repaired_and_does_not_count_to_the_cap() {
-    let held = Machine { address: "10.0.0.77".to_owned(), ..machine(1, State::Unreachable, 9000.0) };
+    let held = Machine { address: Address::new("10.0.0.77"), ..machine(1, State::Unreachable, 9000.0) };
     let plan = run(&[held, machine(2, State::Unreachable, 9000.0)], &[], &[], &["10.0.0.77", "10.0.0.2"], 1);
     assert_eq!(plan.entries.iter().map(|e| e.address.as_str()).collect::<Vec<_>>(), ["10.0.0.2"]);
     assert_eq!((plan.skipped[0].address.as_str(), plan.capped), ("10.0.0.77", None));

@@ -7,6 +7,7 @@ use cketerm_clients::{
     power::{BmcClients, BmcInventory, Found},
     sabakan as client,
 };
+use cketerm_model::names::Address;
 
 use crate::cli::Context;
 
@@ -15,6 +16,7 @@ type Misses = Vec<String>;
 
 /// Returns the BMC of a node's address; the refusal names the places that were searched.
 pub(super) async fn find(address: &str, context: &Context) -> Result<Found, ActionError> {
+    let address = &Address::new(address);
     let bmcs =
         BmcLookup::new(BmcClients::network(context.settings.bmcs.clone()).with_kube(context.settings.kube.clone()));
     let inventory = bmcs.inventory()?;
@@ -47,7 +49,7 @@ pub(super) async fn find(address: &str, context: &Context) -> Result<Found, Acti
 }
 
 async fn among_hosts(
-    address: &str,
+    address: &Address,
     bmcs: &BmcLookup,
     context: &Context,
     misses: &mut Misses,
@@ -66,7 +68,7 @@ async fn among_hosts(
 }
 
 async fn in_registry(
-    address: &str,
+    address: &Address,
     bmcs: BmcLookup,
     inventory: &BmcInventory,
     context: &Context,

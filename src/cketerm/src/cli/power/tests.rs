@@ -1,6 +1,10 @@
 use std::time::Duration;
 
-use cketerm_model::{kube::Owner, power_state::PowerState};
+use cketerm_model::{
+    kube::Owner,
+    names::{Address, NodeName},
+    power_state::PowerState,
+};
 
 use super::*;
 
@@ -13,7 +17,7 @@ fn node(before: &str, now: &str) -> NodeRow {
         {"lease": 1, "entry": "reboots/1", "schedulable_before": true, "uid": "u", "boot_id": before}
     );
     NodeRow {
-        name: "node-1".to_owned(),
+        name: NodeName::new("node-1"),
         boot_id: now.to_owned(),
         owner: Some(serde_json::from_value::<Owner>(owner).map_err(|e| e.to_string())),
         ..NodeRow::default()
@@ -45,8 +49,8 @@ fn booted_needs_proof_and_power_on_is_none() {
 #[test]
 fn an_address_claimed_by_two_nodes_is_refused() {
     let node = |name: &str, addresses: &[&str]| NodeRow {
-        name: name.to_owned(),
-        addresses: addresses.iter().map(|a| (*a).to_owned()).collect(),
+        name: NodeName::new(name),
+        addresses: addresses.iter().map(|a| Address::new(*a)).collect(),
         ..NodeRow::default()
     };
     let nodes = [node("w1", &["10.0.0.1", "w1"]), node("w2", &["10.0.0.2"]), node("evil", &["10.0.0.9", "10.0.0.1"])];

@@ -3,6 +3,7 @@ use std::{
     time::Duration,
 };
 
+use cketerm_model::names::Address;
 use http::{Request, Response};
 use kube::client::Body;
 use serde_json::Value;
@@ -163,7 +164,7 @@ async fn a_missing_host_and_a_missing_kubernetes_are_errors() {
     let text = "bmcs: {10.0.0.1: {driver: bare-metal-host, settings: {host: m/w1}}}";
     let inventory = BmcInventory::parse(text).unwrap();
     assert!(inventory.refused().is_empty());
-    let found = inventory.find("10.0.0.1", BmcClients::network(None).connector()).unwrap().unwrap();
+    let found = inventory.find(&Address::new("10.0.0.1"), BmcClients::network(None).connector()).unwrap().unwrap();
     assert!(found.driver.read().await.unwrap_err().to_string().contains("no Kubernetes is configured"));
     let text = "bmcs: {10.0.0.1: {driver: bare-metal-host, settings: {host: w1}}}";
     let refused = BmcInventory::parse(text).unwrap().refused();

@@ -1,5 +1,7 @@
 use std::{os::unix::fs::PermissionsExt, path::PathBuf};
 
+use cketerm_model::names::Address;
+
 use super::*;
 use crate::power::BmcClients;
 
@@ -18,7 +20,8 @@ impl Directory {
     }
 
     fn find(&self, mode: u32, text: &str) -> Result<Option<Found>, InventoryError> {
-        BmcInventory::read(&self.file("bmcs.yaml", mode, text))?.find("10.0.0.1", BmcClients::network(None).connector())
+        BmcInventory::read(&self.file("bmcs.yaml", mode, text))?
+            .find(&Address::new("10.0.0.1"), BmcClients::network(None).connector())
     }
 }
 
@@ -33,7 +36,7 @@ fn an_entry_inherits_missing_fields_from_the_defaults() {
     assert_eq!((found.timeouts.soft.as_secs(), found.timeouts.on.as_secs()), (300, 9));
     assert!(found.warning.is_none());
     let inventory = BmcInventory::read(&directory.0.path().join("bmcs.yaml")).unwrap();
-    assert!(inventory.find("10.0.0.2", BmcClients::network(None).connector()).unwrap().is_none());
+    assert!(inventory.find(&Address::new("10.0.0.2"), BmcClients::network(None).connector()).unwrap().is_none());
     assert!(!format!("{inventory:?} {found:?}").contains("hunter2"));
 }
 
@@ -149,7 +152,7 @@ fn i50_entries_of_the_file_must_be_inside_its_networks_too() {
         ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'https://10.9.0.1'}}", Some("outside the networks")),
     ] {
         let inventory = BmcInventory::parse(&format!("{text}\n{LOGIN}")).unwrap();
-        let found = inventory.find("10.0.0.1", BmcClients::network(None).connector());
+        let found = inventory.find(&Address::new("10.0.0.1"), BmcClients::network(None).connector());
         let warned = inventory.warnings();
         match (refused, found) {
             (None, Ok(Some(_))) => assert!(inventory.refused().is_empty(), "{text}"),
@@ -171,7 +174,8 @@ fn i50_a_host_name_without_a_verified_certificate_needs_networks() {
         "bmcs: {10.0.0.1: {url: 'redfish://bmc.example', insecure: true}}",
     ] {
         let inventory = BmcInventory::parse(insecure).unwrap();
-        let why = inventory.find("10.0.0.1", BmcClients::network(None).connector()).unwrap_err().to_string();
+        let why =
+            inventory.find(&Address::new("10.0.0.1"), BmcClients::network(None).connector()).unwrap_err().to_string();
         assert!(why.contains("needs `networks`"), "{why}");
         assert_eq!(inventory.refused().get("10.0.0.1"), Some(&why));
         assert!(inventory.warnings().contains(&why), "{:?}", inventory.warnings());

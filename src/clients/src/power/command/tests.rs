@@ -3,6 +3,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cketerm_model::names::Address;
+
 use super::*;
 use crate::power::{BmcClients, BmcInventory, Off, Timeouts, switch};
 
@@ -39,7 +41,7 @@ impl Site {
 
     fn find(&self, mode: u32, text: &str) -> Result<Option<Found>, InventoryError> {
         let file = self.write("bmcs.yaml", mode, text);
-        BmcInventory::read(&file)?.find("10.0.0.1", BmcClients::network(None).connector())
+        BmcInventory::read(&file)?.find(&Address::new("10.0.0.1"), BmcClients::network(None).connector())
     }
 
     /// Returns the driver of this site's scripts; `more` are further settings.

@@ -1,5 +1,6 @@
 //! Columns of the comparison of the definition in force with the generated one.
 
+use cketerm_model::names::Address;
 use cketerm_sabakan::{Choice, change::Kind};
 use ratatui::style::Style;
 
@@ -128,7 +129,7 @@ fn why_cell(row: &Row<'_>) -> Cell {
 }
 
 /// Returns the fields that change only on this node. `None` if there are none, or if the node does more than change.
-fn own_fields(app: &App, kind: Kind, address: &str) -> Option<String> {
+fn own_fields(app: &App, kind: Kind, address: &Address) -> Option<String> {
     if kind != Kind::Changed {
         return None;
     }

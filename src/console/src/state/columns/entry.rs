@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use cketerm_model::{
     cketerm_records::Request,
-    cluster::Node,
+    cluster::{Member, Node},
     entry::{EntryId, Stored},
     kube::NodeRow,
+    names::{Address, NodeName},
 };
 use cketerm_rules::trouble::{self, Trouble};
 use jiff::Timestamp;
@@ -34,15 +35,16 @@ pub struct EntryRow<'a, E> {
 
 impl<'a, E> EntryRow<'a, E> {
     /// Looks up the request and the machine of an entry. `address` is `None` if the entry cannot be read.
-    pub(super) fn new(app: &'a App, id: EntryId, entry: Option<&'a E>, address: Option<&'a str>) -> Self {
+    pub(super) fn new(app: &'a App, id: EntryId, entry: Option<&'a E>, address: Option<&'a Address>) -> Self {
         let seen = &app.seen;
         let request = seen.snapshot.store.requests.get(&id).and_then(Stored::get);
         let Some(address) = address else {
             return Self { app, id, entry, request, address: "", name: "", node: None, member: None };
         };
         let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
-        let by_address = || seen.snapshot.kube.by_address.get(address).map(String::as_str);
-        let name = member.map(Node::node_name).or_else(by_address).unwrap_or(address);
+        let by_address = || seen.snapshot.kube.by_address.get(address).map(NodeName::as_str);
+        let name = member.map(|m| m.node_name().as_str()).or_else(by_address).unwrap_or(address);
+        let member = member.map(Member::node);
         Self { app, id, entry, request, address, name, node: queries::node(seen, name), member }
     }
 

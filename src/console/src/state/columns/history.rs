@@ -88,7 +88,7 @@ fn why(ended: &Ended) -> &str {
 /// Returns the machine's current name, else the name in its attempt, else its address.
 pub fn node_name(app: &App, ended: &Ended) -> String {
     let now = app.seen.snapshot.machine(&ended.address);
-    if now == ended.address { ended.node.clone().unwrap_or(now) } else { now }
+    if now == *ended.address { ended.node.as_ref().map_or(now, ToString::to_string) } else { now }
 }
 
 /// Returns the style of an outcome: good, unintended, or failed.

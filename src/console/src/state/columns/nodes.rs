@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{cluster::Node, entry::EntryId, kube::NodeRow};
+use cketerm_model::{cluster::Node, entry::EntryId, kube::NodeRow, names::Address};
 use ratatui::style::Style;
 
 use super::{
@@ -77,7 +77,10 @@ impl Table for Nodes {
 
     fn row<'a>(app: &'a App, name: &'a str) -> Row<'a> {
         let (node, member) = (queries::node(&app.seen, name), queries::member(&app.seen, name));
-        let address = member.map(|m| m.address.as_str()).or_else(|| queries::ip_of(node?)).unwrap_or_default();
+        let address = member
+            .map(|m| m.address.as_str())
+            .or_else(|| queries::ip_of(node?).map(Address::as_str))
+            .unwrap_or_default();
         let entries = [app.knowledge.totals.reboot_of(name), app.knowledge.totals.repair_of(name)];
         Row { app, name, address, node, member, entries }
     }

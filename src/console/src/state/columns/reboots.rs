@@ -58,7 +58,7 @@ impl Table for Reboots {
 
     fn row<'a>(app: &'a App, id: &'a EntryId) -> Row<'a> {
         let entry = queries::entry(&app.seen, *id);
-        EntryRow::new(app, *id, entry, entry.map(|e| e.node.as_str()))
+        EntryRow::new(app, *id, entry, entry.map(|e| &e.node))
     }
 }
 

@@ -77,7 +77,7 @@ impl Table for Repairs {
 
     fn row<'a>(app: &'a App, id: &'a EntryId) -> Row<'a> {
         let entry = queries::repair(&app.seen, *id);
-        EntryRow::new(app, *id, entry, entry.map(|e| e.address.as_str()))
+        EntryRow::new(app, *id, entry, entry.map(|e| &e.address))
     }
 }
 

@@ -1,12 +1,13 @@
 //! Pane of a machine: sabakan's data, and what the plan does with the machine and why, field by field.
 
+use cketerm_model::names::Address;
 use ratatui::style::Style;
 
 use super::Text;
 use crate::state::{registry, when};
 
 impl Text<'_> {
-    pub(super) fn machine_fields(&mut self, address: &str) {
+    pub(super) fn machine_fields(&mut self, address: &Address) {
         let (app, seen) = (self.app, &self.app.seen);
         match app.knowledge.registry.at(seen, address) {
             None => self.field("sabakan", "has no such machine any more", app.config.theme.trouble),
@@ -49,7 +50,7 @@ impl Text<'_> {
                 self.field("", &text, Style::new());
             }
         }
-        let skipped = seen.auto_repair.plan.skipped.iter().find(|s| s.address == address);
+        let skipped = seen.auto_repair.plan.skipped.iter().find(|s| s.address == *address);
         if let Some(skipped) = skipped {
             self.heading("Automatic repair".to_owned());
             self.plain("skipped", &skipped.why);

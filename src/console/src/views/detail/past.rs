@@ -24,7 +24,7 @@ pub(super) fn title(app: &App, folder: Folder, id: &PastId) -> String {
     let text = match folder {
         Folder::History => past.history.get(id).map(|e| {
             let node = node_name(app, e);
-            let address = if node == e.address { String::new() } else { format!(" {}", e.address) };
+            let address = if node == *e.address { String::new() } else { format!(" {}", e.address) };
             format!("{} {node}{address}: {}", e.entry, e.outcome)
         }),
         Folder::Audit => past.audit.get(id).map(|a| format!("{} by {}", a.what, a.who.user)),

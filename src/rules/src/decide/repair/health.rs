@@ -9,6 +9,7 @@ use cketerm_model::{
     cluster::Operation,
     entry::{EntryId, Stored},
     fault,
+    names::Address,
     reason::{Awaited, CommandRetry, Reason},
 };
 use jiff::Timestamp;
@@ -70,12 +71,12 @@ impl<'a> Pass<'a> {
         self.snap.work.get(&id)?.check.as_ref().map(|(at, _)| *at)
     }
 
-    fn health_check(&self, id: EntryId, operation: &Operation, address: &str, guard: Guard) -> Option<DueCheck> {
+    fn health_check(&self, id: EntryId, operation: &Operation, address: &Address, guard: Guard) -> Option<DueCheck> {
         let mut argv = operation.health_check_command.clone().filter(|c| !c.is_empty())?;
         if argv.first().is_some_and(|p| self.snap.engine.missing_programs.contains(p)) {
             return None;
         }
-        argv.push(address.to_owned());
+        argv.push(address.to_string());
         let bound = operation.health_bound(self.policy.command_cap_seconds);
         Some(DueCheck { last: self.checked_at(id), id, guard, argv, bound })
     }
@@ -105,7 +106,7 @@ impl<'a> Pass<'a> {
         &mut self,
         id: EntryId,
         attempt: Option<&Attempt>,
-        address: &str,
+        address: &Address,
         since: Timestamp,
     ) {
         let named = attempt.and_then(|a| a.machine_type.as_deref().zip(a.operation.as_deref()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{boot_time::BootTime, entry::EntryId, kube::KubeView, reason::Reason};
+use cketerm_model::{boot_time::BootTime, entry::EntryId, kube::KubeView, names::Address, reason::Reason};
 
 use super::scene::{BOOT, Scene, now};
 use crate::{
@@ -118,7 +118,7 @@ fn an_assumed_leader_decides_like_a_leader() {
 /// Records about stored entries never concern an entry that is only assumed.
 #[test]
 fn an_assumed_entry_is_behind_all_stored_ones_and_has_no_records() {
-    let assumed = Assumptions::default().queued(&[Scene::address(12), Scene::address(11)]);
+    let assumed = Assumptions::default().queued(&[Address::new(Scene::address(12)), Address::new(Scene::address(11))]);
     let ids: Vec<_> = assumed.entries().keys().map(|index| EntryId::reboot(*index)).collect();
     for last in [None, Some(7)] {
         let scene = Scene::new(4).with(|scene| scene.cluster.reboot.max_concurrent_reboots = Some(5));

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use cketerm_model::boot_time::{BootTime, Seconds};
+use cketerm_model::{
+    boot_time::{BootTime, Seconds},
+    names::Address,
+};
 use cketerm_sabakan::{Machines, State};
 
 use super::{
@@ -50,7 +53,7 @@ fn i44_machines_of_hosts_powered_off_or_rebooting_are_excluded_with_a_reason() {
         name: name.to_owned(),
         online: true,
         provisioning: "provisioned".to_owned(),
-        addresses: vec![format!("10.7.7.{}", name.len())],
+        addresses: vec![Address::new(format!("10.7.7.{}", name.len()))],
         ..Default::default()
     };
     let mut kube = cketerm_model::kube::KubeView::default();

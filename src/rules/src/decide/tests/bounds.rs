@@ -4,6 +4,7 @@ use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended},
     cketerm_records::{EndKind, Ending, Verb},
     entry::{EntryId, QueueKind, Stored},
+    names::Address,
     reason::{Attention, Reason, TooLarge},
     reboot::RebootStatus,
     stored::keys::Keys,
@@ -136,7 +137,7 @@ fn i8_a_withheld_first_attempt_is_kept_so_its_drain_can_be_reverted() {
 fn ending(attempts: Vec<Attempt>) -> Ending {
     Ending {
         entry: EntryId::reboot(0),
-        address: "10.0.0.11".to_owned(),
+        address: Address::new("10.0.0.11"),
         end: EndKind::Booted,
         outcome: "booted".to_owned(),
         at: super::scene::now(),

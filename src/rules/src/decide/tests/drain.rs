@@ -7,6 +7,7 @@ use cketerm_model::{
     drain::Verdict,
     entry::{EntryId, QueueKind},
     kube::NamespaceRow,
+    names::Address,
     policy::UnreachableRule,
     reason::{PodHold, Reason},
     reboot::RebootStatus::Draining,
@@ -409,7 +410,7 @@ fn i10_a_hold_reverts_a_drain_and_removes_its_cordon() {
 fn i15_no_pod_is_reported_as_leaving_before_the_preview_succeeded() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).pod(11, "free", |_| {}).budget("web", "web");
     let blocked = |scene: &Scene| {
-        let named = crate::publish::blockers(&scene.snapshot(), EntryId::reboot(0), "10.0.0.11");
+        let named = crate::publish::blockers(&scene.snapshot(), EntryId::reboot(0), &Address::new("10.0.0.11"));
         named.into_iter().map(|b| (b.pod, b.why == PodHold::Leaving)).collect::<Vec<_>>()
     };
     let refused = scene.answered(0, "web", refused_by_budget()).work(0, |w| w.drain.previewed = false);

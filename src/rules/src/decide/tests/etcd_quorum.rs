@@ -7,6 +7,7 @@ use cketerm_model::{
     boot_time::Seconds,
     entry::EntryId,
     etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
+    names::Address,
     policy::EtcdMembers,
     reason::Reason,
     reboot::RebootStatus::{Draining, Rebooting},
@@ -338,7 +339,7 @@ fn a_control_plane_with_an_unknown_etcd_member_waits() {
     };
     unhealthy(&with(next(), resolved), 0, "m3", "no answer");
     // Or the Node has that name.
-    let named = next().node(2, |n| n.addresses.push("etcd-b.site".to_owned()));
+    let named = next().node(2, |n| n.addresses.push(Address::new("etcd-b.site")));
     unhealthy(
         &with(named, |v| {
             unplaced(v);

@@ -3,6 +3,7 @@
 use cketerm_model::{
     boot_time::Seconds,
     drain::{Undecided, Verdict},
+    names::NodeName,
     reason::{PodHold, Reason},
     time::after,
 };
@@ -40,9 +41,9 @@ fn later(scene: &Scene, seconds: f64) -> Scene {
             let source = s.kube.sources.get_mut(source).unwrap();
             (source.last_seen, source.fresh_as_of) = (source.last_seen + span, source.fresh_as_of + span);
         }
-        let nodes: Vec<String> = s.kube.pods.keys().cloned().collect();
+        let nodes: Vec<NodeName> = s.kube.pods.keys().cloned().collect();
         for node in nodes {
-            let pods = s.kube.pods.get_mut(&node).unwrap();
+            let pods = s.kube.pods.get_mut(node.as_str()).unwrap();
             pods.fresh_as_of = pods.fresh_as_of + span;
         }
     })

@@ -9,6 +9,7 @@ use cketerm_model::{
     cketerm_records::{Audit, Ending},
     clock::Now,
     entry::EntryId,
+    names::Address,
     reboot::{RebootEntry, RebootStatus},
     record::Record,
     repair::RepairEntry,
@@ -51,7 +52,7 @@ fn put(scene: &Scene, key: &str, bytes: &[u8]) -> Tried {
     let mut row = Row::new(&format!("/cke/{key}"), "", 45, 45);
     row.value = bytes.to_vec();
     store.put(&keys, &row);
-    let neighbour = text(RebootEntry::queued(77, "10.0.0.18"));
+    let neighbour = text(RebootEntry::queued(77, &Address::new("10.0.0.18")));
     store.put(&keys, &Row::new("/cke/reboots/data/000000000000004d", &neighbour, 46, 46));
     if store.reboots.entries.get(&77).and_then(|entry| entry.get()).is_none() {
         return Err("the neighbouring entry is not read".to_owned());
@@ -96,7 +97,7 @@ fn fuzzed_queue_entries_never_panic_or_hide_other_entries() {
     let reboot = held.store.reboots.entries[&2].get().unwrap().clone();
     let own = [
         text(&reboot),
-        text(RebootEntry { drain_backoff_count: 3, drain_backoff_expire: Some(now()), ..RebootEntry::queued(2, "10.0.0.12") }),
+        text(RebootEntry { drain_backoff_count: 3, drain_backoff_expire: Some(now()), ..RebootEntry::queued(2, &Address::new("10.0.0.12")) }),
         r#"{"index":"2","node":"10.0.0.12","status":"queued","last_transition_time":"0001-01-01T00:00:00Z","x-later":{"a":[1]}}"#
             .to_owned(),
     ];
@@ -228,7 +229,7 @@ fn fuzzed_history_records_are_parsed_or_refused() {
         recent.record_value(Folder::Audit, 5, bytes);
         Ok(Took::of(&serde_json::from_slice::<Audit>(bytes)))
     });
-    let record = Record::completed(1, "reboot", "10.0.0.1", "", now(), now());
+    let record = Record::completed(1, "reboot", &Address::new("10.0.0.1"), "", now(), now());
     Fuzz::new("record", 300).seeds([text(&record)]).run(|bytes| {
         unknown_survive::<Record>(bytes)?;
         Ok(Took::of(&serde_json::from_slice::<Record>(bytes)))

@@ -3,7 +3,7 @@
 
 use cketerm_model::{
     boot_time::Seconds, cketerm_records::Verb, cluster::Reboot, entry::EntryId, fence::NoPermit, kube::NodeRow,
-    reason::Reason,
+    names::Address, reason::Reason,
 };
 
 use super::scene::{BOOT, LEASE, Scene};
@@ -81,7 +81,7 @@ fn i16_a_recheck_overrules_the_watches() {
         ("another UID", read(scene(), |f| node(f, |n| n.uid = "other".to_owned())), |r| {
             matches!(r, Reason::NodeMismatch { .. })
         }),
-        ("another address", read(scene(), |f| node(f, |n| n.addresses = vec!["10.9.9.9".to_owned()])), |r| {
+        ("another address", read(scene(), |f| node(f, |n| n.addresses = vec![Address::new("10.9.9.9")])), |r| {
             matches!(r, Reason::NodeMismatch { .. })
         }),
         ("no Node", read(scene(), |f| f.node = None), |r| matches!(r, Reason::NodeMismatch { .. })),

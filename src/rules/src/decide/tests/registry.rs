@@ -6,6 +6,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::{Approval, Generated, Hold, Who},
     cluster::Taint,
+    names::Address,
     policy::{Approval as Gate, Policy, Strategy},
     reboot::RebootStatus,
     stored::view::Switch,
@@ -282,7 +283,7 @@ fn no_further_change_until_added_control_planes_are_ready() {
         at: now(),
         action: "replace-control-plane".to_owned(),
         reason: String::new(),
-        joining: vec![address.to_owned()],
+        joining: vec![Address::new(address)],
         approved_by: None,
     };
     base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.2")));
@@ -348,13 +349,13 @@ fn node_metadata_is_applied_only_while_the_integration_is_enabled() {
     assert!(!described(&base).is_empty());
     let only_it = base.clone().with(|s| {
         for node in &s.cluster.nodes {
-            let mut row = (**s.kube.by_name.get(&node.address).unwrap()).clone();
+            let mut row = (**s.kube.by_name.get(node.address.as_str()).unwrap()).clone();
             row.described.labels = node.labels.clone().unwrap_or_default().into();
             row.described.annotations = node.annotations.clone().unwrap_or_default().into();
             s.kube.put_node(row);
         }
     });
-    assert_eq!(described(&only_it), [address]);
+    assert_eq!(described(&only_it), [address.as_str()]);
     let off = only_it.with(|s| s.store.sabakan = Switch { raw: Some("true".to_owned()), mod_revision: 9 });
     assert!(described(&off).is_empty());
 }

@@ -26,7 +26,9 @@ fn ok() -> Option<Ended> {
 
 fn release(scene: &Scene, last: u8) -> Option<(bool, Option<EntryId>)> {
     scene.decide().effects.into_iter().find_map(|p| match p.effect {
-        Effect::Release { node, uncordon, settle, .. } if node.name == Scene::address(last) => Some((uncordon, settle)),
+        Effect::Release { node, uncordon, settle, .. } if node.name == Scene::address(last).as_str() => {
+            Some((uncordon, settle))
+        }
         _ => None,
     })
 }

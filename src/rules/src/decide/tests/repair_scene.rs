@@ -8,6 +8,7 @@ use cketerm_model::{
     cketerm_records::{Order, Verb, Who},
     entry::EntryId,
     kube::Owner,
+    names::Address,
     reason::Reason,
     repair::{RepairEntry, RepairStatus, StepStatus},
     stored::view::Switch,
@@ -50,7 +51,7 @@ impl Scene {
 
     /// A queued entry whose machine was found unhealthy.
     pub(super) fn repair(self, index: u64, last: u8, operation: &str) -> Self {
-        let mut entry = RepairEntry::queued(index, &Self::address(last), "t", operation, None);
+        let mut entry = RepairEntry::queued(index, &Address::new(Self::address(last)), "t", operation, None);
         entry.index = index;
         self.put_repair(entry).health(index, no())
     }
@@ -120,7 +121,7 @@ impl Scene {
             control_plane,
             lease,
             host: "here".to_owned(),
-            argv: vec!["fix".to_owned(), entry.address],
+            argv: vec!["fix".to_owned(), entry.address.to_string()],
             bound_seconds: 30,
             boot_id: None,
             not_ready: false,
@@ -231,7 +232,7 @@ impl Scene {
 
     /// An entry in the store that cannot be read.
     pub(super) fn broken_repair(mut self, index: u64) -> Self {
-        let entry = RepairEntry::queued(index, "x", "t", "plain", None);
+        let entry = RepairEntry::queued(index, &Address::new("x"), "t", "plain", None);
         let mut broken = stored("/cke/repairs/data/x", 10, entry);
         broken.value = Err("not JSON".to_owned());
         self.store.repairs.entries.insert(index, broken);

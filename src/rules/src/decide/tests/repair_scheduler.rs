@@ -5,6 +5,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::Verb,
     entry::EntryId,
+    names::{Address, NodeName},
     reason::Reason,
     reboot::RebootStatus::{Draining, Rebooting},
     repair::{RepairStatus, StepStatus},
@@ -166,7 +167,7 @@ fn api_servers_are_repaired_concurrently_with_other_machines() {
 fn i7_while_an_api_server_fails_only_that_one_is_repaired() {
     let ill = |scene: Scene, last: u8| {
         scene.with(|s| {
-            let probe = s.snap.probes.get_mut(&Scene::address(last)).unwrap();
+            let probe = s.snap.probes.get_mut(Scene::address(last).as_str()).unwrap();
             (probe.error, probe.good_since) = (Some("connection refused".to_owned()), None);
         })
     };
@@ -192,7 +193,7 @@ fn i5_unknown_types_and_operations_are_reported_and_occupy_no_slot() {
         .repair(2, 13, "plain")
         .broken_repair(3)
         .repair(4, 12, "plain")
-        .change_repair(4, |e| e.address = "rack 4".to_owned());
+        .change_repair(4, |e| e.address = Address::new("rack 4"));
     assert_eq!(scene.repair_starts(), [2]);
     let why = |index: u64| match scene.repair_reason(index) {
         Reason::InvalidEntry { why } => why,
@@ -272,10 +273,10 @@ fn no_repair_starts_before_a_failed_health_check() {
 #[test]
 fn i26_repairs_skip_mismatched_nodes_and_proceed_without_a_node() {
     let scene = || Scene::repairing(1).repair(0, 11, "drain");
-    let wrong = scene().node(11, |n| n.addresses = vec!["10.0.0.77".to_owned()]);
+    let wrong = scene().node(11, |n| n.addresses = vec![Address::new("10.0.0.77")]);
     assert!(wrong.repair_starts().is_empty());
     assert!(matches!(wrong.repair_reason(0), Reason::NodeMismatch { .. }));
-    let gone = scene().with(|s| s.kube.remove_node("10.0.0.11"));
+    let gone = scene().with(|s| s.kube.remove_node(&NodeName::new("10.0.0.11")));
     assert_eq!(gone.command_of(0).map(|a| a.argv.clone()), Some(vec!["swap".to_owned(), "10.0.0.11".to_owned()]));
 }
 

@@ -6,6 +6,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::Verb,
     entry::QueueKind,
+    names::{Address, NodeName},
     reason::{Awaited, Reason},
     repair::{RepairEntry, RepairStatus, StepStatus},
     time::after,
@@ -51,7 +52,7 @@ fn a_step_with_need_drain_drains_only_cluster_members() {
 #[test]
 fn every_transition_sets_nodename_from_the_definition() {
     let named = |scene: Scene| written(scene.repairs(0)).0.nodename;
-    let wrong = |s: Scene| s.change_repair(0, |e| e.nodename = "old-name".to_owned());
+    let wrong = |s: Scene| s.change_repair(0, |e| e.nodename = NodeName::new("old-name"));
     assert_eq!(named(wrong(Scene::repairing(1).repair(0, 11, "drain"))), "10.0.0.11");
     assert_eq!(named(wrong(Scene::repairing(1).repair(0, OUTSIDE, "drain"))), "");
 }
@@ -83,7 +84,7 @@ fn a_drained_or_non_member_machine_runs_the_repair_command() {
     assert!(matches!(busy.repairs(0), Some(Effect::Preview { .. })), "the drain previews the pod on the node");
     let removed = busy.clone().with(|s| s.cluster.nodes.retain(|n| n.address != "10.0.0.11"));
     assert!(matches!(removed.repairs(0), Some(Effect::Power { fresh: None, .. })), "the machine is no longer a member");
-    let gone = busy.with(|s| s.kube.remove_node("10.0.0.11"));
+    let gone = busy.with(|s| s.kube.remove_node(&NodeName::new("10.0.0.11")));
     assert!(matches!(gone.repairs(0), Some(Effect::Power { fresh: None, .. })), "its Node is gone");
 }
 
@@ -130,8 +131,11 @@ fn i34_the_repair_backoff_grows_with_its_count_and_never_overflows() {
     for count in [i64::MIN, -1, 0, i64::MAX] {
         assert!(backoff_seconds(QueueKind::Repair, count, u64::MAX) >= 300);
     }
-    let last =
-        QueueEntry::Repair(RepairEntry::queued(0, "10.0.0.11", "t", "o", None)).backed_off(i64::MAX, i64::MAX, now());
+    let last = QueueEntry::Repair(RepairEntry::queued(0, &Address::new("10.0.0.11"), "t", "o", None)).backed_off(
+        i64::MAX,
+        i64::MAX,
+        now(),
+    );
     assert_eq!(last.backoff_count(), i64::MAX);
 }
 
@@ -146,7 +150,7 @@ fn i41_an_unhealthy_machine_enters_the_next_step_in_one_write() {
     );
     let (entry, how) = written(scene(61).repairs(0));
     assert_eq!((how, entry.step, entry.step_status), ("drain", 1, StepStatus::Draining));
-    let (entry, how) = written(scene(61).change_repair(0, |e| e.address = "10.0.0.99".to_owned()).repairs(0));
+    let (entry, how) = written(scene(61).change_repair(0, |e| e.address = Address::new("10.0.0.99")).repairs(0));
     assert_eq!(
         (how, entry.step, entry.step_status),
         ("command", 1, StepStatus::Watching),

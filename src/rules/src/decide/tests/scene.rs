@@ -12,6 +12,7 @@ use cketerm_model::{
     drain::{Answer, Verdict},
     entry::{EntryId, Stored},
     kube::{BudgetRow, Controller, KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
+    names::{Address, NodeName},
     policy::{EtcdMembers, Policy},
     reason::{PodHold, Reason},
     reboot::{RebootEntry, RebootStatus},
@@ -51,7 +52,11 @@ impl Scene {
     pub(super) fn new(workers: u8) -> Self {
         let mut cluster = Cluster { name: "test".to_owned(), ..Cluster::default() };
         for i in (1..=3).chain(11..11 + workers) {
-            cluster.nodes.push(Node { address: format!("10.0.0.{i}"), control_plane: i < 10, ..Node::default() });
+            cluster.nodes.push(Node {
+                address: Address::new(format!("10.0.0.{i}")),
+                control_plane: i < 10,
+                ..Node::default()
+            });
         }
         cluster.reboot.reboot_command = Some(vec!["reboot".to_owned()]);
         cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
@@ -79,7 +84,7 @@ impl Scene {
         };
         for node in &cluster.nodes {
             kube.put_node(NodeRow {
-                name: node.address.clone(),
+                name: node.node_name(),
                 uid: format!("uid-{}", node.address),
                 resource_version: "1".to_owned(),
                 addresses: vec![node.address.clone()],
@@ -87,7 +92,7 @@ impl Scene {
                 boot_id: "before".to_owned(),
                 ..NodeRow::default()
             });
-            kube.pods.insert(node.address.clone(), NodePods { synced: true, fresh_as_of: BOOT, ..NodePods::default() });
+            kube.pods.insert(node.node_name(), NodePods { synced: true, fresh_as_of: BOOT, ..NodePods::default() });
             if node.control_plane {
                 let probe = Probe {
                     last_good: Some(BOOT),
@@ -111,7 +116,8 @@ impl Scene {
 
     /// Adds an entry in this status since `age` seconds ago.
     pub(super) fn entry(mut self, index: u64, last: u8, status: RebootStatus, age: i64) -> Self {
-        let mut entry = RebootEntry::queued(index, &Self::address(last)).moved_to(status, after(now(), -age));
+        let mut entry =
+            RebootEntry::queued(index, &Address::new(Self::address(last))).moved_to(status, after(now(), -age));
         if status == RebootStatus::Queued {
             entry.last_transition_time = None;
         }
@@ -164,8 +170,8 @@ impl Scene {
             success: false,
             machine_type: None,
             operation: None,
-            address: Self::address(last),
-            node: Some(Self::address(last)),
+            address: Address::new(Self::address(last)),
+            node: Some(NodeName::new(Self::address(last))),
             control_plane: last < 10,
             lease,
             host: "here".to_owned(),
@@ -191,7 +197,7 @@ impl Scene {
     }
 
     pub(super) fn node(mut self, last: u8, change_fn: impl FnOnce(&mut NodeRow)) -> Self {
-        let mut row = (**self.kube.nodes.get(&Self::address(last)).unwrap()).clone();
+        let mut row = (**self.kube.nodes.get(Self::address(last).as_str()).unwrap()).clone();
         change_fn(&mut row);
         self.kube.put_node(row);
         self
@@ -240,14 +246,14 @@ impl Scene {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
             uid: format!("uid-{name}"),
-            node: Self::address(last),
+            node: NodeName::new(Self::address(last)),
             phase: "Running".to_owned(),
             ready: true,
             labels: [("app".to_owned(), name.to_owned())].into(),
             ..PodRow::default()
         };
         change_fn(&mut pod);
-        let pods = self.kube.pods.get_mut(&Self::address(last)).unwrap();
+        let pods = self.kube.pods.get_mut(Self::address(last).as_str()).unwrap();
         pods.pods.insert(pod.uid.clone(), Arc::new(pod));
         self
     }
@@ -295,7 +301,7 @@ impl Scene {
 
     /// The record of another lease on this Node was first seen at this time.
     pub(super) fn foreign(mut self, last: u8, lease: i64, seen: BootTime) -> Self {
-        self.snap.foreign.insert(Self::address(last), (lease, seen));
+        self.snap.foreign.insert(NodeName::new(Self::address(last)), (lease, seen));
         self
     }
 

@@ -5,6 +5,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::Verb,
     entry::EntryId,
+    names::{Address, NodeName},
     policy::UnreachableRule,
     reason::{MAX_NAMES, Reason},
     reboot::RebootStatus::{Cancelled, Draining, Queued, Rebooting},
@@ -87,7 +88,7 @@ fn i3_a_removed_machine_keeps_its_slot_until_its_command_has_ended() {
             s.cluster.reboot.max_concurrent_reboots = Some(1);
             // An attempt of a leader that has just ended may still run.
             s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(5.0);
-            s.cluster.nodes.retain(|n| n.address != Scene::address(last));
+            s.cluster.nodes.retain(|n| n.address != Scene::address(last).as_str());
         })
     };
     assert_eq!(scene(11, None).starts(), Vec::<u64>::new());
@@ -136,8 +137,8 @@ fn nothing_starts_without_both_commands() {
 fn i50_without_bmc_networks_entries_that_need_them_wait_before_the_drain() {
     let with = |command: &[&str], only: Option<&[&str]>, refused: &[(&str, &str)]| {
         let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-        let only = only.map(|named| named.iter().map(|address| (*address).to_owned()).collect());
-        let refused = refused.iter().map(|(address, why)| ((*address).to_owned(), (*why).to_owned())).collect();
+        let only = only.map(|named| named.iter().map(|address| Address::new(*address)).collect());
+        let refused = refused.iter().map(|(address, why)| (Address::new(*address), (*why).to_owned())).collect();
         let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| {
             s.cluster.reboot.reboot_command = Some(command);
             s.snap.engine.bmcs = BmcAccess::by_machine([], only, refused);
@@ -145,7 +146,7 @@ fn i50_without_bmc_networks_entries_that_need_them_wait_before_the_drain() {
         (scene.reason(0), scene.starts())
     };
     let of = |command: &[&str], named: &[&str]| with(command, Some(named), &[]);
-    let waits = Reason::BmcNotAllowed { address: "10.0.0.11".to_owned(), fault: None };
+    let waits = Reason::BmcNotAllowed { address: Address::new("10.0.0.11"), fault: None };
     for command in [&["cketerm", "power", "cycle"][..], &["/usr/bin/cketerm", "-v", "power", "cycle", "--hard"]] {
         assert_eq!(of(command, &["10.0.0.12"]), (waits.clone(), vec![]), "{command:?}");
         assert_ne!(of(command, &["10.0.0.11"]).0, waits, "the file names this BMC");
@@ -157,7 +158,7 @@ fn i50_without_bmc_networks_entries_that_need_them_wait_before_the_drain() {
     }
     // The power command would refuse this entry of the file.
     let power = &["cketerm", "power", "cycle"][..];
-    let refused = Reason::BmcNotAllowed { address: "10.0.0.11".to_owned(), fault: Some("outside".to_owned()) };
+    let refused = Reason::BmcNotAllowed { address: Address::new("10.0.0.11"), fault: Some("outside".to_owned()) };
     for only in [None, Some(&["10.0.0.11"][..])] {
         assert_eq!(with(power, only, &[("10.0.0.11", "outside")]), (refused.clone(), vec![]), "{only:?}");
         assert_ne!(with(power, only, &[("10.0.0.12", "outside")]).0, refused, "the fault is another machine's");
@@ -201,7 +202,10 @@ fn i6_rule_outside_reboots_blocks_only_new_drains() {
     assert_eq!(scene.starts(), [1], "the node under reboot does not count");
     let scene = scene.node(13, |n| n.ready = false);
     assert!(scene.starts().is_empty());
-    assert_eq!(scene.reason(1), Reason::UnreachableGate { count: 1, limit: 0, names: ["10.0.0.13".to_owned()].into() });
+    assert_eq!(
+        scene.reason(1),
+        Reason::UnreachableGate { count: 1, limit: 0, names: [NodeName::new("10.0.0.13")].into() }
+    );
     let scene = scene.with(|s| s.constraints.maximum_unreachable_nodes_for_reboot = 1);
     assert_eq!(scene.starts(), [1], "only more than the limit holds the queue");
 }
@@ -236,13 +240,13 @@ fn i6_rule_all_counts_every_unreachable_node() {
 
 #[test]
 fn a_member_without_a_node_object_is_unreachable() {
-    let scene = Scene::new(3).queued(&[(0, 11)]).with(|s| s.kube.remove_node("10.0.0.13"));
+    let scene = Scene::new(3).queued(&[(0, 11)]).with(|s| s.kube.remove_node(&NodeName::new("10.0.0.13")));
     assert!(matches!(scene.reason(0), Reason::UnreachableGate { count: 1, .. }));
 }
 
 #[test]
 fn i26_a_mismatched_node_is_not_drained() {
-    let scene = Scene::new(2).queued(&[(0, 11)]).node(11, |n| n.addresses = vec!["10.0.0.77".to_owned()]);
+    let scene = Scene::new(2).queued(&[(0, 11)]).node(11, |n| n.addresses = vec![Address::new("10.0.0.77")]);
     assert!(scene.starts().is_empty());
     assert!(matches!(scene.reason(0), Reason::NodeMismatch { .. }));
 }

@@ -18,6 +18,7 @@ use cketerm_model::{
     entry::EntryId,
     freeze::Groups,
     kube::{KubeView, NodePods, NodeRow, PodRow, SourceState},
+    names::{Address, NodeName},
     policy::{EtcdMembers, Policy},
     reboot::RebootEntry,
     stored::view::{Definition, StoreView},
@@ -126,21 +127,21 @@ impl Weeks {
             let plane = i % 200 == 0;
             let (address, labels) = (address(i), [("cke.cybozu.com/rack".to_owned(), rack(i))].into());
             cluster.nodes.push(Node {
-                address: address.clone(),
+                address: Address::new(address.clone()),
                 control_plane: plane,
                 labels: Some(labels),
                 ..Node::default()
             });
             kube.put_node(NodeRow {
-                name: address.clone(),
+                name: NodeName::new(address.clone()),
                 uid: format!("uid-{address}"),
-                addresses: vec![address.clone()],
+                addresses: vec![Address::new(address.clone())],
                 ready: true,
                 boot_id: "b0".to_owned(),
                 ..NodeRow::default()
             });
             kube.pods.insert(
-                address.clone(),
+                NodeName::new(address.clone()),
                 NodePods { synced: true, fresh_as_of: BootTime::new(1e12), ..NodePods::default() },
             );
             if plane {
@@ -151,12 +152,12 @@ impl Weeks {
                     not_known: None,
                     url: "u".to_owned(),
                 };
-                snap.probes.insert(address.clone(), probe);
+                snap.probes.insert(Address::new(address.clone()), probe);
             }
             let index = u64::try_from(i).unwrap();
             // Not in the order of racks, so that the groups have to sort them.
             let other = Self::shuffled(i);
-            let entry = RebootEntry::queued(index, &self::address(other));
+            let entry = RebootEntry::queued(index, &Address::new(self::address(other)));
             store.reboots.entries.insert(index, stored("entry", 1, entry));
         }
         let windows = "time_zone: Africa/Casablanca\nallow: ['* 1-4 * * sun,wed']";
@@ -230,7 +231,7 @@ impl Weeks {
             namespace: "shop".to_owned(),
             name: format!("web-{}", self.numbers),
             uid: format!("pod-{}", self.numbers),
-            node: node.to_owned(),
+            node: NodeName::new(node),
             phase: "Running".to_owned(),
             ready: true,
             ..PodRow::default()
@@ -254,7 +255,7 @@ impl Weeks {
         }
         self.snap.engine.leading.as_mut().unwrap().acknowledged = boot;
         for (address, probe) in &mut self.snap.probes {
-            let ready = self.snap.kube.nodes[address].ready;
+            let ready = self.snap.kube.nodes[address.as_str()].ready;
             probe.last_good = Some(boot).filter(|_| ready).or(probe.last_good);
             probe.good_since = if ready { probe.good_since.or(Some(boot)) } else { None };
             probe.error = (!ready).then(|| "refused".to_owned());

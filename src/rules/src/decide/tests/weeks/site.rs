@@ -11,6 +11,7 @@ use cketerm_model::{
     entry::EntryId,
     freeze::Freeze,
     kube::PodRow,
+    names::Address,
     policy::Policy,
     reboot::RebootStatus,
     time::seconds_between,
@@ -36,7 +37,7 @@ impl Weeks {
                 self.totals.drains += 1;
                 let local = self.wall.to_zoned(TimeZone::get("Africa/Casablanca").unwrap());
                 self.totals.nights.insert(local.strftime("%F").to_string());
-                let stuck_now = self.dead.iter().any(|a| !self.snap.kube.nodes[a].ready);
+                let stuck_now = self.dead.iter().any(|a| !self.snap.kube.nodes[a.as_str()].ready);
                 self.totals.beside_the_stuck += u32::from(stuck_now && self.wall >= at(OUTAGE[0]));
                 self.put(&entry.draining(self.wall));
             }
@@ -108,7 +109,7 @@ impl Weeks {
                     since: self.boot(),
                 };
                 self.snap.in_flight.insert(machine.clone(), flight);
-                let up = self.snap.kube.nodes[&machine].ready;
+                let up = self.snap.kube.nodes[machine.as_str()].ready;
                 let stuck = self.dead.contains(&machine);
                 let answers = if up {
                     1.0
@@ -134,7 +135,7 @@ impl Weeks {
                     node.unschedulable &= !uncordon;
                     (node.owner, node.cke_mark) = (None, false);
                 });
-                if self.snap.kube.pods[&machine].pods.is_empty() {
+                if self.snap.kube.pods[machine.as_str()].pods.is_empty() {
                     self.pod(&machine);
                 }
             }
@@ -153,7 +154,7 @@ impl Weeks {
     pub(super) fn judge(&self) {
         let rack_of = |address: &str| {
             let definition = self.snap.store.definition().unwrap();
-            let node = definition.members.by_address(&definition.cluster, address).unwrap();
+            let node = definition.members.by_address(&definition.cluster, &Address::new(address)).unwrap();
             (node.control_plane, node.labels.as_ref().unwrap()["cke.cybozu.com/rack"].clone())
         };
         let entries = self.snap.store.reboots.entries.values().filter_map(|s| s.get());
@@ -180,9 +181,9 @@ impl Weeks {
         let now = Now { boot: self.boot(), wall: self.wall };
         match what {
             SimEvent::Left(node, uid) => {
-                self.kube().pods.get_mut(&node).unwrap().pods.remove(&uid);
+                self.kube().pods.get_mut(node.as_str()).unwrap().pods.remove(&uid);
                 // An uncordoned node gets another pod.
-                if !self.snap.kube.nodes[&node].unschedulable {
+                if !self.snap.kube.nodes[node.as_str()].unschedulable {
                     self.pod(&node);
                 }
             }
@@ -195,14 +196,14 @@ impl Weeks {
                 let effect = Effect::Settle { entry: id };
                 remember(&mut self.snap.work, id, &effect, &EffectOutcome::Command(outcome), now);
                 self.store().attempts.insert((id, number), stored("attempt", 2, closed));
-                self.snap.in_flight.remove(&machine);
+                self.snap.in_flight.remove(machine.as_str());
             }
             SimEvent::Boots(node) => {
                 let boot_id = format!("b{}", self.numbers);
                 self.node(&node, |node| (node.ready, node.boot_id) = (true, boot_id));
             }
             SimEvent::Checked(id, machine) => {
-                let up = self.snap.kube.nodes[&machine].ready;
+                let up = self.snap.kube.nodes[machine.as_str()].ready;
                 let answer = if up { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) };
                 let effect = Effect::BootCheck { argv: Vec::new(), bound: 60 };
                 remember(&mut self.snap.work, id, &effect, &EffectOutcome::Check(answer), now);
@@ -219,7 +220,8 @@ impl Weeks {
                 self.store().policy = Some(stored("policy", 3, policy));
             }
             SimEvent::Recovered => {
-                let dead: Vec<String> = self.dead.iter().filter(|a| !self.snap.kube.nodes[*a].ready).cloned().collect();
+                let dead: Vec<String> =
+                    self.dead.iter().filter(|a| !self.snap.kube.nodes[(*a).as_str()].ready).cloned().collect();
                 for node in dead {
                     self.schedule(Seconds::new(60.0), SimEvent::Boots(node));
                 }
