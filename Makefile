@@ -54,7 +54,7 @@ lint: ## format, clippy (the faults of the simulation too), links between commen
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked -p cketerm-sim --all-targets --features mutations -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
 	cargo test --locked --test it -- language:: architecture:: imports::
 
 build: ## the shipped program: small, and slow to build; `cargo build --release` is quicker

@@ -181,7 +181,7 @@ fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
         let seconds = began.elapsed().as_secs_f64();
         match &found {
             Some(breach) => {
-                println!("found  {mutation:?} by {} in its scenario in {seconds:.1} s: {}", breach.code, breach.what)
+                println!("found  {mutation:?} by {} in its scenario in {seconds:.1} s: {}", breach.code, breach.what);
             }
             None => println!("MISSED {mutation:?}: not by {:?} in its scenario, {seconds:.1} s", names(mutation)),
         }

@@ -70,7 +70,12 @@ impl Counters {
             EffectOutcome::Failed(_) | EffectOutcome::TooLarge(_) => "failed",
             EffectOutcome::Stale(_) => "stale",
             EffectOutcome::Lost => "lost",
-            _ => "done",
+            EffectOutcome::Done
+            | EffectOutcome::Rechecked(_)
+            | EffectOutcome::Previewed(_)
+            | EffectOutcome::Answers(_)
+            | EffectOutcome::Check(_)
+            | EffectOutcome::Command(_) => "done",
         };
         self.effects.get_or_create(&EffectLabels { what: what.to_owned(), outcome: outcome.to_owned() }).inc();
     }

@@ -1,7 +1,7 @@
 //! Faults that are injected on purpose, to test whether the simulation finds them (`make sim MUTATION=all`).
 //!
 //! [`fault!`](crate::fault) puts one into a rule. They exist only with the cargo feature `mutations`, which no shipped
-//! build has. Without it the macro expands to nothing. With it, [`set`] selects the fault at run time.
+//! build has. Without it the macro expands to nothing. With it, `set` selects the fault at run time.
 
 #[cfg(all(feature = "mutations", not(debug_assertions)))]
 compile_error!("the feature `mutations` is only for simulations (`make sim`) and must not be in a release build");

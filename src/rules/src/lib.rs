@@ -20,6 +20,9 @@
 //! | `metal3/` | Metal3's controller role: the state machine of one host |
 //! | `notices/` | notices that are due |
 
+// a new effect, outcome or reason is decided at each place
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod assumptions;
 pub mod decide;
 pub mod explain;

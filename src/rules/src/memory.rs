@@ -234,7 +234,7 @@ pub fn remember(
             (work.check, work.sound_since, work.commanded) = (None, None, Some(at));
             (work.fresh, work.retries) = (None, None);
         }
-        _ => {}
+        (_, EffectOutcome::Done | EffectOutcome::Answers(_) | EffectOutcome::TooLarge(_) | EffectOutcome::Lost) => {}
     }
 }
 

@@ -97,7 +97,7 @@ pub(crate) async fn connect(kubeconfig: &Path) -> Kube {
 
 pub(crate) fn permit() -> Permit {
     let clock = Clock::host();
-    let life = Life::new(clock.clone(), Duration::from_secs(600), clock.boot());
+    let life = Life::new(clock.clone(), Duration::from_mins(10), clock.boot());
     Fence::new("test", 1, 1, life).permit_record().expect("the lease has begun just now")
 }
 

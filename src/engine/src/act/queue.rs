@@ -186,7 +186,13 @@ impl Actor {
         if settled {
             let why = match end {
                 End::DoneBy(order) => format!("settled by {}", order.who),
-                _ => "settled by the boot check".to_owned(),
+                End::Cancelled
+                | End::NotMember
+                | End::Booted
+                | End::Replaced
+                | End::Deleted
+                | End::Healthy
+                | End::Failed(_) => "settled by the boot check".to_owned(),
             };
             let open: Vec<u32> = attempts.iter().filter(|a| a.open()).map(|a| a.number).collect();
             if !running {
@@ -218,10 +224,7 @@ impl Actor {
             omitted: 0,
         }
         .bounded();
-        let reason = match end {
-            End::DoneBy(order) => order.reason.clone(),
-            _ => None,
-        };
+        let reason = if let End::DoneBy(order) = end { order.reason.clone() } else { None };
         puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));
         if !ended {
             puts.push(Put::json(keys.history_of(id), &ending));

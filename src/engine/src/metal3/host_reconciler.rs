@@ -78,7 +78,15 @@ impl From<Stop> for Trouble {
     fn from(Stop(outcome): Stop) -> Self {
         match outcome {
             EffectOutcome::Failed(why) => Self::Failed(why),
-            _ => Self::Stale,
+            EffectOutcome::Done
+            | EffectOutcome::Stale(_)
+            | EffectOutcome::Rechecked(_)
+            | EffectOutcome::Previewed(_)
+            | EffectOutcome::Answers(_)
+            | EffectOutcome::Check(_)
+            | EffectOutcome::Command(_)
+            | EffectOutcome::TooLarge(_)
+            | EffectOutcome::Lost => Self::Stale,
         }
     }
 }

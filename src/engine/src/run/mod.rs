@@ -274,9 +274,10 @@ impl Loop {
         let Some(leader) = &self.leader else { return };
         for planned in effects {
             let machine = planned.machine.clone();
-            let attempt = match &planned.effect {
-                Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => Some(attempt.id.clone()),
-                _ => None,
+            let attempt = if let Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } = &planned.effect {
+                Some(attempt.id.clone())
+            } else {
+                None
             };
             let in_flight = InFlight {
                 what: planned.effect.as_str().to_owned(),
@@ -344,7 +345,12 @@ impl Loop {
                     Some(memory::REFUSED)
                 }
             }
-            _ => None,
+            EffectOutcome::Done
+            | EffectOutcome::Rechecked(_)
+            | EffectOutcome::Previewed(_)
+            | EffectOutcome::Answers(_)
+            | EffectOutcome::Check(_)
+            | EffectOutcome::Command(_) => None,
         };
         if let Some(span) = pause {
             let at = now.boot;

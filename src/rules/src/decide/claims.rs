@@ -100,12 +100,12 @@ impl Claims {
                 && snap
                     .node_of(&attempt.address)
                     .is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id) && n.unschedulable);
+            if !may_run && !orphaned {
+                continue;
+            }
             match id.queue {
-                QueueKind::Reboot if may_run || orphaned => self.add(&attempt.address, *id, attempt.control_plane),
-                QueueKind::Repair if may_run || orphaned => {
-                    self.add_repair(&attempt.address, *id, attempt.control_plane, may_run);
-                }
-                _ => {}
+                QueueKind::Reboot => self.add(&attempt.address, *id, attempt.control_plane),
+                QueueKind::Repair => self.add_repair(&attempt.address, *id, attempt.control_plane, may_run),
             }
         }
     }

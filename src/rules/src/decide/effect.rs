@@ -406,7 +406,24 @@ impl Effect {
             // slot between read and command.
             Self::Power { entry: QueueEntry::Repair(entry), .. }
             | Self::Recheck { entry: QueueEntry::Repair(entry), .. } => !entry.claims_machine(),
-            _ => false,
+            Self::Power { entry: QueueEntry::Reboot(_), .. }
+            | Self::Recheck { entry: QueueEntry::Reboot(_), .. }
+            | Self::Remove { .. }
+            | Self::BackOff { .. }
+            | Self::Unwind { .. }
+            | Self::Stamp { .. }
+            | Self::Preview { .. }
+            | Self::Evict { .. }
+            | Self::MoveEtcdLeader { .. }
+            | Self::RunAgain { .. }
+            | Self::BootCheck { .. }
+            | Self::HealthCheck { .. }
+            | Self::Finish { .. }
+            | Self::Release { .. }
+            | Self::Settle { .. }
+            | Self::TakeResult { .. }
+            | Self::Registry(_)
+            | Self::SetEndpoints { .. } => false,
         }
     }
 }

@@ -45,11 +45,15 @@ impl<'a> Pass<'a> {
         fault!(RepairBesideReboot => claimed = claimed.filter(|entry| entry.queue == QueueKind::Repair));
         if let Some(&entry) = claimed {
             let live = attempts::has_live_entry(self.snap, entry);
+            if entry == ctx.id {
+                return Some(Reason::Working { phase: "starts".to_owned() });
+            }
+            if !live {
+                return Some(Reason::OrphanedCordon { node: ctx.machine.to_owned(), entry });
+            }
             return Some(match entry.queue {
-                _ if entry == ctx.id => Reason::Working { phase: "starts".to_owned() },
-                QueueKind::Reboot if live => Reason::MachineInReboot { entry },
-                QueueKind::Repair if live => Reason::DuplicateOf { index: entry.index },
-                _ => Reason::OrphanedCordon { node: ctx.machine.to_owned(), entry },
+                QueueKind::Reboot => Reason::MachineInReboot { entry },
+                QueueKind::Repair => Reason::DuplicateOf { index: entry.index },
             });
         }
         if let Some(reason) = self.backing_off(ctx).or_else(|| self.paused(ctx.id, "the start")) {
