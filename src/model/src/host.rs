@@ -186,13 +186,13 @@ pub enum Hindrance {
     #[error("the host is detached and would act on the request later; remove {DETACHED_ANNOTATION}")]
     Detached,
     /// The interface is for provisioned and externally provisioned hosts.
-    #[error("the host is {}; only provisioned hosts can be rebooted", provisioning(.0))]
+    #[error("the host is {}; only provisioned hosts can be turned off and on", provisioning(.0))]
     NotProvisioned(String),
     /// The host should be off, and stays off whatever is requested.
     #[error("the host must be off (spec.online is false)")]
     Offline,
     /// A key on such a host restarts it every few seconds without end.
-    #[error("power-off is disabled (spec.disablePowerOff): a reboot key would restart it endlessly")]
+    #[error("power-off is disabled (spec.disablePowerOff): a key that holds it off would restart it endlessly")]
     PowerOffDisabled,
     /// The baremetal-operator cannot reach or command the BMC.
     #[error("the host has an error ({0}): fix it first")]

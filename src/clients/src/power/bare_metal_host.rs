@@ -45,11 +45,24 @@ enum HostError {
     #[error("BareMetalHost {0} not found; see `hosts list`")]
     Missing(String),
     /// The host would not carry out the request (MET-17).
-    #[error("BareMetalHost {0}: {1}")]
-    Hindered(String, #[source] Hindrance),
+    #[error("BareMetalHost {name}: cannot {} the host: {why}", .request.verb())]
+    Hindered {
+        /// The host.
+        name: String,
+        /// The request.
+        request: PowerRequest,
+        /// The reason.
+        #[source]
+        why: Hindrance,
+    },
     /// Other clients hold the host off.
-    #[error("BareMetalHost {0} is held off by {1}")]
-    Held(String, String),
+    #[error("BareMetalHost {name} is held off by {}: it stays off until {}", .keys.join(", "), releases(.name, .keys))]
+    Held {
+        /// The host.
+        name: String,
+        /// The keys of the clients.
+        keys: Vec<String>,
+    },
     /// The write was refused.
     #[error("BareMetalHost {0}: {1}")]
     Write(String, #[source] WriteError),
@@ -58,9 +71,20 @@ enum HostError {
     KeepsChanging(String),
 }
 
+/// Returns the commands that remove these keys.
+fn releases(name: &str, keys: &[String]) -> String {
+    let commands = keys.iter().map(|key| format!("`cketerm hosts release {name} --as {key}`"));
+    commands.collect::<Vec<_>>().join(" and ")
+}
+
 impl From<HostError> for PowerError {
     fn from(e: HostError) -> Self {
-        Self::Failed(e.into())
+        match e {
+            // The controller may recover while the machine must be turned on.
+            HostError::Hindered { request: PowerRequest::On, why: Hindrance::Error(_), .. } => Self::Failed(e.into()),
+            HostError::Missing(_) | HostError::Hindered { .. } | HostError::Held { .. } => Self::Refused(e.into()),
+            HostError::Kube(..) | HostError::Write(..) | HostError::KeepsChanging(_) => Self::Failed(e.into()),
+        }
     }
 }
 
@@ -105,9 +129,7 @@ impl BareMetalHostDriver {
         let value = json!({"mode": mode, "by": "cketerm power"}).to_string();
         for _ in 0..TRIES {
             let host = self.host().await?;
-            if let Some(why) = host.hindrance() {
-                return Err(HostError::Hindered(self.full_name(), why));
-            }
+            self.check(&host, PowerRequest::Off(mode))?;
             if host.asked.keys.get(KEY).is_some_and(|value| Mode::of(value) >= mode) {
                 return Ok(());
             }
@@ -124,14 +146,7 @@ impl BareMetalHostDriver {
         for _ in 0..TRIES {
             let host = self.host().await?;
             if !host.asked.keys.contains_key(KEY) {
-                if let Some(why) = host.hindrance() {
-                    return Err(HostError::Hindered(self.full_name(), why));
-                }
-                let holders: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
-                if !holders.is_empty() {
-                    return Err(HostError::Held(self.full_name(), holders.join(", ")));
-                }
-                return Ok(());
+                return self.check(&host, PowerRequest::On);
             }
             let written = self.kube().await?.release_host(&host, KEY).await;
             if self.is_written(written)? {
@@ -139,6 +154,19 @@ impl BareMetalHostDriver {
             }
         }
         Err(HostError::KeepsChanging(self.full_name()))
+    }
+
+    /// Checks that the host would carry out a request.
+    fn check(&self, host: &HostRow, request: PowerRequest) -> Result<(), HostError> {
+        let name = self.full_name();
+        if let Some(why) = host.hindrance() {
+            return Err(HostError::Hindered { name, request, why });
+        }
+        let keys: Vec<String> = host.asked.keys.keys().filter(|key| *key != KEY).cloned().collect();
+        match request {
+            PowerRequest::On if !keys.is_empty() => Err(HostError::Held { name, keys }),
+            PowerRequest::On | PowerRequest::Off(_) => Ok(()),
+        }
     }
 
     /// Reports whether a write was done. After a conflict or a lost answer the host is read again first.
@@ -199,6 +227,10 @@ impl PowerDriver for BareMetalHostDriver {
 
     fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
         self.read()
+    }
+
+    fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
+        async move { Ok(self.check(&self.host().await?, request)?) }.boxed()
     }
 
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {

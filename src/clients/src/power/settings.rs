@@ -109,13 +109,15 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// Returns the file and the entry, as messages name them.
+    pub(super) fn place(&self) -> String {
+        let (path, name) = (&self.file.path, self.name);
+        if path.as_os_str().is_empty() { name.to_owned() } else { format!("{}: {name}", path.display()) }
+    }
+
     /// Returns an error that names the file and the entry.
     pub(super) fn wrong(&self, why: impl fmt::Display) -> InventoryError {
-        let (path, name) = (&self.file.path, self.name);
-        if path.as_os_str().is_empty() {
-            return InventoryError::Wrong(format!("{name}: {why}"));
-        }
-        InventoryError::Wrong(format!("{}: {name}: {why}", path.display()))
+        InventoryError::Wrong(format!("{}: {why}", self.place()))
     }
 
     /// Returns the deadlines: the entry's own, else those of the defaults.

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use self::{
     argv::Argv,
-    program::{CommandError, run},
+    program::{CommandError, Place, run},
 };
 use super::{
     connector::Connector,
@@ -65,8 +65,9 @@ impl CommandDriver {
                 entry.wrong(format_args!("the file names programs and everyone can write it; chmod o-w {file}"))
             );
         }
-        let argv = |key: &str, words: &[String]| {
-            Argv::of(words, entry.name).map_err(|why| entry.wrong(format_args!("{key}: {why}")))
+        let argv = |key: &'static str, words: &[String]| {
+            let place = Place { entry: entry.place(), key };
+            Argv::of(words, entry.name, place).map_err(|why| entry.wrong(format_args!("{key}: {why}")))
         };
         let seconds = settings.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
         if !(1..=MAX_TIMEOUT_SECONDS).contains(&seconds) {
@@ -92,6 +93,10 @@ impl CommandDriver {
         }
     }
 
+    fn no_program(&self, request: PowerRequest) -> PowerError {
+        PowerError::NotOffered { target: self.target.clone(), request, offered: Vec::new() }
+    }
+
     async fn machine(&self) -> Result<Machine, CommandError> {
         let output = run(&self.state, self.timeout).await?;
         let name = |request| self.argv(request).map(|_| self.usual_name(request));
@@ -111,9 +116,7 @@ impl CommandDriver {
 
     async fn send(&self, request: PowerRequest) -> Result<&'static str, PowerError> {
         let name = self.usual_name(request);
-        let Some(argv) = self.argv(request) else {
-            return Err(PowerError::NotOffered { target: self.target.clone(), request, offered: Vec::new() });
-        };
+        let argv = self.argv(request).ok_or_else(|| self.no_program(request))?;
         tracing::info!(
             machine = self.address,
             program = argv.program(),
@@ -144,7 +147,13 @@ fn power_state(output: &str) -> PowerState {
 
 impl From<CommandError> for PowerError {
     fn from(e: CommandError) -> Self {
-        Self::Failed(e.into())
+        match e {
+            CommandError::Unusable { .. } => Self::Refused(e.into()),
+            CommandError::NotRun { .. }
+            | CommandError::Late { .. }
+            | CommandError::Failed { .. }
+            | CommandError::TooLong { .. } => Self::Failed(e.into()),
+        }
     }
 }
 
@@ -171,6 +180,14 @@ impl PowerDriver for CommandDriver {
 
     fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
         self.read()
+    }
+
+    fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
+        let ready = match self.argv(request) {
+            Some(argv) => program::check(argv).map_err(PowerError::from),
+            None => Err(self.no_program(request)),
+        };
+        std::future::ready(ready).boxed()
     }
 
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {

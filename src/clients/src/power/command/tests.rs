@@ -122,7 +122,7 @@ async fn a_program_that_hangs_is_killed_and_a_killed_request_counts_as_sent() {
     assert_eq!(found.driver.read().await.unwrap().power, PowerState::Off);
     let hanging = site.driver(SWITCH_ON, SWITCH_OFF, "echo off; exec sleep 60", ", timeout-seconds: 1");
     let text = hanging.driver.read().await.unwrap_err().to_string();
-    assert!(text.contains("did not end within 1 s and was killed"), "{text}");
+    assert!(text.contains("10.0.0.1: state: /bin/sh did not end within 1 s and was killed"), "{text}");
 }
 
 #[tokio::test]
@@ -130,12 +130,69 @@ async fn output_is_bounded_and_the_environment_is_clean() {
     let site = Site::new("on");
     let found = site.driver("env > given", SWITCH_OFF, "yes off | head -c 100000", "");
     let text = found.driver.read().await.unwrap_err().to_string();
-    assert!(text.contains("printed more than 65536 bytes"), "{text}");
+    assert!(text.contains("10.0.0.1: state: /bin/sh printed more than 65536 bytes"), "{text}");
     found.driver.request(PowerRequest::On).await.unwrap();
     let environment = site.read("given");
     let names: Vec<&str> = environment.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     let known = |name: &&str| ["PATH", "LANG", "PWD", "OLDPWD", "SHLVL", "_"].contains(name);
     assert!(names.iter().all(known), "{names:?}");
+}
+
+/// Programs at which a power-on fails, with the reason.
+const NO_POWER_ON: [(&str, u32, &str); 3] = [
+    ("missing", 0, "there is no such file"),
+    ("plain", 0o600, "this user may not execute it; chmod +x"),
+    ("open", 0o707, "everyone can write it; chmod o-w"),
+];
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_turned_on_again_is_not_turned_off() {
+    for (name, mode, why) in NO_POWER_ON {
+        let site = Site::new("on");
+        if mode != 0 {
+            site.write(name, mode, "#!/bin/sh\n");
+        }
+        let (off, state) = (site.script("off", SWITCH_OFF), site.script("state", STATE));
+        let on = site.path().join(name).display().to_string();
+        let text = format!(
+            "bmcs:\n  10.0.0.1:\n    driver: command\n    settings: {{on: [{on}], off: [/bin/sh, {off}], \
+             state: [/bin/sh, {state}]}}\n"
+        );
+        let found = site.find(0o600, &text).unwrap().unwrap();
+        for mode in [Mode::Soft, Mode::Hard] {
+            let e = switch::cycle(&*found.driver, mode, &quick(), NO_REPORT).await.unwrap_err();
+            let text = e.to_string();
+            assert!(matches!(e, PowerError::Refused(_)), "{e:?}");
+            assert!(text.contains("bmcs.yaml: 10.0.0.1: on: ") && text.contains(why), "{text}");
+            assert_eq!(site.read("power"), "on", "{text}");
+        }
+        let reports = std::sync::Mutex::new(Vec::new());
+        let report = |text: &str| reports.lock().unwrap().push(text.to_owned());
+        site.write("power", 0o600, "off");
+        switch::on(&*found.driver, &quick(), &report).await.unwrap_err();
+        assert!(reports.lock().unwrap().is_empty(), "a missing program is tried once: {reports:?}");
+        let text = switch::cycle(&*found.driver, Mode::Hard, &quick(), NO_REPORT).await.unwrap_err().to_string();
+        assert!(text.starts_with("the machine is off; power-on failed: ") && text.contains(why), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_cycle_whose_power_on_fails_says_that_the_machine_is_off() {
+    let site = Site::new("on");
+    let found = site.driver("echo no fuse >&2; exit 4", SWITCH_OFF, STATE, "");
+    let text = switch::cycle(&*found.driver, Mode::Hard, &quick(), NO_REPORT).await.unwrap_err().to_string();
+    assert!(text.starts_with("the machine is off; power-on failed: "), "{text}");
+    assert!(text.contains("bmcs.yaml: 10.0.0.1: on: /bin/sh failed (exit status: 4): no fuse"), "{text}");
+}
+
+#[tokio::test]
+async fn a_missing_soft_off_is_replaced_and_a_missing_off_is_tried_once() {
+    let site = Site::new("on");
+    let found = site.driver(SWITCH_ON, SWITCH_OFF, STATE, ", soft-off: [/nope]");
+    let reports = std::sync::Mutex::new(Vec::new());
+    let report = |text: &str| reports.lock().unwrap().push(text.to_owned());
+    assert_eq!(switch::off(&*found.driver, Mode::Soft, &quick(), &report).await.unwrap(), Off::Hard);
+    assert!(reports.lock().unwrap()[0].contains("10.0.0.1: soft-off: /nope cannot be run"), "{reports:?}");
 }
 
 #[tokio::test]
@@ -146,10 +203,10 @@ async fn a_missing_or_writable_program_is_not_run() {
     let text = format!("bmcs: {{10.0.0.1: {{driver: command, {settings}}}}}");
     let found = site.find(0o600, &text).unwrap().unwrap();
     let text = found.driver.read().await.unwrap_err().to_string();
-    assert!(text.contains("was not run: everyone can write it; chmod o-w"), "{text}");
+    assert!(text.contains(": state: ") && text.contains("cannot be run: everyone can write it; chmod o-w"), "{text}");
     std::fs::remove_file(site.path().join("state")).unwrap();
     let text = found.driver.read().await.unwrap_err().to_string();
-    assert!(text.contains("/state was not run: "), "{text}");
+    assert!(text.contains("/state cannot be run: there is no such file"), "{text}");
 }
 
 #[test]

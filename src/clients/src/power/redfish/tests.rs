@@ -198,7 +198,9 @@ fn resets(fake: &Mutex<Fake>) -> Vec<String> {
 fn cause(e: &PowerError) -> &BmcError {
     match e {
         PowerError::Unauthorized(cause) | PowerError::Failed(cause) => cause.downcast_ref().unwrap(),
-        PowerError::NotOffered { .. } | PowerError::Late { .. } => panic!("{e}"),
+        PowerError::Refused(_) | PowerError::StillOff(_) | PowerError::NotOffered { .. } | PowerError::Late { .. } => {
+            panic!("{e}")
+        }
     }
 }
 
