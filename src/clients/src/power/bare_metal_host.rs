@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
+    fault::Key,
     registration::{Found, Registration},
     settings::{Entry, InventoryError},
 };
@@ -26,6 +27,9 @@ pub(super) const REGISTRATION: Registration = Registration { name: "bare-metal-h
 const KEY: &str = "cketerm-power";
 /// Number of attempts of a write. Metal3's operator writes hosts frequently.
 const TRIES: u32 = 8;
+
+/// Keys of the settings.
+const KEYS: &[Key] = &[Key::new("host", "write NAMESPACE/NAME")];
 
 /// Settings in the file.
 #[derive(Deserialize)]
@@ -101,9 +105,9 @@ struct BareMetalHostDriver {
 
 impl BareMetalHostDriver {
     fn of(entry: &Entry<'_>, settings: KubeSettings) -> Result<Self, InventoryError> {
-        let Settings { host } = entry.driver_settings()?;
+        let Settings { host } = entry.driver_settings(KEYS)?;
         let Some((namespace, name)) = host.split_once('/').filter(|(n, m)| !n.is_empty() && !m.is_empty()) else {
-            return Err(entry.wrong("host is not of the form NAMESPACE/NAME"));
+            return Err(entry.wrong("host: write NAMESPACE/NAME"));
         };
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let target = Target { kind: "BareMetalHost", name: host };

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    net::IpAddr,
     path::Path,
 };
 
@@ -14,10 +15,12 @@ use serde::Deserialize;
 use super::{
     connector::Connector,
     drivers::{DRIVERS, registered},
+    fault,
     networks::{NetworkForm, Networks},
     redfish::{Login, named_elsewhere},
     registration::{Found, Registration},
-    settings::{Entry, FileSettings, InventoryError, RawSettings, fault},
+    settings::{Entry, FileSettings, InventoryError, RawSettings},
+    text::shorten,
 };
 
 #[derive(Deserialize)]
@@ -48,7 +51,7 @@ impl fmt::Debug for BmcInventory {
 impl BmcInventory {
     /// Reads the file. A file with a password that everyone can read is refused.
     pub fn read(path: &Path) -> Result<Self, InventoryError> {
-        let wrong = |why: String| InventoryError::Wrong(format!("{}: {why}", path.display()));
+        let wrong = |why: String| InventoryError::Wrong { file: path.to_owned(), why };
         let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
         let mut inventory = Self::parse(&text).map_err(wrong)?;
         let secret = inventory.bmcs.values().chain([&inventory.file.defaults]).any(|raw| raw.password.is_some());
@@ -62,7 +65,7 @@ impl BmcInventory {
     /// Parses the text of such a file. The error shows none of its values.
     pub fn parse(text: &str) -> Result<Self, String> {
         // An error of the parser can contain the value that it stumbled on, so only its place is reported.
-        let File { networks, defaults, bmcs } = serde_yaml::from_str(text).map_err(|e| fault(&e))?;
+        let File { networks, defaults, bmcs } = serde_yaml::from_str(text).map_err(|e| fault::of_file(&e))?;
         if defaults.driver.is_some() || defaults.settings.is_some() {
             return Err("defaults: driver and settings belong to one BMC; the defaults have neither".to_owned());
         }
@@ -87,8 +90,20 @@ impl BmcInventory {
         checked.filter_map(|(address, checked)| Some((address.to_owned(), checked.err()?.to_string()))).collect()
     }
 
-    /// Returns warnings for the operator: a default login that is never used, a list that excludes nothing, entries
-    /// outside the list.
+    /// Returns the entries that can never work as they are, without the path of the file. A fault of the whole file
+    /// appears once.
+    pub fn errors(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for why in self.entries().filter_map(|entry| Some(check(&entry).err()?.within_file())) {
+            if !all.contains(&why) {
+                all.push(why);
+            }
+        }
+        all
+    }
+
+    /// Returns warnings for the operator, without the path of the file: a default login that is never used, a list that
+    /// excludes nothing, keys that are no address, programs that cannot be run on this host.
     pub fn warnings(&self) -> Vec<String> {
         let FileSettings { networks, defaults, .. } = &self.file;
         let mut all = Vec::new();
@@ -103,7 +118,13 @@ impl BmcInventory {
         if defaults.insecure == Some(true) {
             all.push("defaults: certificates are not verified (insecure); others can read the passwords".to_owned());
         }
-        all.extend(self.entries().flat_map(|entry| check(&entry).unwrap_or_else(|e| vec![e.to_string()])));
+        for entry in self.entries() {
+            if entry.name.parse::<IpAddr>().is_err() {
+                let name = shorten(entry.name);
+                all.push(format!("bmcs: {name:?} is no IP address, so no machine has it; write the node's address"));
+            }
+            all.extend(check(&entry).unwrap_or_default());
+        }
         all
     }
 
@@ -152,7 +173,7 @@ fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
 fn driver_of(entry: &Entry<'_>) -> Result<&'static Registration, InventoryError> {
     registered(entry.own.driver.as_deref()).ok_or_else(|| {
         let names: Vec<&str> = DRIVERS.iter().map(|driver| driver.name).collect();
-        entry.wrong(format_args!("driver is none of {}", names.join(", ")))
+        entry.wrong(format_args!("unknown driver; choose one of {}", names.join(", ")))
     })
 }
 

@@ -193,5 +193,5 @@ async fn a_missing_host_and_a_missing_kubernetes_are_errors() {
     assert!(found.driver.read().await.unwrap_err().to_string().contains("no Kubernetes is configured"));
     let text = "bmcs: {10.0.0.1: {driver: bare-metal-host, settings: {host: w1}}}";
     let refused = BmcInventory::parse(text).unwrap().refused();
-    assert!(refused["10.0.0.1"].contains("not of the form NAMESPACE/NAME"), "{refused:?}");
+    assert!(refused["10.0.0.1"].contains("host: write NAMESPACE/NAME"), "{refused:?}");
 }

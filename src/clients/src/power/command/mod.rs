@@ -20,6 +20,7 @@ use self::{
 use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
+    fault::Key,
     registration::{Found, Registration},
     settings::{Entry, InventoryError},
 };
@@ -31,6 +32,16 @@ pub(super) const REGISTRATION: Registration = Registration { name: "command", ch
 const TIMEOUT_SECONDS: u64 = 30;
 /// Longest time limit that the file may set, in seconds.
 const MAX_TIMEOUT_SECONDS: u64 = 600;
+
+const PROGRAM: &str = "write a list [/path/of/program, argument, …]";
+/// Keys of the settings.
+const KEYS: &[Key] = &[
+    Key::new("state", PROGRAM),
+    Key::new("on", PROGRAM),
+    Key::new("off", PROGRAM),
+    Key::new("soft-off", PROGRAM),
+    Key::new("timeout-seconds", "write a number of seconds, 1 to 600"),
+];
 
 /// Settings in the file.
 #[derive(Deserialize)]
@@ -58,12 +69,9 @@ struct CommandDriver {
 
 impl CommandDriver {
     fn of(entry: &Entry<'_>) -> Result<Self, InventoryError> {
-        let settings: Settings = entry.driver_settings()?;
+        let settings: Settings = entry.driver_settings(KEYS)?;
         if is_world_writable(&entry.file.path) {
-            let file = entry.file.path.display();
-            return Err(
-                entry.wrong(format_args!("the file names programs and everyone can write it; chmod o-w {file}"))
-            );
+            return Err(InventoryError::Writable { file: entry.file.path.clone(), name: entry.name.to_owned() });
         }
         let argv = |key: &'static str, words: &[String]| {
             let place = Place { entry: entry.place(), key };

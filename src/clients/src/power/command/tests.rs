@@ -220,13 +220,23 @@ fn unsafe_or_incomplete_settings_are_refused_and_show_no_value() {
         (settings("state: [/c, '{host}']"), "state: {host} is no placeholder"),
         (settings("state: ['/c/{address}']"), "must not contain {address}"),
         (settings("soft-off: []"), "state is missing"),
-        (settings("state: [/c], shell: hunter2"), "unknown field `shell`"),
-        (settings("state: hunter2"), "have another form"),
+        (
+            settings("state: [/c], shell: hunter2"),
+            "unknown field `shell`; the keys are state, on, off, soft-off, timeout-seconds",
+        ),
+        (settings("state: [/c], HUNTER: 1"), "settings: unknown field; the keys are state"),
+        (settings("state: hunter2"), "10.0.0.1: state: write a list [/path/of/program, argument, …]"),
+        (settings("state: [hunter2: 1]"), "10.0.0.1: state: write a list [/path/of/program, argument, …]"),
+        (settings("state: [/c], soft-off: /bin/true"), "10.0.0.1: soft-off: write a list"),
+        (settings("state: [/c], timeout-seconds: hunter2"), "timeout-seconds: write a number of seconds, 1 to 600"),
         (settings("state: [/c], timeout-seconds: 0"), "must be 1 to 600"),
-        (entry("settings: hunter2"), "have another form"),
+        (entry("settings: hunter2"), "settings: write keys with values: {key: value, …}; the keys are state, on"),
         (entry("url: 'https://bmc'"), "url belongs to the driver redfish"),
         (entry("on-seconds: 1"), "settings is missing"),
-        ("bmcs: {10.0.0.1: {driver: hunter2}}".to_owned(), "none of redfish, command, bare-metal-host"),
+        (
+            "bmcs: {10.0.0.1: {driver: hunter2}}".to_owned(),
+            "unknown driver; choose one of redfish, command, bare-metal-host",
+        ),
         ("bmcs: {10.0.0.1: {url: bmc, settings: {a: hunter2}}}".to_owned(), "settings belongs to the other drivers"),
         ("defaults: {driver: command}".to_owned(), "defaults: driver and settings belong to one BMC"),
     ] {
@@ -234,11 +244,16 @@ fn unsafe_or_incomplete_settings_are_refused_and_show_no_value() {
         assert!(why.contains(expected) && why.contains("bmcs.yaml") && !why.contains("hunter2"), "{text}: {why}");
         if let Ok(inventory) = BmcInventory::parse(&text) {
             assert!(inventory.refused().contains_key("10.0.0.1"), "the engine starts no drain: {text}");
-            assert!(!inventory.warnings().is_empty(), "`config check` warns: {text}");
+            assert!(!inventory.errors().is_empty(), "`config check` fails: {text}");
         }
     }
     let good = settings("state: [/c, '{address}', '{\"json\": 1}']");
     let why = site.find(0o602, &good).unwrap_err().to_string();
     assert!(why.contains("everyone can write it; chmod o-w"), "{why}");
+    let two =
+        "bmcs:\n  10.0.0.1: &one {driver: command, settings: {on: [/a], off: [/b], state: [/c]}}\n  10.0.0.2: *one\n";
+    let file = site.write("bmcs.yaml", 0o602, two);
+    let errors = BmcInventory::read(&file).unwrap().errors();
+    assert_eq!(errors, [format!("the file names programs and everyone can write it; chmod o-w {}", file.display())]);
     assert!(site.find(0o644, &good).unwrap().is_some());
 }

@@ -236,6 +236,9 @@ async fn a_single_system_is_found_and_several_are_an_error_that_names_them() {
         text.contains("2 systems (/redfish/v1/Systems/1, /redfish/v1/Systems/2)") && text.contains("system:"),
         "{text}"
     );
+    let (_, many) = bmc(Fake { members: vec!["/redfish/v1/Systems/w42"; 60], ..Fake::default() });
+    let text = many.read().await.unwrap_err().to_string();
+    assert!(text.contains("60 systems (/redfish/") && text.contains("w42 and 56 more); choose"), "{text}");
     let (_, none) = bmc(Fake { members: vec![], ..Fake::default() });
     assert!(matches!(cause(&none.read().await.unwrap_err()), BmcError::Systems { .. }));
 }
