@@ -115,7 +115,7 @@ impl Hosts {
     /// the annotation. An annotation that is there already belongs to another client and is left as it is (MET-13).
     pub async fn reboot(&self, name: &str, mode: Mode) -> Result<HostRequest, ActionError> {
         for _ in 0..TRIES {
-            let host = self.ready(name).await?;
+            let host = self.ready(name, "rebooted").await?;
             if let Some(value) = host.asked.base.clone() {
                 let present = Mode::of(&value);
                 if present < mode {
@@ -139,7 +139,7 @@ impl Hosts {
     /// hard.
     pub async fn hold(&self, name: &str, key: &str, mode: Mode) -> Result<HostRequest, ActionError> {
         for _ in 0..TRIES {
-            let host = self.ready(name).await?;
+            let host = self.ready(name, "held off").await?;
             let present = host.asked.keys.get(key).cloned();
             if let Some(value) = present.clone().filter(|value| Mode::of(value) >= mode) {
                 return Ok(HostRequest { host, already: Some(value) });
@@ -197,12 +197,13 @@ impl Hosts {
         }
     }
 
-    /// Returns the host, or an error if a known condition keeps a request from being carried out (MET-17).
-    pub(super) async fn ready(&self, name: &str) -> Result<HostRow, ActionError> {
+    /// Returns the host, or an error if a known condition keeps a request from being carried out (MET-17). `done`: the
+    /// request for the message, such as `held off`.
+    pub(super) async fn ready(&self, name: &str, done: &str) -> Result<HostRow, ActionError> {
         let host = self.find(name).await?;
         match host.hindrance() {
             None => Ok(host),
-            Some(why) => Err(ActionError::refused(format!("{}: {why}", host.full_name()))),
+            Some(why) => Err(ActionError::refused(format!("{} cannot be {done}: {why}", host.full_name()))),
         }
     }
 
