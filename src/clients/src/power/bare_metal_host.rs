@@ -3,7 +3,7 @@
 
 use cketerm_model::{
     clock::Clock,
-    host::{Hindrance, HostRow, Mode},
+    host::{Hindrance, HostRow, Mode, POWER_KEY, held_by},
     power_state::PowerState,
 };
 use futures::future::{BoxFuture, FutureExt};
@@ -15,16 +15,14 @@ use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
     fault::Key,
-    registration::{Found, Registration},
+    registration::{Found, Need, Registration},
     settings::{Entry, InventoryError},
 };
 use crate::kubernetes::{Kube, KubeError, KubeSettings, WriteError};
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "bare-metal-host", check, create };
+pub(super) const REGISTRATION: Registration = Registration { name: "bare-metal-host", check, needs, create };
 
-/// Key under which `cketerm power off` holds a host off. `hosts release --as power` removes it too.
-const KEY: &str = "cketerm-power";
 /// Number of attempts of a write. Metal3's operator writes hosts frequently.
 const TRIES: u32 = 8;
 
@@ -60,7 +58,7 @@ enum HostError {
         why: Hindrance,
     },
     /// Other clients hold the host off.
-    #[error("BareMetalHost {name} is held off by {}: it stays off until {}", .keys.join(", "), releases(.name, .keys))]
+    #[error("BareMetalHost {name} is {}", held_by(.name, .keys))]
     Held {
         /// The host.
         name: String,
@@ -75,19 +73,15 @@ enum HostError {
     KeepsChanging(String),
 }
 
-/// Returns the commands that remove these keys.
-fn releases(name: &str, keys: &[String]) -> String {
-    let commands = keys.iter().map(|key| format!("`cketerm hosts release {name} --as {key}`"));
-    commands.collect::<Vec<_>>().join(" and ")
-}
-
 impl From<HostError> for PowerError {
     fn from(e: HostError) -> Self {
         match e {
+            HostError::Kube(..)
+            | HostError::Write(..)
+            | HostError::KeepsChanging(_)
             // The controller may recover while the machine must be turned on.
-            HostError::Hindered { request: PowerRequest::On, why: Hindrance::Error(_), .. } => Self::Failed(e.into()),
+            | HostError::Hindered { request: PowerRequest::On, why: Hindrance::Error(_), .. } => Self::Failed(e.into()),
             HostError::Missing(_) | HostError::Hindered { .. } | HostError::Held { .. } => Self::Refused(e.into()),
-            HostError::Kube(..) | HostError::Write(..) | HostError::KeepsChanging(_) => Self::Failed(e.into()),
         }
     }
 }
@@ -134,10 +128,10 @@ impl BareMetalHostDriver {
         for _ in 0..TRIES {
             let host = self.host().await?;
             self.check(&host, PowerRequest::Off(mode))?;
-            if host.asked.keys.get(KEY).is_some_and(|value| Mode::of(value) >= mode) {
+            if host.asked.keys.get(POWER_KEY).is_some_and(|value| Mode::of(value) >= mode) {
                 return Ok(());
             }
-            let written = self.kube().await?.hold_host(&host, KEY, &value).await;
+            let written = self.kube().await?.hold_host(&host, POWER_KEY, &value).await;
             if self.is_written(written)? {
                 return Ok(());
             }
@@ -149,10 +143,10 @@ impl BareMetalHostDriver {
     async fn release(&self) -> Result<(), HostError> {
         for _ in 0..TRIES {
             let host = self.host().await?;
-            if !host.asked.keys.contains_key(KEY) {
+            if !host.asked.keys.contains_key(POWER_KEY) {
                 return self.check(&host, PowerRequest::On);
             }
-            let written = self.kube().await?.release_host(&host, KEY).await;
+            let written = self.kube().await?.release_host(&host, POWER_KEY).await;
             if self.is_written(written)? {
                 return Ok(());
             }
@@ -166,7 +160,7 @@ impl BareMetalHostDriver {
         if let Some(why) = host.hindrance() {
             return Err(HostError::Hindered { name, request, why });
         }
-        let keys: Vec<String> = host.asked.keys.keys().filter(|key| *key != KEY).cloned().collect();
+        let keys = host.other_holders();
         match request {
             PowerRequest::On if !keys.is_empty() => Err(HostError::Held { name, keys }),
             PowerRequest::On | PowerRequest::Off(_) => Ok(()),
@@ -246,7 +240,7 @@ impl PowerDriver for BareMetalHostDriver {
 /// on that cketerm's key is about to turn off, and one off that the controller is about to turn on.
 fn power_state(host: &HostRow) -> PowerState {
     match host.powered_on {
-        Some(true) if host.asked.keys.contains_key(KEY) => PowerState::Other("PoweringOff".to_owned()),
+        Some(true) if host.asked.keys.contains_key(POWER_KEY) => PowerState::Other("PoweringOff".to_owned()),
         Some(true) => PowerState::On,
         Some(false) if host.asked.keys.is_empty() && host.hindrance().is_none() => {
             PowerState::Other("PoweringOn".to_owned())
@@ -258,6 +252,11 @@ fn power_state(host: &HostRow) -> PowerState {
 
 fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
     BareMetalHostDriver::of(entry, KubeSettings::default()).map(|_| Vec::new())
+}
+
+fn needs(entry: &Entry<'_>) -> Vec<Need> {
+    let driver = BareMetalHostDriver::of(entry, KubeSettings::default());
+    driver.map(|driver| Need::Host { namespace: driver.namespace, name: driver.name }).into_iter().collect()
 }
 
 fn create(entry: &Entry<'_>, connector: &Connector) -> Result<Found, InventoryError> {

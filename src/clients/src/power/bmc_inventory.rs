@@ -18,7 +18,7 @@ use super::{
     fault,
     networks::{NetworkForm, Networks},
     redfish::{Login, named_elsewhere},
-    registration::{Found, Registration},
+    registration::{Found, Need, Registration},
     settings::{Entry, FileSettings, InventoryError, RawSettings},
     text::shorten,
 };
@@ -83,11 +83,32 @@ impl BmcInventory {
         self.file.networks.is_empty().then(|| self.bmcs.keys().cloned().collect())
     }
 
-    /// Returns the addresses whose BMC the file names but that get no login, with the reason. It applies the rules of
-    /// `find`, except those about the content of other files.
+    /// Returns the addresses whose BMC the file names but whose power command would fail, with the reason. It applies
+    /// the rules of `find`, except those about the content of other files, and looks at the programs on this host.
     pub fn refused(&self) -> BTreeMap<String, String> {
-        let checked = self.entries().map(|entry| (entry.name, check(&entry)));
-        checked.filter_map(|(address, checked)| Some((address.to_owned(), checked.err()?.to_string()))).collect()
+        let refusal = |entry: &Entry<'_>| match check(entry) {
+            Err(why) => Some(why),
+            Ok(_) => needs(entry).into_iter().find_map(|need| match need {
+                Need::Program { fault, essential } => fault.filter(|_| essential),
+                Need::Host { .. } => None,
+            }),
+        };
+        self.entries().filter_map(|entry| Some((entry.name.to_owned(), refusal(&entry)?.to_string()))).collect()
+    }
+
+    /// Returns the BareMetalHosts that control machines, as namespace and name, by the machine's address.
+    pub fn hosts(&self) -> BTreeMap<String, (String, String)> {
+        let host = |need| match need {
+            Need::Host { namespace, name } => Some((namespace, name)),
+            Need::Program { .. } => None,
+        };
+        let named = |entry: Entry<'_>| Some((entry.name.to_owned(), needs(&entry).into_iter().find_map(host)?));
+        self.entries().filter_map(named).collect()
+    }
+
+    /// Reports whether the file names programs. What it refuses then depends on this host's files too.
+    pub fn names_programs(&self) -> bool {
+        self.entries().flat_map(|entry| needs(&entry)).any(|need| matches!(need, Need::Program { .. }))
     }
 
     /// Returns the entries that can never work as they are, without the path of the file. A fault of the whole file
@@ -124,6 +145,10 @@ impl BmcInventory {
                 all.push(format!("bmcs: {name:?} is no IP address, so no machine has it; write the node's address"));
             }
             all.extend(check(&entry).unwrap_or_default());
+            all.extend(needs(&entry).into_iter().filter_map(|need| match need {
+                Need::Program { fault, .. } => Some(fault?.within_file()),
+                Need::Host { .. } => None,
+            }));
         }
         all
     }
@@ -131,6 +156,11 @@ impl BmcInventory {
     /// Returns the addresses that the file names, in order.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.bmcs.keys().map(String::as_str)
+    }
+
+    /// Returns the name of the driver of a node's address, or none if the file does not name the address or the driver.
+    pub fn driver_name(&self, address: &str) -> Option<&'static str> {
+        registered(self.bmcs.get(address)?.driver.as_deref()).map(|driver| driver.name)
     }
 
     /// Returns the BMC of a node's address, or none if the file does not name it.
@@ -167,6 +197,11 @@ impl BmcInventory {
 /// Checks an entry without reading other files; returns warnings for the operator.
 fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
     (driver_of(entry)?.check)(entry)
+}
+
+/// Returns the needs of an entry. One that is refused has none.
+fn needs(entry: &Entry<'_>) -> Vec<Need> {
+    driver_of(entry).map(|driver| (driver.needs)(entry)).unwrap_or_default()
 }
 
 /// Returns the driver that an entry names. The error does not show a name that may be another value.

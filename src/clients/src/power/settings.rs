@@ -80,7 +80,8 @@ impl InventoryError {
     }
 }
 
-fn prefix(file: &Path) -> String {
+/// Returns the file as the beginning of a message.
+pub(super) fn prefix(file: &Path) -> String {
     if file.as_os_str().is_empty() { String::new() } else { format!("{}: ", file.display()) }
 }
 
@@ -146,11 +147,6 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Returns the file and the entry, as messages name them.
-    pub(super) fn place(&self) -> String {
-        format!("{}{}", prefix(&self.file.path), self.name)
-    }
-
     /// Returns an error that names the file and the entry.
     pub(super) fn wrong(&self, why: impl fmt::Display) -> InventoryError {
         InventoryError::Wrong { file: self.file.path.clone(), why: format!("{}: {why}", self.name) }
@@ -179,9 +175,12 @@ impl Entry<'_> {
         let Some(settings) = &self.own.settings else {
             return Err(self.wrong(format_args!("settings is missing, which the driver {driver} needs")));
         };
-        // Errors about a text name the place, and those about a value do not.
-        let text = serde_yaml::to_string(settings).unwrap_or_default();
-        serde_yaml::from_str(&text).map_err(|e| self.wrong(fault::of_settings(settings, &e, keys)))
+        serde_yaml::from_value(settings.clone()).map_err(|e| {
+            // Errors about a text name the place, and those about a value do not.
+            let text = serde_yaml::to_string(settings).unwrap_or_default();
+            let e = serde_yaml::from_str::<T>(&text).err().unwrap_or(e);
+            self.wrong(fault::of_settings(settings, &e, keys))
+        })
     }
 }
 

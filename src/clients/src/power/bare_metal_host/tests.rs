@@ -123,7 +123,7 @@ async fn a_host_that_others_hold_stays_off() {
     let others = json!({"reboot.metal3.io/capbm": ""});
     let (fake, driver) = driver(Fake::new(false, &others));
     let text = switch::on(&driver, &quick(), NO_REPORT).await.unwrap_err().to_string();
-    let remedy = "it stays off until `cketerm hosts release m/w1 --as capbm`";
+    let remedy = "it stays off until the owner of capbm removes the annotation reboot.metal3.io/capbm";
     assert_eq!(text, format!("BareMetalHost m/w1 is held off by capbm: {remedy}"));
     assert_eq!(switch::off(&driver, Mode::Soft, &quick(), NO_REPORT).await.unwrap(), Off::Already);
     assert!(fake.lock().unwrap().patches.is_empty());
@@ -188,7 +188,8 @@ async fn a_missing_host_and_a_missing_kubernetes_are_errors() {
     assert!(driver.read().await.unwrap_err().to_string().starts_with("BareMetalHost m/w2 not found"));
     let text = "bmcs: {10.0.0.1: {driver: bare-metal-host, settings: {host: m/w1}}}";
     let inventory = BmcInventory::parse(text).unwrap();
-    assert!(inventory.refused().is_empty());
+    assert!(inventory.refused().is_empty() && !inventory.names_programs());
+    assert_eq!(inventory.hosts()["10.0.0.1"], ("m".to_owned(), "w1".to_owned()));
     let found = inventory.find("10.0.0.1", BmcClients::network(None).connector()).unwrap().unwrap();
     assert!(found.driver.read().await.unwrap_err().to_string().contains("no Kubernetes is configured"));
     let text = "bmcs: {10.0.0.1: {driver: bare-metal-host, settings: {host: w1}}}";

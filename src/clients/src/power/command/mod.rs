@@ -21,12 +21,12 @@ use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
     fault::Key,
-    registration::{Found, Registration},
+    registration::{Found, Need, Registration},
     settings::{Entry, InventoryError},
 };
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "command", check, create };
+pub(super) const REGISTRATION: Registration = Registration { name: "command", check, needs, create };
 
 /// Time limit of one program in seconds, if the file sets none.
 const TIMEOUT_SECONDS: u64 = 30;
@@ -74,7 +74,7 @@ impl CommandDriver {
             return Err(InventoryError::Writable { file: entry.file.path.clone(), name: entry.name.to_owned() });
         }
         let argv = |key: &'static str, words: &[String]| {
-            let place = Place { entry: entry.place(), key };
+            let place = Place { file: entry.file.path.clone(), entry: entry.name.to_owned(), key };
             Argv::of(words, entry.name, place).map_err(|why| entry.wrong(format_args!("{key}: {why}")))
         };
         let seconds = settings.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
@@ -156,7 +156,7 @@ fn power_state(output: &str) -> PowerState {
 impl From<CommandError> for PowerError {
     fn from(e: CommandError) -> Self {
         match e {
-            CommandError::Unusable { .. } => Self::Refused(e.into()),
+            CommandError::Unusable(_) => Self::Refused(e.into()),
             CommandError::NotRun { .. }
             | CommandError::Late { .. }
             | CommandError::Failed { .. }
@@ -192,7 +192,7 @@ impl PowerDriver for CommandDriver {
 
     fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
         let ready = match self.argv(request) {
-            Some(argv) => program::check(argv).map_err(PowerError::from),
+            Some(argv) => program::fault(argv).map_or(Ok(()), |why| Err(PowerError::Refused(why.into()))),
             None => Err(self.no_program(request)),
         };
         std::future::ready(ready).boxed()
@@ -205,6 +205,15 @@ impl PowerDriver for CommandDriver {
 
 fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
     CommandDriver::of(entry).map(|_| Vec::new())
+}
+
+fn needs(entry: &Entry<'_>) -> Vec<Need> {
+    let Ok(driver) = CommandDriver::of(entry) else { return Vec::new() };
+    // Without a soft power-off, the power is cut.
+    let essential = [(&driver.state, true), (&driver.on, true), (&driver.off, true)];
+    let programs = essential.into_iter().chain(driver.soft_off.as_ref().map(|argv| (argv, false)));
+    let need = |(argv, essential): (&Argv, bool)| Need::Program { fault: program::fault(argv), essential };
+    programs.map(need).collect()
 }
 
 fn create(entry: &Entry<'_>, _: &Connector) -> Result<Found, InventoryError> {

@@ -1,6 +1,12 @@
 //! One run of a power command: no shell, a clean environment, a time limit, and bounded output.
 
-use std::{fmt, io::ErrorKind, path::Path, process::Stdio, time::Duration};
+use std::{
+    fmt,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use cketerm_runtime::host::{check_executable, is_world_writable};
 use tokio::{
@@ -10,7 +16,10 @@ use tokio::{
 };
 
 use super::argv::Argv;
-use crate::power::text::shorten;
+use crate::power::{
+    settings::{InventoryError, prefix},
+    text::shorten,
+};
 
 /// Number of bytes that are kept of each output stream. The rest is read and discarded.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
@@ -20,15 +29,23 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Place in the file of BMCs that names a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The file and the entry, as messages name them.
+    pub(super) file: PathBuf,
+    /// The entry: the address of a node.
     pub(super) entry: String,
     /// The key of `settings`.
     pub(super) key: &'static str,
 }
 
+impl Place {
+    /// Returns an error that names this place.
+    fn wrong(&self, why: impl fmt::Display) -> InventoryError {
+        InventoryError::Wrong { file: self.file.clone(), why: format!("{}: {}: {why}", self.entry, self.key) }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.entry, self.key)
+        write!(f, "{}{}: {}", prefix(&self.file), self.entry, self.key)
     }
 }
 
@@ -37,15 +54,8 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CommandError {
     /// The program cannot be run as it is, so it was not.
-    #[error("{place}: {program} cannot be run: {why}")]
-    Unusable {
-        /// Place that names it.
-        place: Place,
-        /// Its path.
-        program: String,
-        /// The reason, with the remedy.
-        why: String,
-    },
+    #[error(transparent)]
+    Unusable(#[from] InventoryError),
     /// The program was not run. It may be possible later.
     #[error("{place}: {program} was not run: {why}")]
     NotRun {
@@ -92,7 +102,9 @@ pub(super) enum CommandError {
 pub(super) async fn run(argv: &Argv, limit: Duration) -> Result<String, CommandError> {
     let (place, program) = (|| argv.place().clone(), || argv.program().to_owned());
     let not_run = |why: String| CommandError::NotRun { place: place(), program: program(), why };
-    check(argv)?;
+    if let Some(why) = fault(argv) {
+        return Err(why.into());
+    }
     let mut child = Command::new(argv.program())
         .args(argv.arguments())
         .env_clear()
@@ -124,13 +136,11 @@ pub(super) async fn run(argv: &Argv, limit: Duration) -> Result<String, CommandE
     Ok(String::from_utf8_lossy(&stdout.kept).into_owned())
 }
 
-/// Checks that the program can be run: a file that this user may execute. One that everyone can change is refused,
-/// because it runs with cketerm's rights.
-pub(super) fn check(argv: &Argv) -> Result<(), CommandError> {
-    check_program(Path::new(argv.program())).map_err(|why| {
-        let (place, program) = (argv.place().clone(), argv.program().to_owned());
-        CommandError::Unusable { place, program, why }
-    })
+/// Returns the reason why the program cannot be run as it is: it is no file, or this user may not execute it. One that
+/// everyone can change is refused, because it runs with cketerm's rights.
+pub(super) fn fault(argv: &Argv) -> Option<InventoryError> {
+    let why = check_program(Path::new(argv.program())).err()?;
+    Some(argv.place().wrong(format_args!("{} cannot be run: {why}", argv.program())))
 }
 
 fn check_program(path: &Path) -> Result<(), String> {

@@ -176,6 +176,25 @@ async fn a_machine_that_cannot_be_turned_on_again_is_not_turned_off() {
     }
 }
 
+#[test]
+fn programs_that_cannot_be_run_are_known_before_a_drain_and_by_config_check() {
+    let site = Site::new("on");
+    let settings = "settings: {on: [/nope/on], off: [/bin/sh], state: [/bin/sh], soft-off: [/nope/soft]}";
+    let text = format!("bmcs:\n  10.0.0.1: {{driver: command, {settings}}}\n  10.0.0.2: {{url: 'https://10.1.0.2'}}\n");
+    let file = site.write("bmcs.yaml", 0o600, &text);
+    let inventory = BmcInventory::read(&file).unwrap();
+    let why = "10.0.0.1: on: /nope/on cannot be run: there is no such file; install it, or correct its path";
+    assert_eq!(inventory.refused()["10.0.0.1"], format!("{}: {why}", file.display()));
+    assert_eq!(inventory.refused().len(), 1);
+    assert!(inventory.names_programs() && inventory.errors().is_empty(), "it may be installed later");
+    let soft = why.replace("on: /nope/on", "soft-off: /nope/soft");
+    assert_eq!(inventory.warnings(), [why.to_owned(), soft]);
+    // Without the soft power-off, the power is cut.
+    let on = site.write("on", 0o700, "");
+    site.write("bmcs.yaml", 0o600, &text.replace("/nope/on", &on.display().to_string()));
+    assert!(BmcInventory::read(&file).unwrap().refused().is_empty());
+}
+
 #[tokio::test]
 async fn a_cycle_whose_power_on_fails_says_that_the_machine_is_off() {
     let site = Site::new("on");

@@ -70,13 +70,11 @@ impl RedfishDriver {
             Some(known) => known,
             None => self.discover().await?,
         };
-        match system.first_offered(reset_types(request)) {
-            Some(kind) => Ok((system, kind)),
-            None => {
-                let (target, offered) = (self.target.clone(), system.offered().to_vec());
-                Err(PowerError::NotOffered { target, request, offered })
-            }
-        }
+        let Some(kind) = system.first_offered(reset_types(request)) else {
+            let (target, offered) = (self.target.clone(), system.offered().to_vec());
+            return Err(PowerError::NotOffered { target, request, offered });
+        };
+        Ok((system, kind))
     }
 
     async fn send(&self, request: PowerRequest) -> Result<&'static str, PowerError> {
