@@ -6,7 +6,7 @@ use std::{net::IpAddr, time::Duration};
 use cketerm_clients::kubernetes::{Kube, WriteError};
 use cketerm_model::{
     cketerm_records::Who,
-    host::{HostRow, Mode},
+    host::{HOLD_KEY, HostRow, Mode},
     kube::KubeView,
 };
 use jiff::Timestamp;
@@ -15,8 +15,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{bmcs::BmcLookup, error::ActionError, who};
 
-/// Key of cketerm; `--as NAME` makes it `cketerm-NAME`.
-const KEY: &str = "cketerm";
 /// Number of attempts of a write. Metal3's operator writes hosts frequently.
 pub(super) const TRIES: u32 = 8;
 /// Interval between two reads of a host.
@@ -42,11 +40,11 @@ pub struct HostRequest {
 
 /// Returns cketerm's key, with or without this name.
 pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
-    let Some(name) = name else { return Ok(KEY.to_owned()) };
+    let Some(name) = name else { return Ok(HOLD_KEY.to_owned()) };
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let valid = name.chars().all(plain) && name.ends_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= 40;
     if valid {
-        return Ok(format!("{KEY}-{name}"));
+        return Ok(format!("{HOLD_KEY}-{name}"));
     }
     Err(ActionError::misused(format!(
         "{name:?} is not a key: use up to 40 letters, digits, - _ ., the last a letter or digit"

@@ -26,12 +26,14 @@ pub const TIMES_ANNOTATION: &str = "cketerm.io/reboot-times";
 /// Annotation with the name of the host's Node, for hosts whose addresses and host name do not show it.
 pub const NODE_ANNOTATION: &str = "cketerm.io/node";
 
+/// Key under which `cketerm hosts hold` holds a host off. `--as NAME` makes it `cketerm-NAME`.
+pub const HOLD_KEY: &str = "cketerm";
 /// Key under which `cketerm power off` holds a host off. `hosts release --as power` removes it too.
 pub const POWER_KEY: &str = "cketerm-power";
 
 /// Returns the text for a host that these clients hold off, with what releases it.
 pub fn held_by(name: &str, keys: &[String]) -> String {
-    let release = |key: &String| match key.strip_prefix("cketerm") {
+    let release = |key: &String| match key.strip_prefix(HOLD_KEY) {
         Some("") => format!("`cketerm hosts release {name}`"),
         Some(own) if own.starts_with('-') => format!("`cketerm hosts release {name} --as {}`", &own[1..]),
         Some(_) | None => format!("the owner of {key} removes the annotation {HOLD_PREFIX}{key}"),
