@@ -1,6 +1,7 @@
 //! Power with sushy-emulator as the BMC: an independent program, whose machines change 1 to 11 s after a request.
 
 mod controller;
+mod drivers;
 mod emulator;
 mod fencing;
 mod foreign;

@@ -6,7 +6,7 @@ use std::{net::IpAddr, time::Duration};
 use cketerm_clients::kubernetes::{Kube, WriteError};
 use cketerm_model::{
     cketerm_records::Who,
-    host::{HostRow, Mode},
+    host::{HOLD_KEY, HostRow, Mode},
     kube::KubeView,
     names::Address,
 };
@@ -16,8 +16,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{bmcs::BmcLookup, error::ActionError, who};
 
-/// Key of cketerm; `--as NAME` makes it `cketerm-NAME`.
-const KEY: &str = "cketerm";
 /// Number of attempts of a write. Metal3's operator writes hosts frequently.
 pub(super) const TRIES: u32 = 8;
 /// Interval between two reads of a host.
@@ -43,11 +41,11 @@ pub struct HostRequest {
 
 /// Returns cketerm's key, with or without this name.
 pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
-    let Some(name) = name else { return Ok(KEY.to_owned()) };
+    let Some(name) = name else { return Ok(HOLD_KEY.to_owned()) };
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let valid = name.chars().all(plain) && name.ends_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= 40;
     if valid {
-        return Ok(format!("{KEY}-{name}"));
+        return Ok(format!("{HOLD_KEY}-{name}"));
     }
     Err(ActionError::misused(format!(
         "{name:?} is not a key: use up to 40 letters, digits, - _ ., the last a letter or digit"
@@ -116,7 +114,7 @@ impl Hosts {
     /// the annotation. An annotation that is there already belongs to another client and is left as it is (MET-13).
     pub async fn reboot(&self, name: &str, mode: Mode) -> Result<HostRequest, ActionError> {
         for _ in 0..TRIES {
-            let host = self.ready(name).await?;
+            let host = self.ready(name, "rebooted").await?;
             if let Some(value) = host.asked.base.clone() {
                 let present = Mode::of(&value);
                 if present < mode {
@@ -140,7 +138,7 @@ impl Hosts {
     /// hard.
     pub async fn hold(&self, name: &str, key: &str, mode: Mode) -> Result<HostRequest, ActionError> {
         for _ in 0..TRIES {
-            let host = self.ready(name).await?;
+            let host = self.ready(name, "held off").await?;
             let present = host.asked.keys.get(key).cloned();
             if let Some(value) = present.clone().filter(|value| Mode::of(value) >= mode) {
                 return Ok(HostRequest { host, already: Some(value) });
@@ -198,12 +196,13 @@ impl Hosts {
         }
     }
 
-    /// Returns the host, or an error if a known condition keeps a request from being carried out (MET-17).
-    pub(super) async fn ready(&self, name: &str) -> Result<HostRow, ActionError> {
+    /// Returns the host, or an error if a known condition keeps a request from being carried out (MET-17). `done`: the
+    /// request for the message, such as `held off`.
+    pub(super) async fn ready(&self, name: &str, done: &str) -> Result<HostRow, ActionError> {
         let host = self.find(name).await?;
         match host.hindrance() {
             None => Ok(host),
-            Some(why) => Err(ActionError::refused(format!("{}: {why}", host.full_name()))),
+            Some(why) => Err(ActionError::refused(format!("{} cannot be {done}: {why}", host.full_name()))),
         }
     }
 

@@ -114,7 +114,7 @@ impl Hosts {
 
     /// Fences a host and a Node given by their names, which have to belong together.
     pub async fn fence_node(&self, name: &str, node: &NodeName) -> Result<String, ActionError> {
-        let host = self.ready(name).await?;
+        let host = self.ready(name, "fenced").await?;
         let full = host.full_name();
         let mut view = KubeView::default();
         let nodes = self.kube.nodes().await.map_err(|e| ActionError::failed(e.to_string()))?;

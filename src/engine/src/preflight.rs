@@ -1,8 +1,8 @@
 //! Conditions that an engine must meet before it campaigns (SAF-4, SAF-5).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use cketerm_clients::power::BmcClients;
+use cketerm_clients::power::{BmcClients, BmcInventory};
 use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::{Identity, SCHEMA},
@@ -101,18 +101,25 @@ fn commands(cluster: &Cluster) -> impl Iterator<Item = &Vec<String>> {
     reboots.into_iter().chain(repairs).flatten()
 }
 
-/// Returns the BMCs that the definition's commands may log in to, by this host's file (SAF-38, SAF-39).
-pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> BmcAccess {
+/// Returns the machines whose power the definition's commands may change, by this host's file (SAF-38, SAF-39). If the
+/// file names programs, it is returned too: those can appear and disappear without a change of the file.
+pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> (BmcAccess, Option<Arc<BmcInventory>>) {
     if !commands(cluster).any(|argv| BmcAccess::concerns(argv)) {
-        return BmcAccess::Open;
+        return (BmcAccess::Open, None);
     }
     match bmcs.inventory() {
         Ok(inventory) => {
-            let machines = cluster.nodes.iter().map(|node| &node.address);
-            BmcAccess::by_machine(machines, inventory.confined(), inventory.refused())
+            let access = bmc_access_by(cluster, &inventory);
+            (access, Some(inventory).filter(|inventory| inventory.names_programs()))
         }
-        Err(e) => BmcAccess::Unreadable(e.to_string()),
+        Err(e) => (BmcAccess::Unreadable(e.to_string()), None),
     }
+}
+
+/// Returns the machines whose power the commands may change, by this file and the programs on this host.
+pub(super) fn bmc_access_by(cluster: &Cluster, inventory: &BmcInventory) -> BmcAccess {
+    let machines = cluster.nodes.iter().map(|node| &node.address);
+    BmcAccess::by_machine(machines, inventory.confined(), inventory.refused(), inventory.hosts())
 }
 
 /// Returns the programs of the definition's reboot and repair sections that this host lacks.
@@ -152,6 +159,7 @@ mod tests {
 
     use super::*;
     use cketerm_clients::net::Http;
+    use cketerm_model::cketerm_records::MissingSetting;
     use cketerm_model::names::Address;
 
     /// The registration and every decision about a machine agree with `cketerm power` about its BMC.
@@ -193,10 +201,14 @@ mod tests {
         ] {
             let clients =
                 BmcClients::in_process(Http::verified(std::time::Duration::from_secs(1), 1), &file, |_| Vec::new());
-            let access = bmc_access(&cluster, &clients);
+            let (access, _) = bmc_access(&cluster, &clients);
             for address in ["10.0.0.1", "10.0.0.2"] {
                 let here = access.refusal(&Address::new(address));
                 assert_eq!(here.is_some(), refused.contains(&address), "{address} by {file}: {access:?}");
+                let by_entry = matches!(here, Some(cketerm_rules::snapshot::BmcRefusal::Fault(_)));
+                let entries = access.missing_settings().into_iter().filter(|lack| *lack != MissingSetting::BmcNetworks);
+                let named = entries.map(|lack| lack.to_string()).any(|text| text.contains(address));
+                assert_eq!(named, by_entry, "the registration names the refused entry: {access:?}");
                 if let Some(cketerm_rules::snapshot::BmcRefusal::Fault(why)) = here {
                     assert!(!message.is_empty() && why.contains(message), "{file}: {why}");
                     let power = clients
@@ -208,7 +220,7 @@ mod tests {
                     assert_eq!(why, power, "the power command gives the same reason");
                 }
             }
-            assert_eq!(access.lacks_networks(), !refused.is_empty(), "{file}");
+            assert_eq!(access.missing_settings().is_empty(), refused.is_empty(), "{file}");
         }
     }
 

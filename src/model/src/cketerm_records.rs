@@ -139,19 +139,57 @@ pub struct EngineRegistration {
     pub etcd_members_seen: bool,
 }
 
+/// Number of addresses that a registration names.
+const NAMED: usize = 5;
+
 /// Local setting that an engine's host lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingSetting {
     /// `networks` in the file of `power.bmcs`: BMCs that the file does not name get no login.
     BmcNetworks,
+    /// Entries of the file of `power.bmcs` that can be used: those of some machines are refused.
+    BmcEntries {
+        /// The first addresses.
+        addresses: Vec<Address>,
+        /// Number of further ones.
+        more: usize,
+    },
+    /// A file of `power.bmcs` that can be read.
+    BmcFile,
 }
 
 impl fmt::Display for MissingSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::BmcNetworks => "a list of BMC networks (`networks` in the file of power.bmcs)",
-        })
+        match self {
+            Self::BmcNetworks => f.write_str("a list of BMC networks (`networks` in the file of power.bmcs)"),
+            Self::BmcEntries { addresses, more } => {
+                write!(f, "usable entries in the file of power.bmcs for {}", addresses.join(", "))?;
+                if *more > 0 {
+                    write!(f, " and {more} more")?;
+                }
+                f.write_str(" (`cketerm config check` names the faults)")
+            }
+            Self::BmcFile => f.write_str("a readable file of power.bmcs (`cketerm config check` names the fault)"),
+        }
+    }
+}
+
+impl MissingSetting {
+    /// Returns the lack of usable entries for these machines, if there are any.
+    pub fn bmc_entries<'a>(machines: impl IntoIterator<Item = &'a Address>) -> Option<Self> {
+        let mut machines = machines.into_iter();
+        let addresses: Vec<Address> = machines.by_ref().take(NAMED).cloned().collect();
+        (!addresses.is_empty()).then(|| Self::BmcEntries { addresses, more: machines.count() })
+    }
+
+    /// Returns the setting as a header names it.
+    pub fn short(&self) -> &'static str {
+        match self {
+            Self::BmcNetworks => "BMC networks",
+            Self::BmcEntries { .. } => "usable BMC entries",
+            Self::BmcFile => "file of BMCs",
+        }
     }
 }
 

@@ -27,6 +27,22 @@ pub const TIMES_ANNOTATION: &str = "cketerm.io/reboot-times";
 /// Annotation with the name of the host's Node, for hosts whose addresses and host name do not show it.
 pub const NODE_ANNOTATION: &str = "cketerm.io/node";
 
+/// Key under which `cketerm hosts hold` holds a host off. `--as NAME` makes it `cketerm-NAME`.
+pub const HOLD_KEY: &str = "cketerm";
+/// Key under which `cketerm power off` holds a host off. `hosts release --as power` removes it too.
+pub const POWER_KEY: &str = "cketerm-power";
+
+/// Returns the text for a host that these clients hold off, with what releases it.
+pub fn held_by(name: &str, keys: &[String]) -> String {
+    let release = |key: &String| match key.strip_prefix(HOLD_KEY) {
+        Some("") => format!("`cketerm hosts release {name}`"),
+        Some(own) if own.starts_with('-') => format!("`cketerm hosts release {name} --as {}`", &own[1..]),
+        Some(_) | None => format!("the owner of {key} removes the annotation {HOLD_PREFIX}{key}"),
+    };
+    let releases: Vec<String> = keys.iter().map(release).collect();
+    format!("held off by {}: it stays off until {}", keys.join(", "), releases.join(" and "))
+}
+
 /// Ways to turn a host off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -187,13 +203,13 @@ pub enum Hindrance {
     #[error("the host is detached and would act on the request later; remove {DETACHED_ANNOTATION}")]
     Detached,
     /// The interface is for provisioned and externally provisioned hosts.
-    #[error("the host is {}; only provisioned hosts can be rebooted", provisioning(.0))]
+    #[error("the host is {}; only provisioned hosts can be turned off and on", provisioning(.0))]
     NotProvisioned(String),
     /// The host should be off, and stays off whatever is requested.
     #[error("the host must be off (spec.online is false)")]
     Offline,
     /// A key on such a host restarts it every few seconds without end.
-    #[error("power-off is disabled (spec.disablePowerOff): a reboot key would restart it endlessly")]
+    #[error("power-off is disabled (spec.disablePowerOff): a key that holds it off would restart it endlessly")]
     PowerOffDisabled,
     /// The baremetal-operator cannot reach or command the BMC.
     #[error("the host has an error ({0}): fix it first")]
@@ -225,6 +241,25 @@ impl HostRow {
         let power = matches!(self.error_type.as_str(), "power management error" | "registration error");
         power
             .then(|| Hindrance::Error(if self.error.is_empty() { self.error_type.clone() } else { self.error.clone() }))
+    }
+
+    /// Returns the keys of clients other than `cketerm power` that hold the host off.
+    pub fn other_holders(&self) -> Vec<String> {
+        self.asked.keys.keys().filter(|key| *key != POWER_KEY).cloned().collect()
+    }
+
+    /// Returns the reason why `cketerm power cycle` would fail on this host, with its name. `None`: none is known, or
+    /// an earlier cycle holds the host off and has yet to release it.
+    pub fn cycle_obstacle(&self) -> Option<String> {
+        let name = self.full_name();
+        if self.asked.keys.contains_key(POWER_KEY) {
+            return None;
+        }
+        if let Some(why) = self.hindrance() {
+            return Some(format!("BareMetalHost {name}: {why}"));
+        }
+        let keys = self.other_holders();
+        (!keys.is_empty()).then(|| format!("BareMetalHost {name} is {}", held_by(&name, &keys)))
     }
 
     /// Returns true if the host is provisioned or externally provisioned.

@@ -22,6 +22,11 @@ pub fn is_world_writable(path: &Path) -> bool {
     has_mode(path, OTHERS_WRITE)
 }
 
+/// Checks that this process may execute the file. The error is the system's.
+pub fn check_executable(path: &Path) -> std::io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
+}
+
 fn has_mode(path: &Path, bits: u32) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & bits != 0)
 }

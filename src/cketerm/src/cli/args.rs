@@ -195,7 +195,7 @@ pub enum Command {
         #[command(subcommand)]
         command: HostsCommand,
     },
-    /// Turn machines off and on through their BMCs
+    /// Turn machines off and on, over Redfish or by another driver
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Power {
         /// Subcommand.

@@ -133,9 +133,9 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     if let Some(file) = &s.bmcs {
         match BmcInventory::read(Path::new(file)) {
             Ok(inventory) => {
-                warnings.extend(
-                    inventory.warnings().into_iter().map(|why| format!("power.bmcs: {}: {why}", file.display())),
-                );
+                let named = |why: String| format!("power.bmcs: {}: {why}", file.display());
+                errors.extend(inventory.errors().into_iter().map(named));
+                warnings.extend(inventory.warnings().into_iter().map(named));
             }
             Err(e) => errors.push(format!("power.bmcs: {e}")),
         }

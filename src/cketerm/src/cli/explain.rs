@@ -32,7 +32,7 @@ pub fn run(reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
         ActionError::misused(format!("unknown reason {name}: {hint}"))
     })?;
     match form {
-        Output::Table => context.out.text(format!("{}\n\n{}\n", section.name, section.text.replace("**", ""))),
+        Output::Table => context.out.text(format!("{}\n\n{}\n", section.name, section.plain())),
         form => context.out.value(&value(section), form),
     }
 }

@@ -15,7 +15,7 @@ use super::{Context, options::Output};
 /// The subcommands. Progress and reasons go to standard error.
 #[derive(Debug, Subcommand)]
 pub enum PowerCommand {
-    /// Print on or off, or what else the BMC reports
+    /// Print on or off, or what else the driver reports
     Status {
         /// The node's address.
         address: String,

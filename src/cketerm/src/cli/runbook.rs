@@ -13,6 +13,27 @@ pub struct Section {
     pub text: &'static str,
 }
 
+/// Returns a text without its links and marks of emphasis: of `[power.md](power.md#networks)` the part in brackets.
+fn without_marks(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once('[') {
+        plain.push_str(before);
+        rest = match link.split_once("](").and_then(|(shown, target)| Some((shown, target.split_once(')')?.1))) {
+            Some((shown, after)) if !shown.contains(['[', ']']) => {
+                plain.push_str(shown);
+                after
+            }
+            Some(_) | None => {
+                plain.push('[');
+                link
+            }
+        };
+    }
+    plain.push_str(rest);
+    plain.replace("**", "")
+}
+
 /// Returns a section for each reason, in the order in which an entry meets them.
 pub fn sections() -> impl Iterator<Item = Section> {
     TEXT.split("\n## ").skip(1).filter_map(|part| {
@@ -27,11 +48,16 @@ pub fn section(name: &str) -> Option<Section> {
 }
 
 impl Section {
+    /// Returns the text for a terminal, without links and marks.
+    pub fn plain(&self) -> String {
+        without_marks(self.text)
+    }
+
     /// Returns the paragraph that begins with this word, as one line without marks.
     pub fn part(&self, word: &str) -> String {
         let begin = format!("**{word}:**");
         let paragraph = self.text.split("\n\n").find_map(|p| p.strip_prefix(&begin)).unwrap_or_default();
-        paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+        without_marks(&paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -62,6 +88,15 @@ mod tests {
             for word in ["Means", "Check", "Helps"] {
                 assert!(section.part(word).len() >= 5, "{} has no text under {word}", section.name);
             }
+        }
+    }
+
+    #[test]
+    fn texts_for_a_terminal_have_no_links() {
+        let text = "**Helps:** See [power.md](power.md#networks), [a\n list](b) or `[x]` and `{a: [1]}` (c).";
+        assert_eq!(without_marks(text), "Helps: See power.md, a\n list or `[x]` and `{a: [1]}` (c).");
+        for section in sections() {
+            assert!(!section.plain().contains("]("), "{}", section.plain());
         }
     }
 

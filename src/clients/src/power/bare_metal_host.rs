@@ -3,7 +3,7 @@
 
 use cketerm_model::{
     clock::Clock,
-    host::{Hindrance, HostRow, Mode},
+    host::{Hindrance, HostRow, Mode, POWER_KEY, held_by},
     power_state::PowerState,
 };
 use futures::future::{BoxFuture, FutureExt};
@@ -14,18 +14,20 @@ use tokio::sync::OnceCell;
 use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
-    registration::{Found, Registration},
+    fault::Key,
+    registration::{Found, Need, Registration},
     settings::{Entry, InventoryError},
 };
 use crate::kubernetes::{Kube, KubeError, KubeSettings, WriteError};
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "bare-metal-host", check, create };
+pub(super) const REGISTRATION: Registration = Registration { name: "bare-metal-host", check, needs, create };
 
-/// Key under which `cketerm power off` holds a host off. `hosts release --as power` removes it too.
-const KEY: &str = "cketerm-power";
 /// Number of attempts of a write. Metal3's operator writes hosts frequently.
 const TRIES: u32 = 8;
+
+/// Keys of the settings.
+const KEYS: &[Key] = &[Key::new("host", "write NAMESPACE/NAME")];
 
 /// Settings in the file.
 #[derive(Deserialize)]
@@ -45,11 +47,24 @@ enum HostError {
     #[error("BareMetalHost {0} not found; see `hosts list`")]
     Missing(String),
     /// The host would not carry out the request (MET-17).
-    #[error("BareMetalHost {0}: {1}")]
-    Hindered(String, #[source] Hindrance),
+    #[error("BareMetalHost {name}: cannot {} the host: {why}", .request.verb())]
+    Hindered {
+        /// The host.
+        name: String,
+        /// The request.
+        request: PowerRequest,
+        /// The reason.
+        #[source]
+        why: Hindrance,
+    },
     /// Other clients hold the host off.
-    #[error("BareMetalHost {0} is held off by {1}")]
-    Held(String, String),
+    #[error("BareMetalHost {name} is {}", held_by(.name, .keys))]
+    Held {
+        /// The host.
+        name: String,
+        /// The keys of the clients.
+        keys: Vec<String>,
+    },
     /// The write was refused.
     #[error("BareMetalHost {0}: {1}")]
     Write(String, #[source] WriteError),
@@ -60,7 +75,14 @@ enum HostError {
 
 impl From<HostError> for PowerError {
     fn from(e: HostError) -> Self {
-        Self::Failed(e.into())
+        match e {
+            HostError::Kube(..)
+            | HostError::Write(..)
+            | HostError::KeepsChanging(_)
+            // The controller may recover while the machine must be turned on.
+            | HostError::Hindered { request: PowerRequest::On, why: Hindrance::Error(_), .. } => Self::Failed(e.into()),
+            HostError::Missing(_) | HostError::Hindered { .. } | HostError::Held { .. } => Self::Refused(e.into()),
+        }
     }
 }
 
@@ -77,9 +99,9 @@ struct BareMetalHostDriver {
 
 impl BareMetalHostDriver {
     fn of(entry: &Entry<'_>, settings: KubeSettings) -> Result<Self, InventoryError> {
-        let Settings { host } = entry.driver_settings()?;
+        let Settings { host } = entry.driver_settings(KEYS)?;
         let Some((namespace, name)) = host.split_once('/').filter(|(n, m)| !n.is_empty() && !m.is_empty()) else {
-            return Err(entry.wrong("host is not of the form NAMESPACE/NAME"));
+            return Err(entry.wrong("host: write NAMESPACE/NAME"));
         };
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let target = Target { kind: "BareMetalHost", name: host };
@@ -105,13 +127,11 @@ impl BareMetalHostDriver {
         let value = json!({"mode": mode, "by": "cketerm power"}).to_string();
         for _ in 0..TRIES {
             let host = self.host().await?;
-            if let Some(why) = host.hindrance() {
-                return Err(HostError::Hindered(self.full_name(), why));
-            }
-            if host.asked.keys.get(KEY).is_some_and(|value| Mode::of(value) >= mode) {
+            self.check(&host, PowerRequest::Off(mode))?;
+            if host.asked.keys.get(POWER_KEY).is_some_and(|value| Mode::of(value) >= mode) {
                 return Ok(());
             }
-            let written = self.kube().await?.hold_host(&host, KEY, &value).await;
+            let written = self.kube().await?.hold_host(&host, POWER_KEY, &value).await;
             if self.is_written(written)? {
                 return Ok(());
             }
@@ -123,22 +143,28 @@ impl BareMetalHostDriver {
     async fn release(&self) -> Result<(), HostError> {
         for _ in 0..TRIES {
             let host = self.host().await?;
-            if !host.asked.keys.contains_key(KEY) {
-                if let Some(why) = host.hindrance() {
-                    return Err(HostError::Hindered(self.full_name(), why));
-                }
-                let holders: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
-                if !holders.is_empty() {
-                    return Err(HostError::Held(self.full_name(), holders.join(", ")));
-                }
-                return Ok(());
+            if !host.asked.keys.contains_key(POWER_KEY) {
+                return self.check(&host, PowerRequest::On);
             }
-            let written = self.kube().await?.release_host(&host, KEY).await;
+            let written = self.kube().await?.release_host(&host, POWER_KEY).await;
             if self.is_written(written)? {
                 return Ok(());
             }
         }
         Err(HostError::KeepsChanging(self.full_name()))
+    }
+
+    /// Checks that the host would carry out a request.
+    fn check(&self, host: &HostRow, request: PowerRequest) -> Result<(), HostError> {
+        let name = self.full_name();
+        if let Some(why) = host.hindrance() {
+            return Err(HostError::Hindered { name, request, why });
+        }
+        let keys = host.other_holders();
+        match request {
+            PowerRequest::On if !keys.is_empty() => Err(HostError::Held { name, keys }),
+            PowerRequest::On | PowerRequest::Off(_) => Ok(()),
+        }
     }
 
     /// Reports whether a write was done. After a conflict or a lost answer the host is read again first.
@@ -201,6 +227,10 @@ impl PowerDriver for BareMetalHostDriver {
         self.read()
     }
 
+    fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
+        async move { Ok(self.check(&self.host().await?, request)?) }.boxed()
+    }
+
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {
         self.send(request).boxed()
     }
@@ -210,7 +240,7 @@ impl PowerDriver for BareMetalHostDriver {
 /// on that cketerm's key is about to turn off, and one off that the controller is about to turn on.
 fn power_state(host: &HostRow) -> PowerState {
     match host.powered_on {
-        Some(true) if host.asked.keys.contains_key(KEY) => PowerState::Other("PoweringOff".to_owned()),
+        Some(true) if host.asked.keys.contains_key(POWER_KEY) => PowerState::Other("PoweringOff".to_owned()),
         Some(true) => PowerState::On,
         Some(false) if host.asked.keys.is_empty() && host.hindrance().is_none() => {
             PowerState::Other("PoweringOn".to_owned())
@@ -222,6 +252,11 @@ fn power_state(host: &HostRow) -> PowerState {
 
 fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
     BareMetalHostDriver::of(entry, KubeSettings::default()).map(|_| Vec::new())
+}
+
+fn needs(entry: &Entry<'_>) -> Vec<Need> {
+    let driver = BareMetalHostDriver::of(entry, KubeSettings::default());
+    driver.map(|driver| Need::Host { namespace: driver.namespace, name: driver.name }).into_iter().collect()
 }
 
 fn create(entry: &Entry<'_>, connector: &Connector) -> Result<Found, InventoryError> {

@@ -82,7 +82,8 @@ impl BmcClients {
     pub fn of_host(&self, host: &HostRow, login: Option<Login>) -> Result<Found, InventoryError> {
         let name = host.full_name();
         if host.bmc_address.is_empty() {
-            return Err(InventoryError::Wrong(format!("{name}: spec.bmc.address is not set")));
+            let why = format!("{name}: spec.bmc.address is not set");
+            return Err(InventoryError::Wrong { file: PathBuf::new(), why });
         }
         self.inventory()?.other(&name, &host.bmc_address, login, host.any_certificate, &self.connector)
     }

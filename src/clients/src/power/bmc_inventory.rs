@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    net::IpAddr,
     path::Path,
 };
 
@@ -15,10 +16,12 @@ use serde::Deserialize;
 use super::{
     connector::Connector,
     drivers::{DRIVERS, registered},
+    fault,
     networks::{NetworkForm, Networks},
     redfish::{Login, named_elsewhere},
-    registration::{Found, Registration},
-    settings::{Entry, FileSettings, InventoryError, RawSettings, fault},
+    registration::{Found, Need, Registration},
+    settings::{Entry, FileSettings, InventoryError, RawSettings},
+    text::shorten,
 };
 
 #[derive(Deserialize)]
@@ -49,7 +52,7 @@ impl fmt::Debug for BmcInventory {
 impl BmcInventory {
     /// Reads the file. A file with a password that everyone can read is refused.
     pub fn read(path: &Path) -> Result<Self, InventoryError> {
-        let wrong = |why: String| InventoryError::Wrong(format!("{}: {why}", path.display()));
+        let wrong = |why: String| InventoryError::Wrong { file: path.to_owned(), why };
         let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
         let mut inventory = Self::parse(&text).map_err(wrong)?;
         let secret = inventory.bmcs.values().chain([&inventory.file.defaults]).any(|raw| raw.password.is_some());
@@ -63,7 +66,7 @@ impl BmcInventory {
     /// Parses the text of such a file. The error shows none of its values.
     pub fn parse(text: &str) -> Result<Self, String> {
         // An error of the parser can contain the value that it stumbled on, so only its place is reported.
-        let File { networks, defaults, bmcs } = serde_yaml::from_str(text).map_err(|e| fault(&e))?;
+        let File { networks, defaults, bmcs } = serde_yaml::from_str(text).map_err(|e| fault::of_file(&e))?;
         if defaults.driver.is_some() || defaults.settings.is_some() {
             return Err("defaults: driver and settings belong to one BMC; the defaults have neither".to_owned());
         }
@@ -81,15 +84,48 @@ impl BmcInventory {
         self.file.networks.is_empty().then(|| self.bmcs.keys().cloned().collect())
     }
 
-    /// Returns the addresses whose BMC the file names but that get no login, with the reason. It applies the rules of
-    /// `find`, except those about the content of other files.
+    /// Returns the addresses whose BMC the file names but whose power command would fail, with the reason. It applies
+    /// the rules of `find`, except those about the content of other files, and looks at the programs on this host.
     pub fn refused(&self) -> BTreeMap<Address, String> {
-        let checked = self.entries().map(|entry| (entry.name, check(&entry)));
-        checked.filter_map(|(address, checked)| Some((Address::new(address), checked.err()?.to_string()))).collect()
+        let refusal = |entry: &Entry<'_>| match check(entry) {
+            Err(why) => Some(why),
+            Ok(_) => needs(entry).into_iter().find_map(|need| match need {
+                Need::Program { fault, essential } => fault.filter(|_| essential),
+                Need::Host { .. } => None,
+            }),
+        };
+        self.entries().filter_map(|entry| Some((Address::new(entry.name), refusal(&entry)?.to_string()))).collect()
     }
 
-    /// Returns warnings for the operator: a default login that is never used, a list that excludes nothing, entries
-    /// outside the list.
+    /// Returns the BareMetalHosts that control machines, as namespace and name, by the machine's address.
+    pub fn hosts(&self) -> BTreeMap<Address, (String, String)> {
+        let host = |need| match need {
+            Need::Host { namespace, name } => Some((namespace, name)),
+            Need::Program { .. } => None,
+        };
+        let named = |entry: Entry<'_>| Some((Address::new(entry.name), needs(&entry).into_iter().find_map(host)?));
+        self.entries().filter_map(named).collect()
+    }
+
+    /// Reports whether the file names programs. What it refuses then depends on this host's files too.
+    pub fn names_programs(&self) -> bool {
+        self.entries().flat_map(|entry| needs(&entry)).any(|need| matches!(need, Need::Program { .. }))
+    }
+
+    /// Returns the entries that can never work as they are, without the path of the file. A fault of the whole file
+    /// appears once.
+    pub fn errors(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for why in self.entries().filter_map(|entry| Some(check(&entry).err()?.within_file())) {
+            if !all.contains(&why) {
+                all.push(why);
+            }
+        }
+        all
+    }
+
+    /// Returns warnings for the operator, without the path of the file: a default login that is never used, a list that
+    /// excludes nothing, keys that are no address, programs that cannot be run on this host.
     pub fn warnings(&self) -> Vec<String> {
         let FileSettings { networks, defaults, .. } = &self.file;
         let mut all = Vec::new();
@@ -104,13 +140,28 @@ impl BmcInventory {
         if defaults.insecure == Some(true) {
             all.push("defaults: certificates are not verified (insecure); others can read the passwords".to_owned());
         }
-        all.extend(self.entries().flat_map(|entry| check(&entry).unwrap_or_else(|e| vec![e.to_string()])));
+        for entry in self.entries() {
+            if entry.name.parse::<IpAddr>().is_err() {
+                let name = shorten(entry.name);
+                all.push(format!("bmcs: {name:?} is no IP address, so no machine has it; write the node's address"));
+            }
+            all.extend(check(&entry).unwrap_or_default());
+            all.extend(needs(&entry).into_iter().filter_map(|need| match need {
+                Need::Program { fault, .. } => Some(fault?.within_file()),
+                Need::Host { .. } => None,
+            }));
+        }
         all
     }
 
     /// Returns the addresses that the file names, in order.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.bmcs.keys()
+    }
+
+    /// Returns the name of the driver of a node's address, or none if the file does not name the address or the driver.
+    pub fn driver_name(&self, address: &str) -> Option<&'static str> {
+        registered(self.bmcs.get(address)?.driver.as_deref()).map(|driver| driver.name)
     }
 
     /// Returns the BMC of a node's address, or none if the file does not name it.
@@ -149,11 +200,16 @@ fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
     (driver_of(entry)?.check)(entry)
 }
 
+/// Returns the needs of an entry. One that is refused has none.
+fn needs(entry: &Entry<'_>) -> Vec<Need> {
+    driver_of(entry).map(|driver| (driver.needs)(entry)).unwrap_or_default()
+}
+
 /// Returns the driver that an entry names. The error does not show a name that may be another value.
 fn driver_of(entry: &Entry<'_>) -> Result<&'static Registration, InventoryError> {
     registered(entry.own.driver.as_deref()).ok_or_else(|| {
         let names: Vec<&str> = DRIVERS.iter().map(|driver| driver.name).collect();
-        entry.wrong(format_args!("driver is none of {}", names.join(", ")))
+        entry.wrong(format_args!("unknown driver; choose one of {}", names.join(", ")))
     })
 }
 

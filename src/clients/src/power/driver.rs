@@ -112,6 +112,12 @@ pub enum PowerError {
     /// The state could not be read, or a request was not taken.
     #[error("{0}")]
     Failed(#[source] Cause),
+    /// The request was refused before anything was sent. It would be refused again, so it is not repeated.
+    #[error("{0}")]
+    Refused(#[source] Cause),
+    /// A machine that was turned off for a power cycle was not turned on again. Holds the reason.
+    #[error("the machine is off; power-on failed: {0}")]
+    StillOff(#[source] Box<PowerError>),
     /// The target offers no reset type for the wanted change.
     #[error("{target} offers no reset type to {} the machine; it offers: {}", .request.verb(), shorten(&.offered.join(", ")))]
     NotOffered {
@@ -157,6 +163,11 @@ pub trait PowerDriver: fmt::Debug + Send + Sync {
     /// Reads the power state again. The driver may keep what does not change, such as the path of the machine. The
     /// first call is a [`PowerDriver::read`].
     fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>>;
+
+    /// Checks that a request could be sent now, without sending it. A power cycle asks for the power-on before it turns
+    /// the machine off. The first call on the driver is a [`PowerDriver::read`]. Errors: those of
+    /// [`PowerDriver::request`], as far as they can be known before.
+    fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>>;
 
     /// Sends a request once; returns the driver's name of it. A request without an answer may have been taken, so it
     /// counts as sent and the power state decides. Errors: the machine offers no such request, or it was not taken.

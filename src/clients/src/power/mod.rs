@@ -12,6 +12,7 @@
 //! | `bare_metal_host` | BareMetalHosts, through the annotations of Metal3's reboot interface |
 //! | `bmc_inventory` | the file that maps a node's address to its driver |
 //! | `settings` | the settings in that file, and the reasons why an entry cannot be used |
+//! | `fault` | faults that the parser finds in that file, in words and without values |
 //! | `networks` | the allow-list of networks that a login may reach |
 //! | `connector` | connections for drivers, over the network or inside the sandbox |
 //! | `bmc_clients` | the file and the connections together; the BMC of a BareMetalHost |
@@ -26,6 +27,7 @@ mod command;
 mod connector;
 mod driver;
 mod drivers;
+mod fault;
 mod networks;
 pub mod redfish;
 mod registration;

@@ -18,6 +18,24 @@ pub struct Found {
     pub warning: Option<String>,
 }
 
+/// A thing outside the file that an entry needs, and whose lack is known before the power command runs.
+pub(super) enum Need {
+    /// A program of this host.
+    Program {
+        /// Reason why it cannot be run now.
+        fault: Option<InventoryError>,
+        /// Whether a power cycle fails without it.
+        essential: bool,
+    },
+    /// A BareMetalHost.
+    Host {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
 /// One power driver.
 pub(super) struct Registration {
     /// Name in the file: `redfish`.
@@ -25,6 +43,8 @@ pub(super) struct Registration {
     /// Checks an entry without reading other files, and returns warnings for the operator. An entry that it refuses
     /// blocks its machine before any drain.
     pub(super) check: fn(&Entry<'_>) -> Result<Vec<String>, InventoryError>,
+    /// Returns the needs of an entry that `check` accepts. It looks at programs on this host, and sends nothing.
+    pub(super) needs: fn(&Entry<'_>) -> Vec<Need>,
     /// Creates the driver of an entry. It applies the rules of `check` too. Nothing is sent yet.
     pub(super) create: fn(&Entry<'_>, &Connector) -> Result<Found, InventoryError>,
 }

@@ -8,14 +8,31 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{networks::Networks, switch::Timeouts};
+use super::{
+    fault::{self, Key},
+    networks::Networks,
+    switch::Timeouts,
+};
 
 /// Reason why a BMC gets no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InventoryError {
-    /// The file cannot be used, or the address is invalid. Names file, entry and remedy.
-    #[error("{0}")]
-    Wrong(String),
+    /// The file cannot be used, or the address is invalid.
+    #[error("{}{why}", prefix(.file))]
+    Wrong {
+        /// The file. Empty: the settings are from no file.
+        file: PathBuf,
+        /// The entry, the fault and the remedy.
+        why: String,
+    },
+    /// The file names programs, and everyone can write it.
+    #[error("{}{name}: {}", prefix(.file), writable(.file))]
+    Writable {
+        /// The file.
+        file: PathBuf,
+        /// The entry with the programs.
+        name: String,
+    },
     /// A source other than the file names the BMC, and the file allows no networks (SAF-39).
     #[error(
         "{name}: no login to BMC {bmc}, because no BMC network is allowed; list the BMC networks as `networks` in the \
@@ -49,6 +66,27 @@ pub enum InventoryError {
         /// Origin of its BMC.
         bmc: String,
     },
+}
+
+impl InventoryError {
+    /// Returns the text without the path of the file, for messages that name the file themselves. A fault of the whole
+    /// file has the same text for each entry.
+    pub(super) fn within_file(&self) -> String {
+        match self {
+            Self::Wrong { why, .. } => why.clone(),
+            Self::Writable { file, .. } => writable(file),
+            Self::NoNetworks { .. } | Self::Outside { .. } | Self::PlainHttp { .. } => self.to_string(),
+        }
+    }
+}
+
+/// Returns the file as the beginning of a message.
+pub(super) fn prefix(file: &Path) -> String {
+    if file.as_os_str().is_empty() { String::new() } else { format!("{}: ", file.display()) }
+}
+
+fn writable(file: &Path) -> String {
+    format!("the file names programs and everyone can write it; chmod o-w {}", file.display())
 }
 
 /// Settings of one BMC, or the defaults of all. No `Debug`, because it can hold a password.
@@ -111,11 +149,7 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     /// Returns an error that names the file and the entry.
     pub(super) fn wrong(&self, why: impl fmt::Display) -> InventoryError {
-        let (path, name) = (&self.file.path, self.name);
-        if path.as_os_str().is_empty() {
-            return InventoryError::Wrong(format!("{name}: {why}"));
-        }
-        InventoryError::Wrong(format!("{}: {name}: {why}", path.display()))
+        InventoryError::Wrong { file: self.file.path.clone(), why: format!("{}: {why}", self.name) }
     }
 
     /// Returns the deadlines: the entry's own, else those of the defaults.
@@ -132,16 +166,21 @@ impl Entry<'_> {
     }
 
     /// Reads `settings` as those of a driver other than Redfish. Errors: there are none, they are of another form, or
-    /// the entry has keys of the Redfish driver. No error shows a value.
-    pub(super) fn driver_settings<T: DeserializeOwned>(&self) -> Result<T, InventoryError> {
+    /// the entry has keys of the Redfish driver. `keys`: all keys of the settings. No error shows a value.
+    pub(super) fn driver_settings<T: DeserializeOwned>(&self, keys: &[Key]) -> Result<T, InventoryError> {
         let driver = self.own.driver.as_deref().unwrap_or_default();
         if let Some(key) = self.own.redfish_key() {
             return Err(self.wrong(format_args!("{key} belongs to the driver redfish, and the entry's is {driver}")));
         }
-        let Some(settings) = self.own.settings.clone() else {
+        let Some(settings) = &self.own.settings else {
             return Err(self.wrong(format_args!("settings is missing, which the driver {driver} needs")));
         };
-        serde_yaml::from_value(settings).map_err(|e| self.wrong(settings_fault(&e, driver)))
+        serde_yaml::from_value(settings.clone()).map_err(|e| {
+            // Errors about a text name the place, and those about a value do not.
+            let text = serde_yaml::to_string(settings).unwrap_or_default();
+            let e = serde_yaml::from_str::<T>(&text).err().unwrap_or(e);
+            self.wrong(fault::of_settings(settings, &e, keys))
+        })
     }
 }
 
@@ -161,33 +200,4 @@ impl RawSettings {
         ];
         keys.into_iter().find_map(|(key, set)| set.then_some(key))
     }
-}
-
-/// Returns the parser's message without values of the file. An unknown field is named only if its name looks like one
-/// of cketerm's. Otherwise it may be a value that a forgotten colon made a name.
-pub(super) fn fault(error: &serde_yaml::Error) -> String {
-    let text = error.to_string();
-    let place = error.location().map(|l| format!("line {}", l.line())).unwrap_or_default();
-    let named = text.split("unknown field `").nth(1).and_then(|t| t.split('`').next());
-    match named {
-        Some(name) if looks_like_key(name) => format!("not a BMC file: {text}"),
-        _ if place.is_empty() => "not a BMC file: see docs/power.md".to_owned(),
-        _ => format!("not a BMC file: error at {place}; see docs/power.md"),
-    }
-}
-
-/// Returns the fault of a driver's settings without their values.
-fn settings_fault(error: &serde_yaml::Error, driver: &str) -> String {
-    let text = error.to_string();
-    let field = |kind: &str| text.split(kind).nth(1).and_then(|t| t.split('`').next()).filter(|n| looks_like_key(n));
-    match (field("missing field `"), field("unknown field `")) {
-        (Some(name), _) => format!("settings of the driver {driver}: {name} is missing"),
-        (None, Some(name)) => format!("settings of the driver {driver}: unknown field `{name}`"),
-        (None, None) => format!("settings of the driver {driver} have another form; see docs/power.md"),
-    }
-}
-
-/// Reports whether a name has the form of cketerm's keys. Another one may be a value that a forgotten colon made a name.
-fn looks_like_key(name: &str) -> bool {
-    name.len() < 20 && name.chars().all(|c| c.is_ascii_lowercase() || "-_".contains(c))
 }

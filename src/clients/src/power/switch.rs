@@ -52,11 +52,32 @@ pub async fn off(
     timeouts: &Timeouts,
     report: Report<'_>,
 ) -> Result<Off, PowerError> {
+    off_and_then(driver, mode, timeouts, report, Next::StayOff).await
+}
+
+/// Use of a machine after a power-off.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    StayOff,
+    TurnOn,
+}
+
+async fn off_and_then(
+    driver: &dyn PowerDriver,
+    mode: Mode,
+    timeouts: &Timeouts,
+    report: Report<'_>,
+    next: Next,
+) -> Result<Off, PowerError> {
     let machine = driver.read().await?;
     if machine.power == PowerState::Off && is_stable(driver, &PowerState::Off, timeouts).await? {
         return Ok(Off::Already);
     }
     let (soft, hard) = (PowerRequest::Off(Mode::Soft), PowerRequest::Off(Mode::Hard));
+    // Do not turn off a machine that cannot be turned on again.
+    if next == Next::TurnOn {
+        driver.ready_for(PowerRequest::On).await?;
+    }
     if mode == Mode::Soft {
         if let Some(kind) = machine.requests.of(soft) {
             match driver.request(soft).await {
@@ -68,6 +89,8 @@ pub async fn off(
                     }
                 }
                 Err(e @ PowerError::Unauthorized(_)) => return Err(e),
+                // The hard request may be refused for the same reason. Then nothing is forced.
+                Err(e @ PowerError::Refused(_)) if driver.ready_for(hard).await.is_err() => return Err(e),
                 Err(e) => report(&format!("{kind} failed; forcing the machine off: {e}")),
             }
         } else {
@@ -79,12 +102,14 @@ pub async fn off(
         return Err(not_offered(driver, &machine, hard));
     }
     let mut last = None;
-    for _ in 0..2 {
+    for again in [true, false] {
         let kind = match driver.request(hard).await {
             Ok(kind) => kind,
-            Err(e @ PowerError::Unauthorized(_)) => return Err(e),
+            Err(e @ (PowerError::Unauthorized(_) | PowerError::Refused(_))) => return Err(e),
             Err(e) => {
-                report(&e.to_string());
+                if again {
+                    report(&e.to_string());
+                }
                 last = Some(e);
                 // It may be about to shut down by itself, or be off already.
                 if wait(driver, &PowerState::Off, timeouts.poll * 3, timeouts.poll).await.is_ok() {
@@ -112,16 +137,19 @@ pub async fn on(driver: &dyn PowerDriver, timeouts: &Timeouts, report: Report<'_
         return Err(not_offered(driver, &machine, PowerRequest::On));
     }
     let mut last = None;
-    for _ in 0..ON_TRIES {
+    for tries_left in (0..ON_TRIES).rev() {
         let accepted = match driver.request(PowerRequest::On).await {
             Ok(kind) => {
                 report(&format!("{kind} sent; waiting up to {} s", timeouts.on.as_secs()));
                 Some(kind)
             }
-            Err(e @ PowerError::Unauthorized(_)) => return Err(e),
+            Err(e @ (PowerError::Unauthorized(_) | PowerError::Refused(_))) => return Err(e),
             // Some BMCs refuse it for a moment after a power-off.
             Err(e) => {
-                report(&e.to_string());
+                let known = last.as_ref().is_some_and(|last: &PowerError| last.to_string() == e.to_string());
+                if tries_left > 0 && !known {
+                    report(&e.to_string());
+                }
                 last = Some(e);
                 None
             }
@@ -136,21 +164,17 @@ pub async fn on(driver: &dyn PowerDriver, timeouts: &Timeouts, report: Report<'_
     Err(last.unwrap_or_else(|| not_offered(driver, &machine, PowerRequest::On)))
 }
 
-/// Turns the machine off, waits until it is off, and turns it on again. A machine that is off is only turned on.
+/// Turns the machine off, waits until it is off, and turns it on again. A machine that is off is only turned on, and one
+/// that cannot be turned on again is not turned off. An error after the power-off says that the machine is off.
 pub async fn cycle(
     driver: &dyn PowerDriver,
     mode: Mode,
     timeouts: &Timeouts,
     report: Report<'_>,
 ) -> Result<Off, PowerError> {
-    // Do not turn off a machine that cannot be turned on again.
-    let machine = driver.read().await?;
-    if machine.requests.of(PowerRequest::On).is_none() {
-        return Err(not_offered(driver, &machine, PowerRequest::On));
-    }
-    let how = off(driver, mode, timeouts, report).await?;
+    let how = off_and_then(driver, mode, timeouts, report, Next::TurnOn).await?;
     report("the machine is off");
-    on(driver, timeouts, report).await?;
+    on(driver, timeouts, report).await.map_err(|e| PowerError::StillOff(e.into()))?;
     Ok(how)
 }
 

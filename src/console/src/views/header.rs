@@ -1,6 +1,9 @@
 //! Header: cluster, leader, mode and counts; and the banner, for example when a source is lost.
 
-use cketerm_model::entry::{QueueKind, Stored};
+use cketerm_model::{
+    cketerm_records::MissingSetting,
+    entry::{QueueKind, Stored},
+};
 use cketerm_rules::{decide::ApplyState, preflight_fault::PreflightFault, publish::MAX_WAITING};
 use ratatui::{
     buffer::Buffer,
@@ -210,8 +213,9 @@ fn leader(app: &App) -> Line<'static> {
         let text = format!("  missing here: {}", short_text::safe(&engine.missing_programs.join(", ")));
         spans.push(Span::styled(text, theme.trouble));
     }
-    if engine.bmcs.lacks_networks() {
-        spans.push(Span::styled("  missing here: BMC networks", theme.trouble));
+    let settings: Vec<&str> = engine.bmcs.missing_settings().iter().map(MissingSetting::short).collect();
+    if !settings.is_empty() {
+        spans.push(Span::styled(format!("  missing here: {}", settings.join(", ")), theme.trouble));
     }
     Line::from(spans)
 }

@@ -161,6 +161,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         announced: None,
         registered: None,
         programs_of: (None, None),
+        power_programs: None,
         barred: (Vec::new(), None),
         _publisher: publisher,
         options,

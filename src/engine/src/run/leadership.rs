@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use cketerm_clients::store::{election::defer_election, migrate};
 use cketerm_model::{
     boot_time::{BootTime, Seconds},
-    cketerm_records::{EngineRegistration, MissingSetting, Who},
+    cketerm_records::{EngineRegistration, Who},
     clock::{Now, Steady},
     entry::Stored,
     fence::Fence,
@@ -149,7 +149,7 @@ impl Loop {
             _ if registration.unable.is_some() => {
                 format!("a working host ({})", registration.unable.as_deref().unwrap_or_default())
             }
-            _ if !missing.is_empty() => format!("{} on its host", missing.join(", ")),
+            _ if !missing.is_empty() => format!("{} on its host", missing.join("; ")),
             _ if !registration.probes_seen => "a good probe of every control plane".to_owned(),
             Err(why) => format!("access to the members of the Kubernetes etcd ({why})"),
             Ok(()) => "a complete list of etcd members".to_owned(),
@@ -374,14 +374,7 @@ impl Loop {
             mode: self.options.mode.clone(),
             http: self.options.http.clone(),
             missing_programs: self.snap.engine.missing_programs.clone(),
-            missing_settings: self
-                .snap
-                .engine
-                .bmcs
-                .lacks_networks()
-                .then_some(MissingSetting::BmcNetworks)
-                .into_iter()
-                .collect(),
+            missing_settings: self.snap.engine.bmcs.missing_settings(),
             standing_back: None,
             migrating: self.snap.engine.migrating.clone(),
             unable: self.snap.engine.unable.clone(),

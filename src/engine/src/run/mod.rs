@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm_clients::{
     kubernetes::{Kube, Live as KubeLive},
-    power::Version,
+    power::{BmcInventory, Version},
     store::{Store, folders::FolderCursor, live::Live},
 };
 use cketerm_model::{
@@ -54,6 +54,8 @@ use crate::inventory_poller::{InventoryPoller, Plans};
 
 /// Longest time between two passes.
 const TICK: Duration = Duration::from_secs(1);
+/// Time between two looks at the programs that the file of BMCs names.
+const PROGRAMS_INTERVAL: Seconds = Seconds::new(5.0);
 /// Time in which the loop gathers answers of health checks before it starts a pass.
 const GATHER: Duration = Duration::from_millis(5);
 
@@ -110,6 +112,8 @@ struct Loop {
     announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
     programs_of: (Option<i64>, Option<Version>),
+    /// File of BMCs that names programs of this host, and the boot time of the next look at them.
+    power_programs: Option<(Arc<BmcInventory>, BootTime)>,
     /// Kinds of faults, and why this engine stands back (without digits), as logged last.
     barred: (Vec<std::mem::Discriminant<PreflightFault>>, Option<String>),
     /// Publishes what commands of this host ended with whose leader is gone.
@@ -200,8 +204,16 @@ impl Loop {
             let definition = self.snap.store.definition();
             self.snap.engine.missing_programs =
                 definition.map_or_else(Vec::new, |d| preflight::missing_programs(&d.cluster, &self.options.spawner));
-            self.snap.engine.bmcs =
-                definition.map_or(BmcAccess::Open, |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
+            let (access, programs) =
+                definition.map_or((BmcAccess::Open, None), |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
+            self.snap.engine.bmcs = access;
+            self.power_programs = programs.map(|inventory| (inventory, now.boot + PROGRAMS_INTERVAL));
+        }
+        if let (Some((inventory, next)), Some(definition)) = (&mut self.power_programs, self.snap.store.definition())
+            && *next <= now.boot
+        {
+            *next = now.boot + PROGRAMS_INTERVAL;
+            self.snap.engine.bmcs = preflight::bmc_access_by(&definition.cluster, inventory);
         }
         self.snap.engine.unable = self.options.spawner.unable();
         self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());

@@ -69,3 +69,30 @@ fn a_host_that_cannot_be_rebooted_names_its_hindrance() {
         assert_eq!(host.hindrance(), Some(hindrance));
     }
 }
+
+#[test]
+fn a_cycle_needs_a_host_that_nothing_keeps_off() {
+    let held = |keys: &[&str]| {
+        let keys = keys.iter().map(|key| ((*key).to_owned(), String::new())).collect();
+        HostRow { asked: RebootAnnotations { base: None, keys }, ..host() }
+    };
+    assert_eq!(host().cycle_obstacle(), None);
+    assert_eq!(held(&[POWER_KEY, "capbm"]).cycle_obstacle(), None, "an earlier cycle has yet to release the host");
+    let name = host().full_name();
+    for (keys, until) in [
+        (&["cketerm"][..], format!("`cketerm hosts release {name}`")),
+        (&["cketerm-foo"], format!("`cketerm hosts release {name} --as foo`")),
+        (
+            &["capbm", "cketerm-a"],
+            format!(
+                "the owner of capbm removes the annotation reboot.metal3.io/capbm and `cketerm hosts release {name} \
+                 --as a`"
+            ),
+        ),
+    ] {
+        let text = format!("BareMetalHost {name} is held off by {}: it stays off until {until}", keys.join(", "));
+        assert_eq!(held(keys).cycle_obstacle(), Some(text));
+    }
+    let paused = HostRow { paused: true, ..host() }.cycle_obstacle().unwrap();
+    assert!(paused.starts_with(&format!("BareMetalHost {name}: the host is paused")), "{paused}");
+}

@@ -151,7 +151,7 @@ impl fmt::Display for Reason {
             Self::Stale { source, since } => write!(f, "{source} silent since {}", at(*since)),
             Self::ProgramMissing { path } => write!(f, "no {path} on the engine's host: install it"),
             Self::BmcNotAllowed { fault: Some(fault), .. } => {
-                write!(f, "no BMC login from the engine's host: {fault}")
+                write!(f, "the engine's host cannot turn this machine off and on: {fault}")
             }
             Self::BmcNotAllowed { address, fault: None } => write!(
                 f,

@@ -204,17 +204,19 @@ impl<'a> Pass<'a> {
         Some(Reason::ProgramMissing { path: program.clone() })
     }
 
-    /// Returns a reason if a command logs in to a BMC that this host's file does not allow. It bars only the entries
-    /// that need the BMC (SAF-39).
+    /// Returns a reason if a power command would fail for this machine: it logs in to a BMC that this host's file does
+    /// not allow, a program of its driver cannot be run, or its BareMetalHost would not carry out the request. It bars
+    /// only the entries that need the BMC (SAF-39).
     fn bmc_not_allowed(&self, ctx: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
-        let refusal = self.snap.engine.bmcs.refusal(ctx.address)?;
+        let bmcs = &self.snap.engine.bmcs;
+        let fault = match bmcs.refusal(ctx.address) {
+            Some(BmcRefusal::NotNamed) => None,
+            Some(BmcRefusal::Fault(why)) => Some(why.to_owned()),
+            None => Some(bmcs.host_fault(ctx.address, &self.snap.kube)?),
+        };
         if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
             return None;
         }
-        let fault = match refusal {
-            BmcRefusal::NotNamed => None,
-            BmcRefusal::Fault(why) => Some(why.to_owned()),
-        };
         Some(Reason::BmcNotAllowed { address: ctx.address.clone(), fault })
     }
 

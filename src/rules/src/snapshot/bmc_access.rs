@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_model::names::Address;
+use cketerm_model::{
+    cketerm_records::MissingSetting,
+    kube::{HOSTS_SOURCE, KubeView},
+    names::Address,
+};
 use serde::{Deserialize, Serialize};
 
 /// BMCs that the commands of the definition may log in to, by this host's file (SAF-38, SAF-39).
@@ -18,8 +22,14 @@ pub enum BmcAccess {
         only: Option<BTreeSet<Address>>,
         /// Machines whose BMC the file names and refuses, with the reason.
         refused: BTreeMap<Address, String>,
-        /// Whether some machine of the definition gets no login.
+        /// Whether the file must allow networks for some machine of the definition.
         lacking: bool,
+        /// Machines of the definition whose entries are refused.
+        #[serde(default)]
+        lacking_entries: BTreeSet<Address>,
+        /// BareMetalHosts through which machines are turned off and on, as namespace and name.
+        #[serde(default)]
+        hosts: BTreeMap<Address, (String, String)>,
     },
     /// The file cannot be read. Holds the reason.
     Unreadable(String),
@@ -39,19 +49,23 @@ impl BmcAccess {
         machines: impl IntoIterator<Item = &'a Address>,
         only: Option<BTreeSet<Address>>,
         refused: BTreeMap<Address, String>,
+        hosts: BTreeMap<Address, (String, String)>,
     ) -> Self {
-        if only.is_none() && refused.is_empty() {
+        if only.is_none() && refused.is_empty() && hosts.is_empty() {
             return Self::Open;
         }
-        let mut access = Self::ByMachine { only, refused, lacking: false };
-        let lacks = machines.into_iter().any(|address| access.refusal(address).is_some());
-        if let Self::ByMachine { lacking, .. } = &mut access {
-            *lacking = lacks;
+        let (mut lacking, mut lacking_entries) = (false, BTreeSet::new());
+        for address in machines {
+            if refused.contains_key(address) {
+                lacking_entries.insert(address.clone());
+            } else if only.as_ref().is_some_and(|only| !only.contains(address)) {
+                lacking = true;
+            }
         }
-        access
+        Self::ByMachine { only, refused, lacking, lacking_entries, hosts }
     }
 
-    /// Reason why the BMC of the machine with this address gets no login.
+    /// Returns the reason why the power command of the machine with this address would fail, by the file and this host.
     pub fn refusal(&self, address: &Address) -> Option<BmcRefusal<'_>> {
         match self {
             Self::Open => None,
@@ -63,12 +77,31 @@ impl BmcAccess {
         }
     }
 
-    /// Reports whether a machine of the definition needs more than the file gives.
-    pub fn lacks_networks(&self) -> bool {
+    /// Returns the reason why the BareMetalHost of the machine with this address cannot be turned off and on, if one
+    /// controls it. A host that is not known yet counts as missing.
+    pub fn host_fault(&self, address: &Address, kube: &KubeView) -> Option<String> {
+        let Self::ByMachine { hosts, .. } = self else { return None };
+        let place = hosts.get(address)?;
+        if let Some(host) = kube.hosts.get(place) {
+            return host.cycle_obstacle();
+        }
+        let source = kube.sources.get(HOSTS_SOURCE);
+        if source.is_some_and(|source| source.synced) {
+            return Some(format!("BareMetalHost {}/{} not found; see `cketerm hosts list`", place.0, place.1));
+        }
+        let why = source.and_then(|source| source.error.as_deref()).unwrap_or("they were not listed yet");
+        Some(format!("BareMetalHosts cannot be read: {why}"))
+    }
+
+    /// Returns what the machines of the definition need and the file does not give.
+    pub fn missing_settings(&self) -> Vec<MissingSetting> {
         match self {
-            Self::Open => false,
-            Self::ByMachine { lacking, .. } => *lacking,
-            Self::Unreadable(_) => true,
+            Self::Open => Vec::new(),
+            Self::ByMachine { lacking, lacking_entries, .. } => {
+                let networks = lacking.then_some(MissingSetting::BmcNetworks);
+                networks.into_iter().chain(MissingSetting::bmc_entries(lacking_entries)).collect()
+            }
+            Self::Unreadable(_) => vec![MissingSetting::BmcFile],
         }
     }
 }

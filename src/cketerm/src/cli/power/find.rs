@@ -22,6 +22,9 @@ pub(super) async fn find(address: &str, context: &Context) -> Result<Found, Acti
     let inventory = bmcs.inventory()?;
     let mut misses = Misses::new();
     let mut found = bmcs.in_file(address, &inventory)?;
+    if let (Some(_), Some(file), Some(driver)) = (&found, &context.settings.bmcs, inventory.driver_name(address)) {
+        context.print_verbose(&format!("using the entry {address} of {} (driver {driver})", file.display()));
+    }
     if let (None, Some(file)) = (&found, &context.settings.bmcs) {
         let known = inventory.addresses().count();
         misses.push(format!("{} has no BMC for {address}; it has {known} others", file.display()));

@@ -124,7 +124,8 @@ async fn a_host_that_others_hold_stays_off() {
     let others = json!({"reboot.metal3.io/capbm": ""});
     let (fake, driver) = driver(Fake::new(false, &others));
     let text = switch::on(&driver, &quick(), NO_REPORT).await.unwrap_err().to_string();
-    assert_eq!(text, "BareMetalHost m/w1 is held off by capbm");
+    let remedy = "it stays off until the owner of capbm removes the annotation reboot.metal3.io/capbm";
+    assert_eq!(text, format!("BareMetalHost m/w1 is held off by capbm: {remedy}"));
     assert_eq!(switch::off(&driver, Mode::Soft, &quick(), NO_REPORT).await.unwrap(), Off::Already);
     assert!(fake.lock().unwrap().patches.is_empty());
 }
@@ -133,8 +134,33 @@ async fn a_host_that_others_hold_stays_off() {
 async fn a_host_that_would_not_carry_out_the_request_gets_none() {
     let (fake, driver) = driver(Fake::new(true, &json!({"baremetalhost.metal3.io/paused": ""})));
     let text = driver.request(PowerRequest::Off(Mode::Hard)).await.unwrap_err().to_string();
-    assert!(text.contains("BareMetalHost m/w1: the host is paused"), "{text}");
+    assert!(text.contains("BareMetalHost m/w1: cannot turn off the host: the host is paused"), "{text}");
     assert!(fake.lock().unwrap().patches.is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_that_cannot_change_is_reported_once_and_nothing_is_forced() {
+    let mut fake = Fake::new(true, &json!({}));
+    fake.host["status"]["provisioning"]["state"] = json!("");
+    let (fake, driver) = driver(fake);
+    let reports = Mutex::new(Vec::new());
+    let report = |text: &str| reports.lock().unwrap().push(text.to_owned());
+    let text = switch::off(&driver, Mode::Soft, &quick(), &report).await.unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "BareMetalHost m/w1: cannot turn off the host: the host is not registered; only provisioned hosts can be \
+         turned off and on"
+    );
+    assert!(reports.lock().unwrap().is_empty(), "{reports:?}");
+    assert!(fake.lock().unwrap().patches.is_empty());
+}
+
+#[tokio::test]
+async fn a_host_that_others_would_keep_off_is_not_cycled() {
+    let (fake, driver) = driver(Fake { idle: true, ..Fake::new(true, &json!({"reboot.metal3.io/capbm": ""})) });
+    let e = switch::cycle(&driver, Mode::Soft, &quick(), NO_REPORT).await.unwrap_err();
+    assert!(e.to_string().contains("held off by capbm"), "{e}");
+    assert!(fake.lock().unwrap().patches.is_empty(), "nothing was requested");
 }
 
 #[tokio::test]
@@ -163,10 +189,11 @@ async fn a_missing_host_and_a_missing_kubernetes_are_errors() {
     assert!(driver.read().await.unwrap_err().to_string().starts_with("BareMetalHost m/w2 not found"));
     let text = "bmcs: {10.0.0.1: {driver: bare-metal-host, settings: {host: m/w1}}}";
     let inventory = BmcInventory::parse(text).unwrap();
-    assert!(inventory.refused().is_empty());
+    assert!(inventory.refused().is_empty() && !inventory.names_programs());
+    assert_eq!(inventory.hosts()["10.0.0.1"], ("m".to_owned(), "w1".to_owned()));
     let found = inventory.find(&Address::new("10.0.0.1"), BmcClients::network(None).connector()).unwrap().unwrap();
     assert!(found.driver.read().await.unwrap_err().to_string().contains("no Kubernetes is configured"));
     let text = "bmcs: {10.0.0.1: {driver: bare-metal-host, settings: {host: w1}}}";
     let refused = BmcInventory::parse(text).unwrap().refused();
-    assert!(refused["10.0.0.1"].contains("not of the form NAMESPACE/NAME"), "{refused:?}");
+    assert!(refused["10.0.0.1"].contains("host: write NAMESPACE/NAME"), "{refused:?}");
 }

@@ -63,7 +63,26 @@ fn errors_name_the_problem_and_show_no_password() {
         ("bmcs: {10.0.0.1: {url: 'ipmi://bmc'}}", "only Redfish is supported"),
         ("bmcs: {10.0.0.1: {url: bmc, username: root}}", "a username without a password"),
         ("bmcs: {10.0.0.1: {url: bmc, pasword: hunter2}}", "unknown field `pasword`"),
-        ("bmcs: {10.0.0.1: hunter2}", "error at line 1"),
+        (
+            "bmcs: {10.0.0.1: {url: bmc, pasword: hunter2}}",
+            "bmcs.10.0.0.1: unknown field `pasword`; the keys are url, ",
+        ),
+        ("bmcs: {10.0.0.1: {url: bmc, HUNTER: hunter2}}", "bmcs.10.0.0.1: unknown field; the keys are url, "),
+        ("bmcs: {hunter2: {url: 1, HUNTER2: 1}}", "bmcs: unknown field; the keys are url, "),
+        ("bmc: {10.0.0.1: {url: bmc}}", "not a BMC file: unknown field `bmc`; the keys are networks, defaults, bmcs"),
+        ("bmcs: {10.0.0.1: hunter2}", "bmcs.10.0.0.1: write keys with values: {key: value, …} (error at line 1)"),
+        ("bmcs: {'fd00::1': hunter2}", "bmcs.fd00::1: write keys with values"),
+        ("bmcs: hunter2", "bmcs: write the BMC of each address"),
+        (
+            "bmcs:\n  10.0.0.1: {url: bmc}\n  10.1.3.11: {soft-seconds: -1}",
+            "bmcs.10.1.3.11.soft-seconds: write a whole number of seconds (error at line 3)",
+        ),
+        ("bmcs: {10.0.0.1: {password: {a: hunter2}}}", "bmcs.10.0.0.1.password: write a text (error at line 1)"),
+        ("bmcs: {hunter2: {insecure: hunter2}}", "bmcs.insecure: write true or false (error at line 1)"),
+        ("defaults: {on-seconds: hunter2}", "defaults.on-seconds: write a whole number of seconds (error at line 1)"),
+        ("defaults: {sign-in: hunter2}", "defaults.sign-in: write auto, basic or session (error at line 1)"),
+        ("networks: hunter2", "networks: write a list of networks"),
+        ("hunter2", "not a BMC file (error at line 1)"),
         ("bmcs: {10.0.0.1: {url: bmc, insecure: true, ca-file: x}}", "give only one"),
         ("bmcs: {10.0.0.1: {url: bmc, ca-file: nope}}", "nope"),
         ("bmcs: {10.0.0.1: {url: 'https://root:hunter2@bmc'}}", "must not contain a user name"),
@@ -153,13 +172,13 @@ fn i50_entries_of_the_file_must_be_inside_its_networks_too() {
     ] {
         let inventory = BmcInventory::parse(&format!("{text}\n{LOGIN}")).unwrap();
         let found = inventory.find(&Address::new("10.0.0.1"), BmcClients::network(None).connector());
-        let warned = inventory.warnings();
+        let failed = inventory.errors();
         match (refused, found) {
             (None, Ok(Some(_))) => assert!(inventory.refused().is_empty(), "{text}"),
             (Some(expected), Err(why)) => {
                 assert_eq!(inventory.refused().get("10.0.0.1"), Some(&why.to_string()), "the engine refuses the BMC");
                 assert!(why.to_string().contains(expected), "{text}: {why}");
-                assert!(warned.iter().any(|w| w.contains(expected)), "`config check` warns about it: {warned:?}");
+                assert!(failed.iter().any(|w| w.contains(expected)), "`config check` fails: {failed:?}");
             }
             (_, found) => panic!("{text}: {found:?}"),
         }
@@ -178,10 +197,17 @@ fn i50_a_host_name_without_a_verified_certificate_needs_networks() {
             inventory.find(&Address::new("10.0.0.1"), BmcClients::network(None).connector()).unwrap_err().to_string();
         assert!(why.contains("needs `networks`"), "{why}");
         assert_eq!(inventory.refused().get("10.0.0.1"), Some(&why));
-        assert!(inventory.warnings().contains(&why), "{:?}", inventory.warnings());
+        assert!(inventory.errors().contains(&why), "{:?}", inventory.errors());
     }
     let own = "defaults: {insecure: true}\nbmcs: {10.0.0.1: {url: 'redfish://bmc.example', insecure: false}}";
     assert!(BmcInventory::parse(own).unwrap().refused().is_empty(), "the BMC's own setting overrides the defaults");
+}
+
+#[test]
+fn a_key_that_is_no_address_is_warned_about() {
+    let inventory = BmcInventory::parse("bmcs: {w34: {url: 'https://10.1.0.1'}, 'fd00::1': {url: 'https://10.1.0.2'}}");
+    let warnings = inventory.unwrap().warnings();
+    assert_eq!(warnings, ["bmcs: \"w34\" is no IP address, so no machine has it; write the node's address"]);
 }
 
 #[test]

@@ -3,16 +3,19 @@
 /// Placeholder for the node's address. It is the key of the entry, so only the writer of the file chooses it.
 const ADDRESS: &str = "{address}";
 
-/// A program with its arguments. No shell reads them: each argument reaches the program as it is.
+use super::program::Place;
+
+/// A program with its arguments, and the place in the file that names it. No shell reads them: each argument reaches the program as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Argv {
+    place: Place,
     program: String,
     arguments: Vec<String>,
 }
 
 impl Argv {
     /// Fills in a template. Errors: it is empty, the program is no absolute path, or a placeholder is unknown.
-    pub(super) fn of(template: &[String], address: &str) -> Result<Self, String> {
+    pub(super) fn of(template: &[String], address: &str, place: Place) -> Result<Self, String> {
         let Some((program, arguments)) = template.split_first() else {
             return Err("no program; write [/path/of/program, argument, …]".to_owned());
         };
@@ -29,7 +32,12 @@ impl Argv {
             return Err(format!("the program must not contain {ADDRESS}"));
         }
         let arguments = arguments.iter().map(|word| word.replace(ADDRESS, address)).collect();
-        Ok(Self { program: program.clone(), arguments })
+        Ok(Self { place, program: program.clone(), arguments })
+    }
+
+    /// Returns the place in the file that names the program.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Returns the program's path.

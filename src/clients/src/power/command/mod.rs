@@ -15,22 +15,33 @@ use serde::Deserialize;
 
 use self::{
     argv::Argv,
-    program::{CommandError, run},
+    program::{CommandError, Place, run},
 };
 use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
-    registration::{Found, Registration},
+    fault::Key,
+    registration::{Found, Need, Registration},
     settings::{Entry, InventoryError},
 };
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "command", check, create };
+pub(super) const REGISTRATION: Registration = Registration { name: "command", check, needs, create };
 
 /// Time limit of one program in seconds, if the file sets none.
 const TIMEOUT_SECONDS: u64 = 30;
 /// Longest time limit that the file may set, in seconds.
 const MAX_TIMEOUT_SECONDS: u64 = 600;
+
+const PROGRAM: &str = "write a list [/path/of/program, argument, …]";
+/// Keys of the settings.
+const KEYS: &[Key] = &[
+    Key::new("state", PROGRAM),
+    Key::new("on", PROGRAM),
+    Key::new("off", PROGRAM),
+    Key::new("soft-off", PROGRAM),
+    Key::new("timeout-seconds", "write a number of seconds, 1 to 600"),
+];
 
 /// Settings in the file.
 #[derive(Deserialize)]
@@ -58,15 +69,13 @@ struct CommandDriver {
 
 impl CommandDriver {
     fn of(entry: &Entry<'_>) -> Result<Self, InventoryError> {
-        let settings: Settings = entry.driver_settings()?;
+        let settings: Settings = entry.driver_settings(KEYS)?;
         if is_world_writable(&entry.file.path) {
-            let file = entry.file.path.display();
-            return Err(
-                entry.wrong(format_args!("the file names programs and everyone can write it; chmod o-w {file}"))
-            );
+            return Err(InventoryError::Writable { file: entry.file.path.clone(), name: entry.name.to_owned() });
         }
-        let argv = |key: &str, words: &[String]| {
-            Argv::of(words, entry.name).map_err(|why| entry.wrong(format_args!("{key}: {why}")))
+        let argv = |key: &'static str, words: &[String]| {
+            let place = Place { file: entry.file.path.clone(), entry: entry.name.to_owned(), key };
+            Argv::of(words, entry.name, place).map_err(|why| entry.wrong(format_args!("{key}: {why}")))
         };
         let seconds = settings.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
         if !(1..=MAX_TIMEOUT_SECONDS).contains(&seconds) {
@@ -92,6 +101,10 @@ impl CommandDriver {
         }
     }
 
+    fn no_program(&self, request: PowerRequest) -> PowerError {
+        PowerError::NotOffered { target: self.target.clone(), request, offered: Vec::new() }
+    }
+
     async fn machine(&self) -> Result<Machine, CommandError> {
         let output = run(&self.state, self.timeout).await?;
         let name = |request| self.argv(request).map(|_| self.usual_name(request));
@@ -111,9 +124,7 @@ impl CommandDriver {
 
     async fn send(&self, request: PowerRequest) -> Result<&'static str, PowerError> {
         let name = self.usual_name(request);
-        let Some(argv) = self.argv(request) else {
-            return Err(PowerError::NotOffered { target: self.target.clone(), request, offered: Vec::new() });
-        };
+        let argv = self.argv(request).ok_or_else(|| self.no_program(request))?;
         tracing::info!(
             machine = self.address,
             program = argv.program(),
@@ -144,7 +155,13 @@ fn power_state(output: &str) -> PowerState {
 
 impl From<CommandError> for PowerError {
     fn from(e: CommandError) -> Self {
-        Self::Failed(e.into())
+        match e {
+            CommandError::Unusable(_) => Self::Refused(e.into()),
+            CommandError::NotRun { .. }
+            | CommandError::Late { .. }
+            | CommandError::Failed { .. }
+            | CommandError::TooLong { .. } => Self::Failed(e.into()),
+        }
     }
 }
 
@@ -173,6 +190,14 @@ impl PowerDriver for CommandDriver {
         self.read()
     }
 
+    fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
+        let ready = match self.argv(request) {
+            Some(argv) => program::fault(argv).map_or(Ok(()), |why| Err(PowerError::Refused(why.into()))),
+            None => Err(self.no_program(request)),
+        };
+        std::future::ready(ready).boxed()
+    }
+
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {
         self.send(request).boxed()
     }
@@ -180,6 +205,15 @@ impl PowerDriver for CommandDriver {
 
 fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
     CommandDriver::of(entry).map(|_| Vec::new())
+}
+
+fn needs(entry: &Entry<'_>) -> Vec<Need> {
+    let Ok(driver) = CommandDriver::of(entry) else { return Vec::new() };
+    // Without a soft power-off, the power is cut.
+    let essential = [(&driver.state, true), (&driver.on, true), (&driver.off, true)];
+    let programs = essential.into_iter().chain(driver.soft_off.as_ref().map(|argv| (argv, false)));
+    let need = |(argv, essential): (&Argv, bool)| Need::Program { fault: program::fault(argv), essential };
+    programs.map(need).collect()
 }
 
 fn create(entry: &Entry<'_>, _: &Connector) -> Result<Found, InventoryError> {

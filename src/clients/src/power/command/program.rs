@@ -1,7 +1,14 @@
 //! One run of a power command: no shell, a clean environment, a time limit, and bounded output.
 
-use std::{os::unix::fs::PermissionsExt, process::Stdio, time::Duration};
+use std::{
+    fmt,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
+use cketerm_runtime::host::{check_executable, is_world_writable};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::Command,
@@ -9,35 +16,71 @@ use tokio::{
 };
 
 use super::argv::Argv;
-use crate::power::text::shorten;
+use crate::power::{
+    settings::{InventoryError, prefix},
+    text::shorten,
+};
 
 /// Number of bytes that are kept of each output stream. The rest is read and discarded.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 /// Search path of the program for programs that it runs itself.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Failure of a power command. No variant shows an argument, because that may be a secret.
+/// Place in the file of BMCs that names a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: PathBuf,
+    /// The entry: the address of a node.
+    pub(super) entry: String,
+    /// The key of `settings`.
+    pub(super) key: &'static str,
+}
+
+impl Place {
+    /// Returns an error that names this place.
+    fn wrong(&self, why: impl fmt::Display) -> InventoryError {
+        InventoryError::Wrong { file: self.file.clone(), why: format!("{}: {}: {why}", self.entry, self.key) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}: {}", prefix(&self.file), self.entry, self.key)
+    }
+}
+
+/// Failure of a power command. Each text begins with the file, the machine and the key. No variant shows an argument,
+/// because that may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CommandError {
-    /// The program was not run.
-    #[error("power command {program} was not run: {why}")]
+    /// The program cannot be run as it is, so it was not.
+    #[error(transparent)]
+    Unusable(#[from] InventoryError),
+    /// The program was not run. It may be possible later.
+    #[error("{place}: {program} was not run: {why}")]
     NotRun {
+        /// Place that names it.
+        place: Place,
         /// Its path.
         program: String,
         /// The reason.
         why: String,
     },
     /// It did not end within its time and was killed. It may have done its work.
-    #[error("power command {program} did not end within {seconds} s and was killed; see timeout-seconds")]
+    #[error("{place}: {program} did not end within {seconds} s and was killed; see timeout-seconds")]
     Late {
+        /// Place that names it.
+        place: Place,
         /// Its path.
         program: String,
         /// Its time limit in seconds.
         seconds: u64,
     },
     /// It failed.
-    #[error("power command {program} failed ({status}): {message}")]
+    #[error("{place}: {program} failed ({status}): {message}")]
     Failed {
+        /// Place that names it.
+        place: Place,
         /// Its path.
         program: String,
         /// Its exit status or signal.
@@ -46,8 +89,10 @@ pub(super) enum CommandError {
         message: String,
     },
     /// It printed too much to be a power state.
-    #[error("power command {program} printed more than {MAX_OUTPUT_BYTES} bytes")]
+    #[error("{place}: {program} printed more than {MAX_OUTPUT_BYTES} bytes; print on or off, and nothing else")]
     TooLong {
+        /// Place that names it.
+        place: Place,
         /// Its path.
         program: String,
     },
@@ -55,9 +100,11 @@ pub(super) enum CommandError {
 
 /// Runs a program and returns its standard output. It is killed at the time limit, and when the future is dropped.
 pub(super) async fn run(argv: &Argv, limit: Duration) -> Result<String, CommandError> {
-    let program = || argv.program().to_owned();
-    let not_run = |why: String| CommandError::NotRun { program: program(), why };
-    check_program(argv.program()).map_err(not_run)?;
+    let (place, program) = (|| argv.place().clone(), || argv.program().to_owned());
+    let not_run = |why: String| CommandError::NotRun { place: place(), program: program(), why };
+    if let Some(why) = fault(argv) {
+        return Err(why.into());
+    }
     let mut child = Command::new(argv.program())
         .args(argv.arguments())
         .env_clear()
@@ -75,30 +122,43 @@ pub(super) async fn run(argv: &Argv, limit: Duration) -> Result<String, CommandE
     };
     let ended = timeout(limit, async { tokio::join!(beginning(stdout), beginning(stderr), child.wait()) }).await;
     let Ok((stdout, stderr, status)) = ended else {
-        return Err(CommandError::Late { program: program(), seconds: limit.as_secs() });
+        return Err(CommandError::Late { place: place(), program: program(), seconds: limit.as_secs() });
     };
     let status = status.map_err(|e| not_run(e.to_string()))?;
     if !status.success() {
         let message = shorten(&String::from_utf8_lossy(&stderr.kept));
         let message = if message.is_empty() { "it printed no error".to_owned() } else { message };
-        return Err(CommandError::Failed { program: program(), status: status.to_string(), message });
+        return Err(CommandError::Failed { place: place(), program: program(), status: status.to_string(), message });
     }
     if stdout.cut {
-        return Err(CommandError::TooLong { program: program() });
+        return Err(CommandError::TooLong { place: place(), program: program() });
     }
     Ok(String::from_utf8_lossy(&stdout.kept).into_owned())
 }
 
-/// Refuses a program that everyone can change: it runs with cketerm's rights.
-fn check_program(path: &str) -> Result<(), String> {
-    let metadata = std::fs::metadata(path).map_err(|e| e.to_string())?;
+/// Returns the reason why the program cannot be run as it is: it is no file, or this user may not execute it. One that
+/// everyone can change is refused, because it runs with cketerm's rights.
+pub(super) fn fault(argv: &Argv) -> Option<InventoryError> {
+    let why = check_program(Path::new(argv.program())).err()?;
+    Some(argv.place().wrong(format_args!("{} cannot be run: {why}", argv.program())))
+}
+
+fn check_program(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let metadata = std::fs::metadata(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => "there is no such file; install it, or correct its path".to_owned(),
+        _ => e.to_string(),
+    })?;
     if !metadata.is_file() {
         return Err("it is no file".to_owned());
     }
-    if metadata.permissions().mode() & 0o002 != 0 {
-        return Err(format!("everyone can write it; chmod o-w {path}"));
+    if is_world_writable(path) {
+        return Err(format!("everyone can write it; chmod o-w {shown}"));
     }
-    Ok(())
+    check_executable(path).map_err(|e| match e.kind() {
+        ErrorKind::PermissionDenied => format!("this user may not execute it; chmod +x {shown}"),
+        _ => e.to_string(),
+    })
 }
 
 /// Beginning of an output stream.

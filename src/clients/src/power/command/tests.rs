@@ -124,7 +124,7 @@ async fn a_program_that_hangs_is_killed_and_a_killed_request_counts_as_sent() {
     assert_eq!(found.driver.read().await.unwrap().power, PowerState::Off);
     let hanging = site.driver(SWITCH_ON, SWITCH_OFF, "echo off; exec sleep 60", ", timeout-seconds: 1");
     let text = hanging.driver.read().await.unwrap_err().to_string();
-    assert!(text.contains("did not end within 1 s and was killed"), "{text}");
+    assert!(text.contains("10.0.0.1: state: /bin/sh did not end within 1 s and was killed"), "{text}");
 }
 
 #[tokio::test]
@@ -132,12 +132,88 @@ async fn output_is_bounded_and_the_environment_is_clean() {
     let site = Site::new("on");
     let found = site.driver("env > given", SWITCH_OFF, "yes off | head -c 100000", "");
     let text = found.driver.read().await.unwrap_err().to_string();
-    assert!(text.contains("printed more than 65536 bytes"), "{text}");
+    assert!(text.contains("10.0.0.1: state: /bin/sh printed more than 65536 bytes"), "{text}");
     found.driver.request(PowerRequest::On).await.unwrap();
     let environment = site.read("given");
     let names: Vec<&str> = environment.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     let known = |name: &&str| ["PATH", "LANG", "PWD", "OLDPWD", "SHLVL", "_"].contains(name);
     assert!(names.iter().all(known), "{names:?}");
+}
+
+/// Programs at which a power-on fails, with the reason.
+const NO_POWER_ON: [(&str, u32, &str); 3] = [
+    ("missing", 0, "there is no such file"),
+    ("plain", 0o600, "this user may not execute it; chmod +x"),
+    ("open", 0o707, "everyone can write it; chmod o-w"),
+];
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_turned_on_again_is_not_turned_off() {
+    for (name, mode, why) in NO_POWER_ON {
+        let site = Site::new("on");
+        if mode != 0 {
+            site.write(name, mode, "#!/bin/sh\n");
+        }
+        let (off, state) = (site.script("off", SWITCH_OFF), site.script("state", STATE));
+        let on = site.path().join(name).display().to_string();
+        let text = format!(
+            "bmcs:\n  10.0.0.1:\n    driver: command\n    settings: {{on: [{on}], off: [/bin/sh, {off}], \
+             state: [/bin/sh, {state}]}}\n"
+        );
+        let found = site.find(0o600, &text).unwrap().unwrap();
+        for mode in [Mode::Soft, Mode::Hard] {
+            let e = switch::cycle(&*found.driver, mode, &quick(), NO_REPORT).await.unwrap_err();
+            let text = e.to_string();
+            assert!(matches!(e, PowerError::Refused(_)), "{e:?}");
+            assert!(text.contains("bmcs.yaml: 10.0.0.1: on: ") && text.contains(why), "{text}");
+            assert_eq!(site.read("power"), "on", "{text}");
+        }
+        let reports = std::sync::Mutex::new(Vec::new());
+        let report = |text: &str| reports.lock().unwrap().push(text.to_owned());
+        site.write("power", 0o600, "off");
+        switch::on(&*found.driver, &quick(), &report).await.unwrap_err();
+        assert!(reports.lock().unwrap().is_empty(), "a missing program is tried once: {reports:?}");
+        let text = switch::cycle(&*found.driver, Mode::Hard, &quick(), NO_REPORT).await.unwrap_err().to_string();
+        assert!(text.starts_with("the machine is off; power-on failed: ") && text.contains(why), "{text}");
+    }
+}
+
+#[test]
+fn programs_that_cannot_be_run_are_known_before_a_drain_and_by_config_check() {
+    let site = Site::new("on");
+    let settings = "settings: {on: [/nope/on], off: [/bin/sh], state: [/bin/sh], soft-off: [/nope/soft]}";
+    let text = format!("bmcs:\n  10.0.0.1: {{driver: command, {settings}}}\n  10.0.0.2: {{url: 'https://10.1.0.2'}}\n");
+    let file = site.write("bmcs.yaml", 0o600, &text);
+    let inventory = BmcInventory::read(&file).unwrap();
+    let why = "10.0.0.1: on: /nope/on cannot be run: there is no such file; install it, or correct its path";
+    assert_eq!(inventory.refused()["10.0.0.1"], format!("{}: {why}", file.display()));
+    assert_eq!(inventory.refused().len(), 1);
+    assert!(inventory.names_programs() && inventory.errors().is_empty(), "it may be installed later");
+    let soft = why.replace("on: /nope/on", "soft-off: /nope/soft");
+    assert_eq!(inventory.warnings(), [why.to_owned(), soft]);
+    // Without the soft power-off, the power is cut.
+    let on = site.write("on", 0o700, "");
+    site.write("bmcs.yaml", 0o600, &text.replace("/nope/on", &on.display().to_string()));
+    assert!(BmcInventory::read(&file).unwrap().refused().is_empty());
+}
+
+#[tokio::test]
+async fn a_cycle_whose_power_on_fails_says_that_the_machine_is_off() {
+    let site = Site::new("on");
+    let found = site.driver("echo no fuse >&2; exit 4", SWITCH_OFF, STATE, "");
+    let text = switch::cycle(&*found.driver, Mode::Hard, &quick(), NO_REPORT).await.unwrap_err().to_string();
+    assert!(text.starts_with("the machine is off; power-on failed: "), "{text}");
+    assert!(text.contains("bmcs.yaml: 10.0.0.1: on: /bin/sh failed (exit status: 4): no fuse"), "{text}");
+}
+
+#[tokio::test]
+async fn a_missing_soft_off_is_replaced_and_a_missing_off_is_tried_once() {
+    let site = Site::new("on");
+    let found = site.driver(SWITCH_ON, SWITCH_OFF, STATE, ", soft-off: [/nope]");
+    let reports = std::sync::Mutex::new(Vec::new());
+    let report = |text: &str| reports.lock().unwrap().push(text.to_owned());
+    assert_eq!(switch::off(&*found.driver, Mode::Soft, &quick(), &report).await.unwrap(), Off::Hard);
+    assert!(reports.lock().unwrap()[0].contains("10.0.0.1: soft-off: /nope cannot be run"), "{reports:?}");
 }
 
 #[tokio::test]
@@ -148,10 +224,10 @@ async fn a_missing_or_writable_program_is_not_run() {
     let text = format!("bmcs: {{10.0.0.1: {{driver: command, {settings}}}}}");
     let found = site.find(0o600, &text).unwrap().unwrap();
     let text = found.driver.read().await.unwrap_err().to_string();
-    assert!(text.contains("was not run: everyone can write it; chmod o-w"), "{text}");
+    assert!(text.contains(": state: ") && text.contains("cannot be run: everyone can write it; chmod o-w"), "{text}");
     std::fs::remove_file(site.path().join("state")).unwrap();
     let text = found.driver.read().await.unwrap_err().to_string();
-    assert!(text.contains("/state was not run: "), "{text}");
+    assert!(text.contains("/state cannot be run: there is no such file"), "{text}");
 }
 
 #[test]
@@ -165,13 +241,23 @@ fn unsafe_or_incomplete_settings_are_refused_and_show_no_value() {
         (settings("state: [/c, '{host}']"), "state: {host} is no placeholder"),
         (settings("state: ['/c/{address}']"), "must not contain {address}"),
         (settings("soft-off: []"), "state is missing"),
-        (settings("state: [/c], shell: hunter2"), "unknown field `shell`"),
-        (settings("state: hunter2"), "have another form"),
+        (
+            settings("state: [/c], shell: hunter2"),
+            "unknown field `shell`; the keys are state, on, off, soft-off, timeout-seconds",
+        ),
+        (settings("state: [/c], HUNTER: 1"), "settings: unknown field; the keys are state"),
+        (settings("state: hunter2"), "10.0.0.1: state: write a list [/path/of/program, argument, …]"),
+        (settings("state: [hunter2: 1]"), "10.0.0.1: state: write a list [/path/of/program, argument, …]"),
+        (settings("state: [/c], soft-off: /bin/true"), "10.0.0.1: soft-off: write a list"),
+        (settings("state: [/c], timeout-seconds: hunter2"), "timeout-seconds: write a number of seconds, 1 to 600"),
         (settings("state: [/c], timeout-seconds: 0"), "must be 1 to 600"),
-        (entry("settings: hunter2"), "have another form"),
+        (entry("settings: hunter2"), "settings: write keys with values: {key: value, …}; the keys are state, on"),
         (entry("url: 'https://bmc'"), "url belongs to the driver redfish"),
         (entry("on-seconds: 1"), "settings is missing"),
-        ("bmcs: {10.0.0.1: {driver: hunter2}}".to_owned(), "none of redfish, command, bare-metal-host"),
+        (
+            "bmcs: {10.0.0.1: {driver: hunter2}}".to_owned(),
+            "unknown driver; choose one of redfish, command, bare-metal-host",
+        ),
         ("bmcs: {10.0.0.1: {url: bmc, settings: {a: hunter2}}}".to_owned(), "settings belongs to the other drivers"),
         ("defaults: {driver: command}".to_owned(), "defaults: driver and settings belong to one BMC"),
     ] {
@@ -179,11 +265,16 @@ fn unsafe_or_incomplete_settings_are_refused_and_show_no_value() {
         assert!(why.contains(expected) && why.contains("bmcs.yaml") && !why.contains("hunter2"), "{text}: {why}");
         if let Ok(inventory) = BmcInventory::parse(&text) {
             assert!(inventory.refused().contains_key("10.0.0.1"), "the engine starts no drain: {text}");
-            assert!(!inventory.warnings().is_empty(), "`config check` warns: {text}");
+            assert!(!inventory.errors().is_empty(), "`config check` fails: {text}");
         }
     }
     let good = settings("state: [/c, '{address}', '{\"json\": 1}']");
     let why = site.find(0o602, &good).unwrap_err().to_string();
     assert!(why.contains("everyone can write it; chmod o-w"), "{why}");
+    let two =
+        "bmcs:\n  10.0.0.1: &one {driver: command, settings: {on: [/a], off: [/b], state: [/c]}}\n  10.0.0.2: *one\n";
+    let file = site.write("bmcs.yaml", 0o602, two);
+    let errors = BmcInventory::read(&file).unwrap().errors();
+    assert_eq!(errors, [format!("the file names programs and everyone can write it; chmod o-w {}", file.display())]);
     assert!(site.find(0o644, &good).unwrap().is_some());
 }

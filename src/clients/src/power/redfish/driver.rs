@@ -64,7 +64,8 @@ impl RedfishDriver {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn send(&self, request: PowerRequest) -> Result<&'static str, PowerError> {
+    /// Returns the system, and the reset type that carries out a request.
+    async fn offered(&self, request: PowerRequest) -> Result<(System, &'static str), PowerError> {
         let system = match self.known() {
             Some(known) => known,
             None => self.discover().await?,
@@ -73,6 +74,11 @@ impl RedfishDriver {
             let (target, offered) = (self.target.clone(), system.offered().to_vec());
             return Err(PowerError::NotOffered { target, request, offered });
         };
+        Ok((system, kind))
+    }
+
+    async fn send(&self, request: PowerRequest) -> Result<&'static str, PowerError> {
+        let (system, kind) = self.offered(request).await?;
         match self.bmc.reset(&system, kind).await {
             // It may have been taken: the power state decides.
             Ok(()) | Err(BmcError::Silent { .. }) => Ok(kind),
@@ -106,6 +112,10 @@ impl PowerDriver for RedfishDriver {
             Ok(machine_of(&system))
         }
         .boxed()
+    }
+
+    fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
+        async move { self.offered(request).await.map(drop) }.boxed()
     }
 
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {

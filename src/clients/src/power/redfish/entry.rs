@@ -15,13 +15,13 @@ use crate::{
     net::{Allow, Trust},
     power::{
         connector::Connector,
-        registration::{Found, Registration},
+        registration::{Found, Need, Registration},
         settings::{Entry, FileSettings, InventoryError, RawSettings, RawSignIn},
     },
 };
 
 /// Registration of the driver.
-pub(in crate::power) const REGISTRATION: Registration = Registration { name: "redfish", check, create };
+pub(in crate::power) const REGISTRATION: Registration = Registration { name: "redfish", check, needs, create };
 
 /// Source of a BMC's address.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,11 @@ fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
         warnings.push(format!("{name}: its certificate is not verified (insecure)"));
     }
     Ok(warnings)
+}
+
+/// A BMC is asked only by the power command.
+fn needs(_: &Entry<'_>) -> Vec<Need> {
+    Vec::new()
 }
 
 /// Creates the driver of an entry of the file.

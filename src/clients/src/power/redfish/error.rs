@@ -70,8 +70,17 @@ pub enum BmcError {
     },
 }
 
+/// Number of systems that are listed.
+const LISTED: usize = 4;
+
 fn listed(found: &[String]) -> String {
-    if found.is_empty() { String::new() } else { format!(" ({})", shorten(&found.join(", "))) }
+    if found.is_empty() {
+        return String::new();
+    }
+    let first: Vec<String> = found.iter().take(LISTED).map(|path| shorten(path)).collect();
+    let more = found.len() - first.len();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!(" ({}{more})", first.join(", "))
 }
 
 impl From<BmcError> for PowerError {

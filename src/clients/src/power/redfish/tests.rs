@@ -198,7 +198,9 @@ fn resets(fake: &Mutex<Fake>) -> Vec<String> {
 fn cause(e: &PowerError) -> &BmcError {
     match e {
         PowerError::Unauthorized(cause) | PowerError::Failed(cause) => cause.downcast_ref().unwrap(),
-        PowerError::NotOffered { .. } | PowerError::Late { .. } => panic!("{e}"),
+        PowerError::Refused(_) | PowerError::StillOff(_) | PowerError::NotOffered { .. } | PowerError::Late { .. } => {
+            panic!("{e}")
+        }
     }
 }
 
@@ -234,6 +236,9 @@ async fn a_single_system_is_found_and_several_are_an_error_that_names_them() {
         text.contains("2 systems (/redfish/v1/Systems/1, /redfish/v1/Systems/2)") && text.contains("system:"),
         "{text}"
     );
+    let (_, many) = bmc(Fake { members: vec!["/redfish/v1/Systems/w42"; 60], ..Fake::default() });
+    let text = many.read().await.unwrap_err().to_string();
+    assert!(text.contains("60 systems (/redfish/") && text.contains("w42 and 56 more); choose"), "{text}");
     let (_, none) = bmc(Fake { members: vec![], ..Fake::default() });
     assert!(matches!(cause(&none.read().await.unwrap_err()), BmcError::Systems { .. }));
 }

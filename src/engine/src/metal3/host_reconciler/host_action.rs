@@ -26,6 +26,10 @@ impl HostReconciler {
         step: &Step,
         mode: Option<Mode>,
     ) -> Result<(), Trouble> {
+        // Do not turn off a machine that cannot be turned on again.
+        if let (Some(_), true, Some((_, found))) = (mode, host.online, &self.bmc) {
+            found.driver.ready_for(PowerRequest::On).await?;
+        }
         let fresh = self.shared.actor.kube.host(&host.namespace, &host.name).await;
         let fresh = fresh.map_err(|e| Trouble::Failed(e.to_string()))?.ok_or(Trouble::Stale)?;
         let boot = self.shared.actor.steady.now().boot;

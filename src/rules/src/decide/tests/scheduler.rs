@@ -1,10 +1,14 @@
 //! Entries that start, entries that wait, and their reasons.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use cketerm_model::{
     attempt::Ended,
     boot_time::Seconds,
     cketerm_records::Verb,
     entry::EntryId,
+    host::{HostRow, POWER_KEY, RebootAnnotations},
+    kube::{HOSTS_SOURCE, SourceState},
     names::{Address, NodeName},
     policy::UnreachableRule,
     reason::{MAX_NAMES, Reason},
@@ -141,7 +145,7 @@ fn i50_without_bmc_networks_entries_that_need_them_wait_before_the_drain() {
         let refused = refused.iter().map(|(address, why)| (Address::new(*address), (*why).to_owned())).collect();
         let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| {
             s.cluster.reboot.reboot_command = Some(command);
-            s.snap.engine.bmcs = BmcAccess::by_machine([], only, refused);
+            s.snap.engine.bmcs = BmcAccess::by_machine([], only, refused, BTreeMap::new());
         });
         (scene.reason(0), scene.starts())
     };
@@ -162,6 +166,50 @@ fn i50_without_bmc_networks_entries_that_need_them_wait_before_the_drain() {
     for only in [None, Some(&["10.0.0.11"][..])] {
         assert_eq!(with(power, only, &[("10.0.0.11", "outside")]), (refused.clone(), vec![]), "{only:?}");
         assert_ne!(with(power, only, &[("10.0.0.12", "outside")]).0, refused, "the fault is another machine's");
+    }
+}
+
+#[test]
+fn an_entry_whose_bare_metal_host_cannot_be_cycled_waits_before_the_drain() {
+    let host = HostRow {
+        namespace: "metal3".to_owned(),
+        name: "w34".to_owned(),
+        online: true,
+        powered_on: Some(true),
+        provisioning: "provisioned".to_owned(),
+        ..HostRow::default()
+    };
+    let held_by = |key: &str| {
+        let keys = BTreeMap::from([(key.to_owned(), String::new())]);
+        HostRow { asked: RebootAnnotations { base: None, keys }, ..host.clone() }
+    };
+    let with = |host: Option<HostRow>, synced: bool| {
+        let hosts = BTreeMap::from([(Address::new("10.0.0.11"), ("metal3".to_owned(), "w34".to_owned()))]);
+        let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| {
+            s.cluster.reboot.reboot_command = Some(["cketerm", "power", "cycle"].map(str::to_owned).to_vec());
+            s.snap.engine.bmcs = BmcAccess::by_machine([], None, BTreeMap::new(), hosts);
+            s.kube.sources.insert(HOSTS_SOURCE.to_owned(), SourceState { synced, ..SourceState::default() });
+            s.kube.hosts.extend(host.map(|host| ((host.namespace.clone(), host.name.clone()), Arc::new(host))));
+        });
+        (scene.reason(0).to_string(), scene.starts())
+    };
+    let unregistered = HostRow { provisioning: String::new(), ..host.clone() };
+    for (host, synced, why) in [
+        (None, true, "BareMetalHost metal3/w34 not found"),
+        (None, false, "BareMetalHosts cannot be read: they were not listed yet"),
+        (Some(unregistered), true, "BareMetalHost metal3/w34: the host is not registered"),
+        (
+            Some(held_by("cketerm-foo")),
+            true,
+            "held off by cketerm-foo: it stays off until `cketerm hosts release metal3/w34 --as foo`",
+        ),
+    ] {
+        let (reason, starts) = with(host, synced);
+        assert!(reason.contains(why) && starts.is_empty(), "{reason}");
+    }
+    // An earlier cycle is not over: the next one releases the host.
+    for host in [host.clone(), held_by(POWER_KEY)] {
+        assert_eq!(with(Some(host), true).1, [0]);
     }
 }
 
