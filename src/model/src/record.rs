@@ -4,8 +4,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::names::Address;
-
 /// Number of records that are kept (STO-14).
 pub const MAX_RECORDS: u64 = 1000;
 
@@ -55,25 +53,19 @@ pub struct RecordCommand {
 }
 
 impl Record {
-    /// Returns a record of a completed action in CKE's wording.
-    pub fn completed(
-        id: u64,
-        operation: &str,
-        address: &Address,
-        error: &str,
-        start: Timestamp,
-        end: Timestamp,
-    ) -> Self {
+    /// Returns a record of a completed action in CKE's wording. `target` is what CKE names for this operation: mostly a
+    /// machine's address, for pods of DaemonSets the Node.
+    pub fn completed(id: u64, operation: &str, target: &str, error: &str, start: Timestamp, end: Timestamp) -> Self {
         Self {
             id,
             status: "completed".to_owned(),
             operation: operation.to_owned(),
             command: RecordCommand {
                 name: format!("{operation} (cketerm)"),
-                target: address.to_string(),
+                target: target.to_owned(),
                 detail: String::new(),
             },
-            targets: Some(vec![address.to_string()]),
+            targets: Some(vec![target.to_owned()]),
             info: String::new(),
             error: error.to_owned(),
             start_at: Some(start),

@@ -39,11 +39,12 @@ pub fn changes(keys: &Keys, snap: &Snapshot, decision: &Decision, now: Now) -> O
     let mut change = Change::default();
     let (mut waiting, mut published) = (0, BTreeSet::new());
     for (id, reason) in &decision.reasons {
-        if is_derivable_from_etcd(reason) {
+        let origin = origin(reason);
+        if origin == Origin::Derivable {
             continue;
         }
         let Some(shown) = shown(snap, *id) else { continue };
-        let worth = shown.in_work || (is_known_only_to_leader(reason) && waiting < MAX_WAITING);
+        let worth = shown.in_work || (origin == Origin::Leader && waiting < MAX_WAITING);
         let old = snap.store.progress.get(id).and_then(Stored::get);
         if !worth {
             continue;
@@ -79,45 +80,76 @@ pub fn changes(keys: &Keys, snap: &Snapshot, decision: &Decision, now: Now) -> O
     (!change.puts.is_empty() || !change.deletes.is_empty()).then_some(change)
 }
 
-/// Reports whether every reader of etcd can derive the reason. Thousands of entries may have such a reason.
-fn is_derivable_from_etcd(reason: &Reason) -> bool {
-    matches!(
-        reason,
-        Reason::WaitingForSlot { .. }
-            | Reason::DuplicateOf { .. }
-            | Reason::MachineInReboot { .. }
-            | Reason::MachineInRepair { .. }
-            | Reason::QueueDisabled
-            | Reason::WaitingForWorkers { .. }
-            | Reason::WaitingForControlPlane { .. }
-    )
+/// Origin of a reason, which decides whether the leader publishes it for an entry that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// Every reader of etcd can derive it. Thousands of entries may have such a reason.
+    Derivable,
+    /// Kubernetes, probes or the leader's memory, and not etcd alone.
+    Leader,
+    /// The entry itself: readers derive it, or the entry is in progress and its progress is published anyway.
+    Entry,
 }
 
-/// Reports whether the reason comes from Kubernetes, probes or the leader's memory, and not from etcd alone.
-fn is_known_only_to_leader(reason: &Reason) -> bool {
-    matches!(
-        reason,
-        Reason::UnreachableGate { .. }
-            | Reason::ControlPlaneUnhealthy { .. }
-            | Reason::EtcdMemberUnhealthy { .. }
-            | Reason::EtcdQuorumWouldBeLost { .. }
-            | Reason::EtcdUnchecked { .. }
-            | Reason::NodeMismatch { .. }
-            | Reason::ProgramMissing { .. }
-            | Reason::BmcNotAllowed { .. }
-            | Reason::Stale { .. }
-            | Reason::EffectFailed { .. }
-            | Reason::TransactionTooLarge { .. }
-            | Reason::EngineObserving { .. }
-            | Reason::OrphanedCordon { .. }
-            | Reason::Backoff { cause: Some(_), .. }
-            | Reason::CheckUnavailable { .. }
-            | Reason::Settling { .. }
-            | Reason::CommandRunning { .. }
-            | Reason::OutcomeUnknown { .. }
-            | Reason::PowerError { .. }
-            | Reason::HeldByOtherKey { .. }
-    )
+fn origin(reason: &Reason) -> Origin {
+    match reason {
+        Reason::WaitingForSlot { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::MachineInReboot { .. }
+        | Reason::MachineInRepair { .. }
+        | Reason::QueueDisabled
+        | Reason::WaitingForWorkers { .. }
+        | Reason::WaitingForControlPlane { .. } => Origin::Derivable,
+        Reason::Backoff { cause: Some(_), .. }
+        | Reason::UnreachableGate { .. }
+        | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::NodeMismatch { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::Stale { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::TransactionTooLarge { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::OrphanedCordon { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::Settling { .. }
+        | Reason::CommandRunning { .. }
+        | Reason::OutcomeUnknown { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. } => Origin::Leader,
+        Reason::Backoff { cause: None, .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::WaitingForGroup { .. }
+        | Reason::BlockedByPdb { .. }
+        | Reason::BlockedByManyPdbs { .. }
+        | Reason::BlockedByJob { .. }
+        | Reason::PodsLeaving { .. }
+        | Reason::EvictionRefused { .. }
+        | Reason::DeferredToWebhook { .. }
+        | Reason::DeniedByWebhook { .. }
+        | Reason::EvictionFailing { .. }
+        | Reason::TerminatingStuck { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::UncordonedByOther { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::AwaitingApproval { .. }
+        | Reason::Frozen { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::NoEngine { .. }
+        | Reason::OnHold { .. }
+        | Reason::OrderIgnored { .. }
+        | Reason::WaitingForHealth { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::WaitingForBoot { .. }
+        | Reason::NoCommand { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. }
+        | Reason::Working { .. }
+        | Reason::Ready => Origin::Entry,
+    }
 }
 
 /// Inputs of the progress of an entry of either queue.

@@ -217,8 +217,8 @@ pub struct ColumnSummary {
     pub title: &'static str,
     /// Its meaning, in a few words.
     pub help: &'static str,
-    /// Whether a table that is wide enough shows it by default.
-    pub is_default: bool,
+    /// Narrowest table that shows it by default, whatever its content is. `None`: no table does.
+    pub shown_from: Option<u16>,
     /// Whether filters and `:sort` know it.
     pub has_value: bool,
 }
@@ -228,7 +228,10 @@ fn summaries_of<T: Table>() -> Vec<ColumnSummary> {
         id: c.id,
         title: c.title,
         help: c.help,
-        is_default: c.visibility != Visibility::Hidden,
+        shown_from: match c.visibility {
+            Visibility::From(width) | Visibility::FromUnlessFilled(width) => Some(width),
+            Visibility::Hidden => None,
+        },
         has_value: c.value.is_some(),
     };
     T::COLUMNS.iter().map(summary).collect()
@@ -261,16 +264,18 @@ pub fn filter_columns(view: View, cke_records: bool) -> Vec<ColumnId> {
     summaries(view, cke_records).iter().filter(|c| c.has_value).map(|c| c.id).collect()
 }
 
-/// Returns the columns that a table shows by default if it is wide enough.
-pub fn default_columns(view: View, cke_records: bool) -> Vec<ColumnId> {
-    summaries(view, cke_records).iter().filter(|c| c.is_default).map(|c| c.id).collect()
+/// Returns the columns that a table of this width shows by default. Narrower tables also show some others where these
+/// have something to say.
+pub fn default_columns(view: View, cke_records: bool, table_width: u16) -> Vec<ColumnId> {
+    let shown = |c: &&ColumnSummary| c.shown_from.is_some_and(|from| from <= table_width);
+    summaries(view, cke_records).iter().filter(shown).map(|c| c.id).collect()
 }
 
 /// Returns all columns that a table can show: its default ones, then the others.
 pub fn all(view: View, cke_records: bool) -> Vec<ColumnId> {
     let mut summaries = summaries(view, cke_records);
     // a stable sort
-    summaries.sort_by_key(|c| !c.is_default);
+    summaries.sort_by_key(|c| c.shown_from.is_none());
     summaries.iter().map(|c| c.id).collect()
 }
 
@@ -304,6 +309,7 @@ mod tests {
             assert!(T::COLUMNS[..at].iter().all(|earlier| earlier.id != column.id), "{name} is there twice");
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "filters cannot name {name}");
             assert!(!column.help.is_empty() && !column.help.ends_with('.'), "{name}: {:?}", column.help);
+            assert!(column.help.len() <= 52, "the column picker cuts the help of {name}: {:?}", column.help);
             let shows_value = matches!(column.content, Content::Value);
             assert!(column.value.is_some() || !shows_value, "{name} has neither a value nor a cell");
         }

@@ -7,23 +7,23 @@ use super::{App, column_id::ColumnId, columns};
 pub struct ColumnPicker {
     /// All columns of the table in the order of the list, each with whether it is shown.
     pub columns: Vec<(ColumnId, bool)>,
+    /// Meaning of each column.
+    help: Vec<(ColumnId, &'static str)>,
     /// Index of the column under the cursor.
     pub at: usize,
 }
 
 impl ColumnPicker {
-    /// Opens the picker for the open view. `None` if the view has no table.
+    /// Opens the picker for the open view, with the columns that the screen shows. `None` if the view has no table.
     pub fn open(app: &App) -> Option<Self> {
-        let all = columns::all(app.navigation.view, app.navigation.cke_records);
-        let default_columns = columns::default_columns(app.navigation.view, app.navigation.cke_records);
-        let shown = app
-            .lists
-            .visible_columns
-            .get(columns::table(app.navigation.view, app.navigation.cke_records))
-            .unwrap_or(&default_columns);
+        let (view, cke_records) = (app.navigation.view, app.navigation.cke_records);
+        let all = columns::all(view, cke_records);
+        let default_columns = columns::default_columns(view, cke_records, app.size.width);
+        let shown = app.lists.visible_columns.get(columns::table(view, cke_records)).unwrap_or(&default_columns);
         let hidden = all.iter().filter(|id| !shown.contains(id)).map(|id| (*id, false));
         let columns: Vec<_> = shown.iter().map(|id| (*id, true)).chain(hidden).collect();
-        (!columns.is_empty()).then_some(Self { columns, at: 0 })
+        let help = columns::summaries(view, cke_records).iter().map(|c| (c.id, c.help)).collect();
+        (!columns.is_empty()).then_some(Self { columns, help, at: 0 })
     }
 
     /// Moves the cursor; it wraps around at the ends.
@@ -46,6 +46,12 @@ impl ColumnPicker {
             self.columns.swap(self.at, to);
             self.at = to;
         }
+    }
+
+    /// Returns the meaning of the column under the cursor.
+    pub fn help(&self) -> &'static str {
+        let here = self.columns.get(self.at).map(|(id, _)| *id);
+        self.help.iter().find(|(id, _)| Some(*id) == here).map_or("", |(_, help)| help)
     }
 
     /// Returns the columns that are shown.

@@ -66,14 +66,31 @@ fn the_column_picker_hides_shows_and_moves_columns_and_esc_cancels() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 | esc");
     assert!(app.lists.visible_columns.is_empty() && app.picker.is_none());
-    // the state moves behind the address, the role is hidden
+    let before = columns::default_columns(View::Nodes, false, 80);
+    // the second column moves behind the third one, the fourth one is hidden
     press(&mut app, "| down right down space");
     insta::assert_snapshot!("columns_list_80x24", screen::text(&app));
     press(&mut app, "enter");
-    assert_eq!(app.lists.visible_columns["nodes"], ["node", "address", "state", "rack", "kubelet", "reboot", "repair"]);
+    let mut expected = before.clone();
+    expected.swap(1, 2);
+    expected.remove(3);
+    assert_eq!(app.lists.visible_columns["nodes"], expected);
     press(&mut app, "| down right down space");
     assert_eq!(press(&mut app, "X R q"), [], "verbs do nothing there");
     assert!(app.dialog.is_none());
+}
+
+/// What the picker marks is what the screen shows: hiding one column neither hides nor shows another one.
+#[test]
+fn the_column_picker_begins_with_the_columns_of_the_screen() {
+    let mut app = World::with_repairs().console_in(View::Repairs, 80, 24);
+    let before = titles(&app);
+    press(&mut app, "| space enter");
+    let first = before.split(' ').next().unwrap();
+    assert_eq!(titles(&app), before[first.len()..].trim(), "without {first}");
+    press(&mut app, "| space enter");
+    press(&mut app, ": \"columns default\" enter");
+    assert_eq!(titles(&app), before);
 }
 
 #[test]

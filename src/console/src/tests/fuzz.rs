@@ -150,7 +150,7 @@ fn random_filters_never_panic() {
         let text = String::from_utf8_lossy(bytes);
         let mut took = Took::Refused;
         for view in View::ALL {
-            let columns = columns::default_columns(view, false);
+            let columns = columns::default_columns(view, false, u16::MAX);
             let read = Filter::parse(&text, &columns);
             match &read {
                 Ok(filter) => {

@@ -21,6 +21,8 @@ use crate::{
 const MAX_WIDTH: u16 = 40;
 /// Narrowest useful column: the last chosen column is left out if it would get less.
 const MIN_WIDTH: u16 = 6;
+/// Narrowest column that takes the rest of the line: columns that only wide tables show make room for it.
+const MIN_REST: u16 = 14;
 
 /// Draws the visible rows of a list with the chosen columns, or with the table's own. Returns false if no row is
 /// visible.
@@ -51,6 +53,8 @@ pub fn draw<T: Table, Id: Borrow<T::Id> + Ord + Clone>(
 /// the rest of the line.
 fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) -> (Vec<DrawnColumn>, u16) {
     let mut columns: Vec<DrawnColumn> = Vec::with_capacity(T::COLUMNS.len());
+    // the narrowest table that shows each of them
+    let mut shown_from: Vec<u16> = Vec::with_capacity(T::COLUMNS.len());
     let mut flexible = None;
     for column in T::COLUMNS {
         let width = column.width_in(table_width);
@@ -70,8 +74,22 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
         }
         let width = own_width(app, width, &cells, 0);
         columns.push(DrawnColumn { title: column.title, width, cells });
+        shown_from.push(match column.visibility {
+            Visibility::From(from) | Visibility::FromUnlessFilled(from) => from,
+            Visibility::Hidden => 0,
+        });
     }
-    let rest = table::rest(&columns, table_width);
+    let mut rest = table::rest(&columns, table_width);
+    while rest < MIN_REST
+        && let Some((flexible, _)) = &mut flexible
+    {
+        let others = shown_from.iter().enumerate().filter(|(at, from)| at != flexible && **from > 0);
+        let Some((at, _)) = others.max_by_key(|(_, from)| **from) else { break };
+        columns.remove(at);
+        shown_from.remove(at);
+        *flexible -= usize::from(at < *flexible);
+        rest = table::rest(&columns, table_width);
+    }
     if let Some((at, width)) = flexible
         && let Some(column) = columns.get_mut(at)
     {

@@ -63,9 +63,9 @@ impl Actor {
         if outcome == EffectOutcome::Done && uncordon {
             let named = || Address::new(node.name.as_str());
             let address = node.addresses.first().cloned().unwrap_or_else(named);
-            self.record("reboot-uncordon", &address, "", self.steady.now().wall);
+            self.write_cke_record("reboot-uncordon", &address, "", self.steady.now().wall);
             let after = settle.map(|entry| format!(" after {entry}")).unwrap_or_default();
-            self.recorder.emit(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
+            self.events.emit(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
         }
         match (settle, &outcome) {
             (Some(entry), EffectOutcome::Done) => self.settle(self.steady.now().boot, entry).await,

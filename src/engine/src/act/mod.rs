@@ -70,11 +70,11 @@ pub(super) struct Actor {
     /// Set once a graceful end has begun: nothing new starts, only outcomes are recorded.
     pub ending: Arc<AtomicBool>,
     /// Serializes writes of CKE's operation records.
-    pub recording: Arc<tokio::sync::Mutex<()>>,
+    pub cke_records: Arc<tokio::sync::Mutex<()>>,
     /// Records Kubernetes Events on Nodes.
-    pub recorder: EventRecorder,
+    pub events: EventRecorder,
     /// Number of audit records that this leadership has written.
-    pub written_records: Arc<AtomicU64>,
+    pub audit_count: Arc<AtomicU64>,
     /// Audit records of steps that may be tried again.
     pub repeats: Repeated,
 }
@@ -291,7 +291,7 @@ impl Actor {
             repeats: None,
         };
         // The number distinguishes two records of the same instant.
-        let number = self.written_records.fetch_add(1, Ordering::Relaxed);
+        let number = self.audit_count.fetch_add(1, Ordering::Relaxed);
         let on = on.replace(['/', ' '], "-");
         let id = format!("{:020}-{:x}-{on}-{number}", at.as_nanosecond(), self.fence.lease());
         (self.store.keys().audit(&id), audit)

@@ -22,7 +22,7 @@ impl Actor {
         note: String,
     ) {
         if let Some(node) = self.node_at(address) {
-            self.recorder.emit(NodeEvent { warning, ..NodeEvent::on(&node, what, note) });
+            self.events.emit(NodeEvent { warning, ..NodeEvent::on(&node, what, note) });
         }
     }
 

@@ -13,7 +13,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     fault,
     kube::PodRow,
-    names::{Address, NodeName},
+    names::NodeName,
     result::ResultLabel,
     stored::transaction::{Change, Put},
 };
@@ -206,15 +206,14 @@ impl Actor {
         self.record_outcome(intent, Ok("requested".to_owned()));
         for pod in on_delete_pods() {
             // These records name the Node.
-            let target = Address::new(pod.node.as_str());
             let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
             match self.kube.delete_pod(&permit, pod).await {
                 Verdict::Accepted | Verdict::Gone | Verdict::Held { .. } => {
-                    self.record("reboot-delete-daemonset-pod", &target, "", self.steady.now().wall);
+                    self.write_cke_record("reboot-delete-daemonset-pod", &pod.node, "", self.steady.now().wall);
                 }
                 Verdict::Failed(why) | Verdict::Undecided { answer: why, .. } => {
                     tracing::warn!(pod = pod.full_name(), why, "the pod of an OnDelete DaemonSet was not deleted");
-                    self.record("reboot-delete-daemonset-pod", &target, &why, self.steady.now().wall);
+                    self.write_cke_record("reboot-delete-daemonset-pod", &pod.node, &why, self.steady.now().wall);
                 }
             }
         }
@@ -271,7 +270,7 @@ impl Actor {
         let operation = if id.queue == QueueKind::Reboot { "reboot-reboot" } else { "repair-execute" };
         // A success command is part of `repair-finish`.
         if !attempt.success {
-            self.record(operation, &attempt.address, &error, attempt.start);
+            self.write_cke_record(operation, &attempt.address, &error, attempt.start);
         }
         let key = self.store.keys().attempt(attempt.entry, attempt.number);
         let mut recorded = Attempt { outcome: Some(outcome.clone()), ..attempt };

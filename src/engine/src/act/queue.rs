@@ -59,7 +59,7 @@ impl Actor {
         tracing::info!(entry = %id, node = entry.address().as_str(), "drain started");
         let note = format!("drain for {id} started{}", self.requested_by_text(id));
         self.record_event_on(entry.address(), ("DrainStarted", "Drain"), false, note);
-        self.record(
+        self.write_cke_record(
             operation(id, "reboot-drain-start", "repair-drain-start"),
             entry.address(),
             "",
@@ -95,7 +95,7 @@ impl Actor {
         tracing::warn!(entry = %id, node = entry.address().as_str(), cause = %cause, count, wait, "drain backed off");
         let note = format!("drain for {id} given up, retrying later: {cause}");
         self.record_event_on(entry.address(), ("DrainBackedOff", "Drain"), true, note);
-        self.record(
+        self.write_cke_record(
             operation(id, "reboot-drain-timeout", "repair-drain-timeout"),
             entry.address(),
             &cause.to_string(),
@@ -145,7 +145,7 @@ impl Actor {
         self.commit(&permit, ranged).await?;
         tracing::info!(entry = %id, node = entry.address().as_str(), cause = %cause, "drain unwound");
         let operation_name = operation(id, "reboot-drain-timeout", "repair-drain-timeout");
-        self.record(operation_name, entry.address(), &cause.to_string(), now);
+        self.write_cke_record(operation_name, entry.address(), &cause.to_string(), now);
         Ok(EffectOutcome::Done)
     }
 
@@ -247,7 +247,7 @@ impl Actor {
             );
         }
         let reboot = if matches!(end, End::Cancelled) { "reboot-cancel" } else { "reboot-dequeue" };
-        self.record(operation(id, reboot, "repair-dequeue"), &ending.address, "", ending.at);
+        self.write_cke_record(operation(id, reboot, "repair-dequeue"), &ending.address, "", ending.at);
         Ok(EffectOutcome::Done)
     }
 

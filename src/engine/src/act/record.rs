@@ -2,7 +2,6 @@
 
 use cketerm_clients::store::commit::CommitError;
 use cketerm_model::{
-    names::Address,
     record::{MAX_RECORDS, Record},
     stored::transaction::{Change, Put},
 };
@@ -17,13 +16,13 @@ const NEWEST: u32 = 1000;
 
 impl Actor {
     /// Writes a record of a finished operation in the background, so that it never delays the work.
-    pub(super) fn record(&self, operation: &'static str, address: &Address, error: &str, start: Timestamp) {
-        let (actor, address, error) = (self.clone(), address.to_owned(), error.to_owned());
+    pub(super) fn write_cke_record(&self, operation: &'static str, target: &str, error: &str, start: Timestamp) {
+        let (actor, target, error) = (self.clone(), target.to_owned(), error.to_owned());
         cketerm_runtime::tasks::spawn(async move {
             // Records are written one at a time, because they share a counter.
-            let _turn = actor.recording.lock().await;
-            if let Err(why) = actor.write_record(operation, &address, &error, start).await {
-                tracing::debug!(operation, address = address.as_str(), why, "no record written");
+            let _turn = actor.cke_records.lock().await;
+            if let Err(why) = actor.write_record(operation, &target, &error, start).await {
+                tracing::debug!(operation, target, why, "no record written");
             }
         });
     }
@@ -48,13 +47,7 @@ impl Actor {
         }
     }
 
-    async fn write_record(
-        &self,
-        operation: &str,
-        address: &Address,
-        error: &str,
-        start: Timestamp,
-    ) -> Result<(), String> {
+    async fn write_record(&self, operation: &str, target: &str, error: &str, start: Timestamp) -> Result<(), String> {
         let keys = self.store.keys();
         for _ in 0..TRIES {
             let counter = self.store.raw(&keys.records()).await.map_err(|e| e.to_string())?;
@@ -64,7 +57,7 @@ impl Actor {
                 }
                 None => (1_u64, 0),
             };
-            let record = Record::completed(id, operation, address, error, start, self.steady.now().wall);
+            let record = Record::completed(id, operation, target, error, start, self.steady.now().wall);
             let next = Put { key: keys.records(), value: (id + 1).to_string(), leased: false };
             let change = Change {
                 compares: vec![(keys.records(), revision)],

@@ -80,7 +80,7 @@ impl Actor {
         let (what, failed) = ((end.event(), "Repair"), status == RepairStatus::Failed);
         self.record_event_on(&entry.address, what, failed, format!("{id} ended: {}", ending.outcome));
         let error = if status == RepairStatus::Failed { ending.outcome.as_str() } else { "" };
-        self.record("repair-finish", &entry.address, error, now);
+        self.write_cke_record("repair-finish", &entry.address, error, now);
         Ok(EffectOutcome::Done)
     }
 }

@@ -300,7 +300,7 @@ impl Loop {
         self.clear();
         let host = self.options.host.clone();
         let actor = Actor {
-            recorder: EventRecorder::start(kube.clone(), fence.clone(), self.steady.clone(), host),
+            events: EventRecorder::start(kube.clone(), fence.clone(), self.steady.clone(), host),
             store: self.store.clone(),
             live: Arc::clone(&self.live),
             kube,
@@ -314,8 +314,8 @@ impl Loop {
             who: self.who(),
             seed,
             ending: Arc::default(),
-            recording: Arc::default(),
-            written_records: Arc::default(),
+            cke_records: Arc::default(),
+            audit_count: Arc::default(),
             repeats: Repeated::default(),
         };
         let actor = Arc::new(actor);

@@ -15,6 +15,19 @@ pub enum Attention {
     Now,
 }
 
+/// Entries that a reason holds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// This entry alone.
+    Entry,
+    /// A condition that every start must meet, by a fact about this entry's machine.
+    Gate,
+    /// A condition that every start must meet, for one cause that all waiting entries share.
+    SharedGate,
+    /// All entries, or all that need the same thing, for one cause.
+    Cluster,
+}
+
 impl Reason {
     /// Returns the urgency of this reason.
     pub fn attention(&self) -> Attention {
@@ -85,35 +98,81 @@ impl Reason {
         }
     }
 
+    /// Returns what this reason holds up.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::UnreachableGate { .. }
+            | Self::ControlPlaneUnhealthy { .. }
+            | Self::EtcdMemberUnhealthy { .. }
+            | Self::EtcdUnchecked { .. }
+            | Self::AwaitingApproval { .. } => Scope::SharedGate,
+            Self::EtcdQuorumWouldBeLost { .. } => Scope::Gate,
+            Self::Stale { .. }
+            | Self::EngineObserving { .. }
+            | Self::NoEngine { .. }
+            | Self::NoCommand { .. }
+            | Self::ProgramMissing { .. }
+            | Self::BmcNotAllowed { .. } => Scope::Cluster,
+            Self::WaitingForSlot { .. }
+            | Self::WaitingForWorkers { .. }
+            | Self::WaitingForControlPlane { .. }
+            | Self::OutsideWindow { .. }
+            | Self::WaitingForGroup { .. }
+            | Self::Backoff { .. }
+            | Self::BlockedByPdb { .. }
+            | Self::BlockedByManyPdbs { .. }
+            | Self::BlockedByJob { .. }
+            | Self::PodsLeaving { .. }
+            | Self::EvictionRefused { .. }
+            | Self::DeferredToWebhook { .. }
+            | Self::DeniedByWebhook { .. }
+            | Self::EvictionFailing { .. }
+            | Self::TerminatingStuck { .. }
+            | Self::VolumeAttached { .. }
+            | Self::UncordonedByOther { .. }
+            | Self::CommandRunning { .. }
+            | Self::CommandFailed { .. }
+            | Self::OutcomeUnknown { .. }
+            | Self::CheckUnavailable { .. }
+            | Self::NodeMismatch { .. }
+            | Self::OrphanedCordon { .. }
+            | Self::Frozen { .. }
+            | Self::EngineElsewhere { .. }
+            | Self::OnHold { .. }
+            | Self::OrderIgnored { .. }
+            | Self::DuplicateOf { .. }
+            | Self::MachineInRepair { .. }
+            | Self::MachineInReboot { .. }
+            | Self::WaitingForHealth { .. }
+            | Self::WaitingForJoin { .. }
+            | Self::WaitingForBoot { .. }
+            | Self::Settling { .. }
+            | Self::PowerError { .. }
+            | Self::HeldByOtherKey { .. }
+            | Self::QueueDisabled
+            | Self::NotMember { .. }
+            | Self::InvalidEntry { .. }
+            | Self::EffectFailed { .. }
+            | Self::TransactionTooLarge { .. }
+            | Self::Working { .. }
+            | Self::Ready => Scope::Entry,
+        }
+    }
+
     /// Returns true for conditions that hold up every waiting entry and may end by themselves. An entry in progress
     /// that meets one is held up individually.
     pub fn is_gate(&self) -> bool {
-        matches!(
-            self,
-            Self::UnreachableGate { .. }
-                | Self::ControlPlaneUnhealthy { .. }
-                | Self::EtcdMemberUnhealthy { .. }
-                | Self::EtcdQuorumWouldBeLost { .. }
-                | Self::EtcdUnchecked { .. }
-                | Self::AwaitingApproval { .. }
-        )
+        match self.scope() {
+            Scope::Gate | Scope::SharedGate => true,
+            Scope::Entry | Scope::Cluster => false,
+        }
     }
 
     /// Returns true for reasons that many entries share for one cause. Notices report it once.
     pub fn holds_all(&self) -> bool {
-        matches!(
-            self,
-            Self::UnreachableGate { .. }
-                | Self::ControlPlaneUnhealthy { .. }
-                | Self::EtcdMemberUnhealthy { .. }
-                | Self::EtcdUnchecked { .. }
-                | Self::Stale { .. }
-                | Self::EngineObserving { .. }
-                | Self::NoEngine { .. }
-                | Self::NoCommand { .. }
-                | Self::ProgramMissing { .. }
-                | Self::BmcNotAllowed { .. }
-                | Self::AwaitingApproval { .. }
-        )
+        match self.scope() {
+            Scope::SharedGate | Scope::Cluster => true,
+            Scope::Entry | Scope::Gate => false,
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Facts that a hypothetical decision may assume (`src/rules/src/assumptions.rs`). Every rule asks for them here, and
-//! nowhere in the snapshot.
+//! Facts that a hypothetical decision may assume (`src/rules/src/assumptions.rs`). Every rule asks for them here,
+//! and nowhere in the snapshot; the pass and its schedule are made with the assumptions (`mod.rs`, `windows.rs`).
 
 use cketerm_model::{
     boot_time::BootTime,

@@ -1,11 +1,12 @@
 //! Command line of a power command, made from its template in the file of BMCs.
 
+use super::place::Place;
+
 /// Placeholder for the node's address. It is the key of the entry, so only the writer of the file chooses it.
 const ADDRESS: &str = "{address}";
 
-use super::program::Place;
-
-/// A program with its arguments, and the place in the file that names it. No shell reads them: each argument reaches the program as it is.
+/// A program with its arguments, and the place in the file that names it. No shell reads them: each argument reaches the
+/// program as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Argv {
     place: Place,

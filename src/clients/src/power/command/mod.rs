@@ -2,6 +2,7 @@
 //! machines whose BMCs have no Redfish.
 
 mod argv;
+mod place;
 mod program;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,8 @@ use serde::Deserialize;
 
 use self::{
     argv::Argv,
-    program::{CommandError, Place, run},
+    place::Place,
+    program::{CommandError, run},
 };
 use super::{
     connector::Connector,

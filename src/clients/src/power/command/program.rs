@@ -1,12 +1,6 @@
 //! One run of a power command: no shell, a clean environment, a time limit, and bounded output.
 
-use std::{
-    fmt,
-    io::ErrorKind,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::{io::ErrorKind, path::Path, process::Stdio, time::Duration};
 
 use cketerm_runtime::host::{check_executable, is_world_writable};
 use tokio::{
@@ -15,39 +9,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::argv::Argv;
-use crate::power::{
-    settings::{InventoryError, prefix},
-    text::shorten,
-};
+use super::{argv::Argv, place::Place};
+use crate::power::{settings::InventoryError, text::shorten};
 
 /// Number of bytes that are kept of each output stream. The rest is read and discarded.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 /// Search path of the program for programs that it runs itself.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// Place in the file of BMCs that names a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) file: PathBuf,
-    /// The entry: the address of a node.
-    pub(super) entry: String,
-    /// The key of `settings`.
-    pub(super) key: &'static str,
-}
-
-impl Place {
-    /// Returns an error that names this place.
-    fn wrong(&self, why: impl fmt::Display) -> InventoryError {
-        InventoryError::Wrong { file: self.file.clone(), why: format!("{}: {}: {why}", self.entry, self.key) }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}: {}", prefix(&self.file), self.entry, self.key)
-    }
-}
 
 /// Failure of a power command. Each text begins with the file, the machine and the key. No variant shows an argument,
 /// because that may be a secret.

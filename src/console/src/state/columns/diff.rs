@@ -37,7 +37,7 @@ impl Table for Changes {
     type Row<'a> = Row<'a>;
 
     const COLUMNS: &'static [Column] = &[
-        Column::new("what", "WHAT", Fixed(9), "kind of the change: of a node, of many nodes, or of a field")
+        Column::new("what", "WHAT", Fixed(9), "what changes: a node, many nodes, or a field")
             .value(|row| Value::text(row.what()))
             .cell(what_cell),
         Column::new("address", "ADDRESS", Fixed(15), "address of the node")

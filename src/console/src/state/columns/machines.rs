@@ -65,10 +65,7 @@ impl Table for Machines {
         Column::new("plan", "PLAN", Rest, "change that the plan makes, and why")
             .value(|row| row.value(|m| plan(row.app, m).map_or(Value::None, Value::text)))
             .cell(plan_cell),
-        // among the default columns of the picker, but no screen is wide enough to show it unless it is chosen
-        Column::new("bmc", "bmc", Fixed(1), "type of the BMC")
-            .shown_from(u16::MAX)
-            .value(|row| row.value(|m| Value::text(m.bmc_type.as_str()))),
+        Column::hidden("bmc", "BMC", "type of the BMC").value(|row| row.value(|m| Value::text(m.bmc_type.as_str()))),
     ];
 
     fn row<'a>(app: &'a App, serial: &'a Serial) -> Row<'a> {

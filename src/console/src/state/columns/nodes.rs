@@ -56,7 +56,7 @@ impl Table for Nodes {
             .wide(100, Content(4, 20))
             .value(|row| values::role(row.role()))
             .cell(|row| Cell::plain(short_text::safe(row.role()))),
-        Column::new("rack", "RACK", Content(4, 6), "rack or zone, from the labels of the Node or of the definition")
+        Column::new("rack", "RACK", Content(4, 6), "rack or zone, by a label of Node or definition")
             .wide(100, Content(4, 20))
             .shown_from(60)
             .value(|row| Value::text(row.rack()))

@@ -39,8 +39,7 @@ impl Table for Reboots {
             .shown_from(100)
             .value(entry::role)
             .cell(|row| row.cell(|_| short_text::safe(queries::role(&row.app.seen, row.name)))),
-        Column::hidden("rack", "RACK", "rack or zone, from the labels of the Node or of the definition")
-            .value(entry::rack),
+        Column::hidden("rack", "RACK", "rack or zone, by a label of Node or definition").value(entry::rack),
         Column::new("status", "STATUS", Fixed(9), "status of the entry").value(status).cell(status_cell),
         Column::new("since", "SINCE", Fixed(6), "time in the status")
             .shown_from(70)

@@ -54,7 +54,7 @@ impl Table for Repairs {
             .wide(160, Fixed(30))
             .shown_from(140)
             .cell(|row| row.cell(|e| short_text::command(&row.app.seen, e))),
-        Column::new("status", "STATUS", Fixed(9), "status of the entry, or of its step while it is in progress")
+        Column::new("status", "STATUS", Fixed(9), "status of the entry, or of its step in progress")
             .value(status)
             .cell(status_cell),
         Column::hidden("since", "SINCE", "time in the status").value(|row| row.since(|e| e.last_transition_time)),
@@ -68,7 +68,7 @@ impl Table for Repairs {
             .cell(health_cell),
         Column::hidden("serial", "SERIAL", "serial of the machine, if the entry has one")
             .value(|row| row.value(|e| Value::text(e.serial.as_deref().unwrap_or_default()))),
-        Column::new("reason", "REASON", Rest, "the engine's reason why the entry does not move, or its end")
+        Column::new("reason", "REASON", Rest, "why the entry does not move, or its end")
             .value(entry::reason)
             .cell(reason_cell),
         Column::hidden("by", "ASKED BY", "operator who asked for the repair").value(entry::by),
