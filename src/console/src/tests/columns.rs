@@ -80,7 +80,7 @@ fn the_column_picker_hides_shows_and_moves_columns_and_esc_cancels() {
     assert!(app.dialog.is_none());
 }
 
-/// What the picker marks is what the screen shows: hiding one column neither hides nor shows another one.
+/// The picker marks what the screen shows: hiding one column neither hides nor shows another one.
 #[test]
 fn the_column_picker_begins_with_the_columns_of_the_screen() {
     let mut app = World::with_repairs().console_in(View::Repairs, 80, 24);
