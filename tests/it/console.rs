@@ -34,6 +34,8 @@ fn the_first_frame_appears_before_etcd_answers_and_q_restores_the_terminal() {
     console.press("?");
     console.wait_for_text("the same key in every view", 5);
     console.press("q");
+    console.wait_for_text("connecting to etcd", 5);
+    console.press("q");
     assert_eq!(console.wait_for_end(15), 0);
     console.wait_for_terminal_mode(false);
 }

@@ -208,7 +208,7 @@ pub const TABLE: &[Binding] = &[
     view_binding(Everywhere, &["G", "end"], Command::Bottom, "bottom", "", "Last row"),
     view_binding(Everywhere, &["esc"], Command::Back, "back", "", "Close the pane, or clear filter, marks or message"),
     view_binding(Everywhere, &["?"], Command::Help, "help", "help", "All keys"),
-    view_binding(Everywhere, &["q", "ctrl-c"], Command::Quit, "quit", "quit", "Quit; asks if this console leads and no other engine stands by"),
+    view_binding(Everywhere, &["q", "ctrl-c"], Command::Quit, "quit", "quit", "Close help or a pane; from the bare view quit, which asks if this console leads and no other engine stands by"),
     view_binding(Everywhere, &["ctrl-z"], Command::Suspend, "suspend", "", "Suspend the program; `fg` resumes it. If it leads and no other engine is known to stand by, it warns first and suspends at the second press"),
     view_binding(Everywhere, &["c"], Command::Copy, "copy", "", "Copy the row under the cursor, or the text of the open pane, to the clipboard (OSC 52)"),
     view_binding(Everywhere, &["ctrl-l"], Command::Repaint, "repaint", "", "Redraw the screen"),

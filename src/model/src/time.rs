@@ -1,6 +1,6 @@
 //! Times in Go's form: RFC 3339 in UTC, with `0001-01-01T00:00:00Z` for "none" (STO-5).
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Span, Timestamp, civil::Time, tz::TimeZone};
 use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::boot_time::Seconds;
@@ -73,6 +73,24 @@ pub fn ahead(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     if at > now { Ok(at) } else { Err(format!("{text:?} is in the past: it is {}", whole_seconds(now))) }
 }
 
+/// Parses a future time at the beginning of a text, and returns it with the rest: a time as for [`ahead`], or `today` or
+/// `tomorrow` with the time of day in this zone, such as `tomorrow 08:00`.
+pub fn ahead_words<'a>(text: &'a str, now: Timestamp, zone: &TimeZone) -> Result<(Timestamp, &'a str), String> {
+    let word = |text: &'a str| text.trim_start().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+    let (first, rest) = word(text);
+    let days = match first {
+        "today" => 0,
+        "tomorrow" => 1,
+        _ => return ahead(first, now).map(|at| (at, rest)),
+    };
+    let (clock, rest) = word(rest);
+    let wrong = || format!("{first} needs the time of day, such as {first} 08:00");
+    let time = Time::strptime("%H:%M", clock).map_err(|_| wrong())?;
+    let day = now.to_zoned(zone.clone()).date().checked_add(Span::new().days(days)).map_err(|_| wrong())?;
+    let at = day.to_datetime(time).to_zoned(zone.clone()).map_err(|_| wrong())?.timestamp();
+    if at > now { Ok((at, rest)) } else { Err(format!("{first} {clock} is in the past: it is {}", whole_seconds(now))) }
+}
+
 /// For `#[serde(with = "go")]` on an `Option<Timestamp>`.
 pub mod go {
     use super::{Deserialize, Deserializer, Serializer, Timestamp};
@@ -117,6 +135,31 @@ mod tests {
             ("2026-11-21T10:00:00Z", "is in the past"),
         ] {
             assert!(ahead(invalid, now).unwrap_err().contains(expected), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn a_time_of_tomorrow_is_meant_in_the_zone_of_the_windows() {
+        let now = "2026-11-21T20:00:00Z".parse().unwrap();
+        let tokyo = TimeZone::get("Asia/Tokyo").unwrap();
+        for (text, zone, at, rest) in [
+            ("tomorrow 08:00 quarter end", &TimeZone::UTC, "2026-11-22T08:00:00Z", "quarter end"),
+            // it is 05:00 on the 22nd there
+            ("tomorrow 08:00 x", &tokyo, "2026-11-22T23:00:00Z", "x"),
+            ("today 8:30 x", &tokyo, "2026-11-21T23:30:00Z", "x"),
+            ("90m x y", &tokyo, "2026-11-21T21:30:00Z", "x y"),
+        ] {
+            let (found, left) = ahead_words(text, now, zone).unwrap();
+            assert_eq!((found.to_string().as_str(), left), (at, rest), "{text}");
+        }
+        for (invalid, expected) in [
+            ("tomorrow", "needs the time of day, such as tomorrow 08:00"),
+            ("tomorrow noon x", "needs the time of day"),
+            ("today 19:59 x", "is in the past"),
+            ("", "expected a time"),
+        ] {
+            let why = ahead_words(invalid, now, &TimeZone::UTC).unwrap_err();
+            assert!(why.contains(expected), "{invalid}: {why}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Dialogs of `:freeze` and `:unfreeze`.
 
-use cketerm_model::time::ahead;
-use jiff::Timestamp;
+use cketerm_model::time::ahead_words;
+use jiff::{Timestamp, tz::TimeZone};
 
 use crate::state::{
     App, calendar,
@@ -14,34 +14,34 @@ use crate::state::{
 /// Opens the dialog that freezes; the argument has the duration or the end, and the reason.
 pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
     let now = app.now.wall;
-    let (until, reason) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+    let (until, reason) = ahead_words(argument, now, &calendar::zone(app).unwrap_or(TimeZone::UTC))?;
     let reason = reason.trim().to_owned();
     if reason.is_empty() {
         return Err("freeze TIME REASON: the reason is missing, every header shows it".to_owned());
     }
-    let until = ahead(until, now)?;
     let title = format!("Freeze both queues of {} until {}?", app.cluster_label(), calendar::moment(app, until));
     let action = DialogAction::Act(Action::Freeze { until, reason: reason.clone() });
     let mut dialog = Dialog::new(title, "Freeze", action);
-    dialog.lines = lines(app, until, &reason);
-    dialog.why = ReasonPolicy::Never;
+    dialog.lines = lines(app, until);
+    dialog.why = ReasonPolicy::Required;
+    dialog.set_reason(reason);
     // bound to nothing: a stop has to succeed whatever was written meanwhile
     Ok(dialog)
 }
 
 /// Updates the counts.
 pub fn follow(app: &App, dialog: &mut Dialog) {
-    if let DialogAction::Act(Action::Freeze { until, reason }) = &dialog.action {
-        dialog.lines = lines(app, *until, reason);
+    if let DialogAction::Act(Action::Freeze { until, .. }) = &dialog.action {
+        dialog.lines = lines(app, *until);
     }
 }
 
 /// Returns the effects of a freeze on the queues' entries.
-fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
+fn lines(app: &App, until: Timestamp) -> Vec<String> {
     let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
     let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
     let mut lines = vec![
-        format!("{}: {reason}", when::until(until, app.now.wall)),
+        format!("{}, at {until}", when::until(until, app.now.wall)),
         "no drain, reboot or repair begins".to_owned(),
         format!("{} draining: stopped and uncordoned, backoff counts kept", sum(|c| c.draining)),
         format!("{} rebooting or watching: continue to their checks", sum(|c| c.after)),

@@ -15,7 +15,7 @@ mod trouble;
 mod typing;
 mod verbs;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Size;
 
 use crate::{
@@ -150,6 +150,10 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     }
     if app.typing.line.is_some() {
         return command_line::press(app, command, key);
+    }
+    if command == Some(Command::Quit) && !key.modifiers.contains(KeyModifiers::CONTROL) && app.navigation.has_layer() {
+        // a letter closes what lies on top; only from a bare view it leaves
+        command = Some(Command::Back);
     }
     command.map(|command| execute(app, command)).unwrap_or_default()
 }

@@ -3,15 +3,21 @@
 use cketerm_model::entry::EntryId;
 use cketerm_rules::trouble::{self, Trouble};
 
-use crate::state::{App, View, logs::LineId, overview::OverviewRow, past::PastId, short_text};
+use crate::state::{App, View, logs::LineId, navigation::Target, overview::OverviewRow, past::PastId, short_text};
 
-/// Moves to the next row that needs an operator, wrapping around at the end.
+/// Moves to the next row that needs an operator, wrapping around at the end. If this view has none, it goes to the
+/// first entry elsewhere that does: the header counts them in every view.
 pub(super) fn next_row(app: &mut App) {
-    let found = select_next_trouble(app, Trouble::Stuck);
-    if !found && select_next_trouble(app, Trouble::Waits) {
-        app.print_here("nothing here is stuck; this row only waits");
-    } else if !found {
-        app.print_here("no row here needs an operator");
+    if select_next_trouble(app, Trouble::Stuck) {
+        return;
+    }
+    let elsewhere = trouble::all_stuck(&app.seen).find(|id| View::of_queue(id.queue) != app.navigation.view);
+    if let Some(id) = elsewhere {
+        super::navigation::visit(app, Target::Entry(id));
+    } else if select_next_trouble(app, Trouble::Waits) {
+        app.print_here("nothing is stuck; this row only waits");
+    } else {
+        app.print_here("nothing needs an operator");
     }
 }
 

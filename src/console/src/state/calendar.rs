@@ -35,7 +35,7 @@ pub fn with_local_times(app: &App, text: &str) -> String {
 }
 
 /// Returns the zone of all times on the screen: the zone of the general window. `None` = UTC.
-fn zone(app: &App) -> Option<TimeZone> {
+pub fn zone(app: &App) -> Option<TimeZone> {
     let policy = app.seen.snapshot.store.policy();
     policy.windows.as_ref().and_then(|windows| windows.all().next().map(|(_, window)| window.zone.clone()))
 }

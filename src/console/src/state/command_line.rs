@@ -67,7 +67,11 @@ pub const ARGUMENT_COMMANDS: &[ArgumentCommand] = &[
     ),
     word("unmark", "", "Clear all marks"),
     word("sort", "COLUMN [desc]", "Sort by a column; without COLUMN: by the next one"),
-    word("freeze", "TIME REASON", "Start nothing new in either queue until TIME: 2h, 3d, or 2026-12-28T08:00:00Z"),
+    word(
+        "freeze",
+        "TIME REASON",
+        "Start nothing new in either queue until TIME: 2h, 3d, tomorrow 08:00, or 2026-12-28T08:00:00Z",
+    ),
     word("unfreeze", "[REASON]", "End a freeze before its time"),
     word(
         "columns",

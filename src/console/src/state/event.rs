@@ -255,7 +255,8 @@ impl Action {
             | Self::Stop { reason }
             | Self::Resume { reason }
             | Self::Order { reason, .. } => *reason = why,
-            Self::KeepCordoned { .. } | Self::Freeze { .. } => {}
+            Self::Freeze { reason, .. } => *reason = why.unwrap_or_default(),
+            Self::KeepCordoned { .. } => {}
         }
         self
     }

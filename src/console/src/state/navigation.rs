@@ -85,3 +85,10 @@ pub struct Navigation {
     /// The text that is searched for in the overlay.
     pub search_text: String,
 }
+
+impl Navigation {
+    /// Reports whether help or a detail pane lies on the view.
+    pub fn has_layer(&self) -> bool {
+        self.help.is_some() || self.pane.is_some()
+    }
+}

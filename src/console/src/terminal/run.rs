@@ -21,7 +21,7 @@ use ratatui::{Terminal, layout::Size};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -39,6 +39,7 @@ use crate::{
     input::update,
     state::{
         App, AppConfig,
+        dialog::Dialog,
         event::{Effect, Event},
         past::{ReadRequest, ReadResponse},
         settings::{self, Settings},
@@ -265,6 +266,7 @@ impl Console {
             }
             self.app.now = self.steady.now();
             let news = matches!(event, Event::Seen(_) | Event::Tick(_));
+            let had_dialog = self.app.dialog.is_some();
             for effect in update(&mut self.app, event) {
                 match effect {
                     Effect::Quit => return Ok(()),
@@ -286,6 +288,12 @@ impl Console {
                     self.terminal.backend_mut().print(&output)?;
                 }
             }
+            if !had_dialog && self.app.dialog.as_ref().is_some_and(Dialog::at_buttons) {
+                // what was typed before anybody saw the question is no answer to it
+                self.draw()?;
+                self.discard_typed().await;
+                continue;
+            }
             let next = self.limiter.next();
             if Instant::now() >= next {
                 next_draw = None;
@@ -294,6 +302,17 @@ impl Console {
                 next_draw = Some(next_draw.map_or(next, |d| d.min(next)));
             }
         }
+    }
+
+    /// Discards the keys and texts that have arrived and that nobody has taken yet.
+    async fn discard_typed(&mut self) {
+        let mut others = Vec::new();
+        while let Ok(Some(event)) = timeout(Duration::ZERO, self.input_reader.next()).await {
+            if !matches!(event, Event::Key(_) | Event::Paste(_)) {
+                others.push(event);
+            }
+        }
+        others.into_iter().for_each(|event| self.input_reader.push(event));
     }
 
     fn act(&mut self, action: crate::state::event::Action) {

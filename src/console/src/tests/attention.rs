@@ -149,7 +149,7 @@ fn a_blocked_drain_is_stuck_after_stuck_seconds_or_its_third_backoff() {
     press(&mut app, "1");
     assert!(!screen::text(&app).contains("stuck (n)"), "{}", screen::text(&app));
     press(&mut app, "n");
-    assert!(screen::text(&app).contains("nothing here is stuck; this row only waits"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("nothing is stuck; this row only waits"), "{}", screen::text(&app));
     press(&mut app, "2 n");
     let text = screen::text(&app);
     assert!(text.contains("cordoned draining waits on pdb sh"), "{text}");

@@ -228,8 +228,8 @@ fn a_full_screen_dialog_shows_the_missing_input_itself() {
 #[test]
 fn messages_about_a_view_disappear_with_it_and_results_of_actions_stay() {
     let mut app = World::usual().console(80, 24);
-    press(&mut app, "3 n");
-    assert!(screen::text(&app).contains("no row here needs an operator"), "{}", screen::text(&app));
+    press(&mut app, "3 c");
+    assert!(screen::text(&app).contains("nothing here can be copied"), "{}", screen::text(&app));
     press(&mut app, "1");
     assert_eq!(app.session.message, None);
     app.print_error("cancel of reboots/5: etcd does not answer");

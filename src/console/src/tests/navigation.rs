@@ -336,3 +336,47 @@ fn a_suspend_that_releases_the_lock_must_be_confirmed_by_a_second_key() {
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(60.0))));
     assert_eq!(press(&mut app, "ctrl-z"), [], "after a minute it counts as a first press");
 }
+
+/// `q` closes what lies on top, as Esc does, and leaves only from a bare view. Ctrl-C always means to leave.
+#[test]
+fn q_closes_help_and_panes_before_it_quits() {
+    let mut app = World::usual().console(80, 24);
+    app.config.sandbox = true;
+    assert_eq!(press(&mut app, "? q"), []);
+    assert!(app.navigation.help.is_none(), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "enter"), []);
+    assert!(app.navigation.pane.is_some() && screen::text(&app).contains("q close"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "q"), []);
+    assert!(app.navigation.pane.is_none() && screen::text(&app).contains("q quit"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "q"), [Effect::Quit]);
+    assert_eq!(press(&mut app, "? ctrl-c"), [Effect::Quit]);
+}
+
+#[test]
+fn q_goes_back_from_a_dialog_in_which_nothing_can_be_typed() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "q");
+    assert!(app.dialog.is_some(), "this console leads and nobody stands by: {}", screen::text(&app));
+    assert_eq!(press(&mut app, "q"), []);
+    assert!(app.dialog.is_none());
+}
+
+/// The header counts what is stuck in every view, so the key goes there from every view.
+#[test]
+fn n_goes_to_what_is_stuck_in_another_view() {
+    for view in ["2", "3", "8", "9"] {
+        let mut app = World::usual().console(80, 24);
+        press(&mut app, &format!("{view} G n"));
+        for _ in 0..8 {
+            press(&mut app, "n");
+        }
+        let text = screen::text(&app);
+        assert!(app.navigation.view == View::Reboots || text.contains("stuck"), "{view}: {text}");
+        assert!(!text.contains("nothing needs an operator"), "{view}: {text}");
+    }
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "9 n");
+    assert_eq!(app.navigation.view, View::Reboots, "{}", screen::text(&app));
+    press(&mut app, "esc esc");
+    assert_eq!(app.navigation.view, View::Logs, "Esc goes back to where the key was pressed");
+}

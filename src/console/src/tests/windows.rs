@@ -112,3 +112,28 @@ fn a_read_only_console_cannot_freeze() {
     assert!(app.dialog.is_none());
     assert!(screen::text(&app).contains("read-only"), "{}", screen::text(&app));
 }
+
+#[test]
+fn enter_after_the_freeze_line_freezes_and_the_queues_are_shown_as_frozen() {
+    let mut app = World::usual().console(80, 24);
+    let effects = press(&mut app, ": \"freeze 1d quarter end\" enter enter");
+    let until = "2026-11-22T10:00:00Z".parse().unwrap();
+    assert_eq!(effects, [Effect::Act(Action::Freeze { until, reason: "quarter end".into() })]);
+    for view in ["0", "1"] {
+        let mut app = world(NIGHTS, true).console(80, 24);
+        press(&mut app, view);
+        let text = screen::text(&app);
+        assert!(text.contains("reboots FROZEN") && !text.contains("reboots enabled"), "{text}");
+    }
+}
+
+#[test]
+fn a_freeze_until_tomorrow_is_meant_in_the_zone_of_the_windows() {
+    let mut app = world(NIGHTS, false).console(80, 24);
+    let effects = press(&mut app, ": \"freeze tomorrow 08:00 quarter end\" enter");
+    let text = screen::text(&app);
+    assert!(text.contains("Sun 08:00 JST") && text.contains("2026-11-21T23:00:00Z"), "both times: {text}");
+    assert_eq!(effects, []);
+    let until = "2026-11-21T23:00:00Z".parse().unwrap();
+    assert_eq!(press(&mut app, "enter"), [Effect::Act(Action::Freeze { until, reason: "quarter end".into() })]);
+}

@@ -283,6 +283,7 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
         (View::Nodes, "racks") if app.navigation.map.is_some() => "rows",
         (View::Hosts, "unhold") => "release",
         (View::Repairs, "cancel") => "delete",
+        (_, "quit") if app.navigation.has_layer() => "close",
         (View::Reboots | View::Repairs, "jump") => "node",
         (View::Nodes, "jump") => "entry",
 

@@ -102,7 +102,11 @@ fn counts(app: &App) -> Line<'static> {
     }
     if app.navigation.view == View::Overview {
         for (switch, what) in [(&store.reboots.switch, "reboots"), (&store.repairs.switch, "repairs")] {
-            let (state, style) = if switch.enabled() { ("enabled", theme.good) } else { ("DISABLED", theme.danger) };
+            let (state, style) = match (switch.enabled(), calendar::freeze(app)) {
+                (false, _) => ("DISABLED", theme.danger),
+                (true, Some(_)) => ("FROZEN", theme.trouble),
+                (true, None) => ("enabled", theme.good),
+            };
             spans.push(Span::styled(format!("{what} {state}  "), style));
         }
         spans.push(Span::styled(calendar::moment(app, app.now.wall), theme.muted));
@@ -130,7 +134,9 @@ fn counts(app: &App) -> Line<'static> {
     let queue = app.navigation.view.queue();
     let (switch, other, counts) =
         (store.switch(queue), store.switch(queue.other()), app.knowledge.totals.counts(queue));
-    if switch.enabled() {
+    if switch.enabled() && calendar::freeze(app).is_some() {
+        spans.push(Span::styled(format!("{queue}s FROZEN"), theme.trouble));
+    } else if switch.enabled() {
         spans.push(Span::styled(format!("{queue}s enabled"), theme.good));
     } else {
         spans.push(Span::styled(format!("{queue}s DISABLED"), theme.danger));
@@ -220,12 +226,26 @@ fn leader(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
+/// Text of the tabs, from the most to the least.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TabDetail {
+    /// Names and counts.
+    Full,
+    /// Short names and counts.
+    Short,
+    /// Short names; counts only where something needs an operator.
+    ShortTroubled,
+    /// Short names, and marks where something needs an operator.
+    Marks,
+}
+
 /// Returns the tabs of the views, with as much text as fits.
 fn tabs(app: &App) -> Vec<(View, Span<'static>)> {
     let width = usize::from(app.size.width);
-    let lines = [2, 1, 0].map(|words| tab_line(app, words));
-    let fits = lines.iter().position(|line| line.iter().map(|(_, tab)| tab.width()).sum::<usize>() <= width);
-    lines.into_iter().nth(fits.unwrap_or(2)).unwrap_or_default()
+    let fits = |line: &Vec<(View, Span<'static>)>| line.iter().map(|(_, tab)| tab.width()).sum::<usize>() <= width;
+    let details = [TabDetail::Full, TabDetail::Short, TabDetail::ShortTroubled];
+    let line = details.into_iter().map(|detail| tab_line(app, detail)).find(fits);
+    line.unwrap_or_else(|| tab_line(app, TabDetail::Marks))
 }
 
 /// Returns the view whose tab is at this position.
@@ -240,8 +260,8 @@ pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
     })
 }
 
-/// Returns the tabs: with names and numbers (2), with numbers only for stuck entries (1), or with short names (0).
-fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
+/// Returns the tabs with this much text. The open view's tab always has its name and count.
+fn tab_line(app: &App, detail: TabDetail) -> Vec<(View, Span<'static>)> {
     let theme = &app.config.theme;
     let (reboots, repairs) = (app.knowledge.totals.reboots.trouble, app.knowledge.totals.repairs.trouble);
     let waits = usize::from(matches!(*app.seen.applying, ApplyState::Approval(..) | ApplyState::Error(_)));
@@ -270,16 +290,21 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
             View::Overview | View::History | View::Audit | View::Logs => (None, 0),
         };
         let name = view.title();
-        let name = if words == 0 && !open { name.get(..3).unwrap_or(name) } else { name };
+        let name = if detail != TabDetail::Full && !open { name.get(..3).unwrap_or(name) } else { name };
         let key = app.config.keymap.key(view.name()).map(|key| format!("{key} ")).unwrap_or_default();
-        let total = total.filter(|_| words == 2 || open).map(|n| format!(" {n}")).unwrap_or_default();
+        let counted = match detail {
+            TabDetail::Full | TabDetail::Short => true,
+            TabDetail::ShortTroubled => open || trouble > 0,
+            TabDetail::Marks => open,
+        };
+        let total = total.filter(|_| counted).map(|n| format!(" {n}")).unwrap_or_default();
         // Marks the tabs where something needs an operator.
-        let mark = if trouble > 0 && !open { "!" } else { "" };
+        let mark = if trouble > 0 { "!" } else { "" };
         let text = format!("{key}{name}{total}{mark}");
-        let tab = match (open, words) {
+        let tab = match (open, detail) {
             (true, _) => Span::styled(format!("[{text}]"), theme.tab),
-            (false, 2) => Span::raw(format!(" {text} ")),
-            (false, _) => Span::raw(format!(" {text}")),
+            (false, TabDetail::Full) => Span::raw(format!(" {text} ")),
+            (false, TabDetail::Short | TabDetail::ShortTroubled | TabDetail::Marks) => Span::raw(format!(" {text}")),
         };
         spans.push((view, tab));
     }

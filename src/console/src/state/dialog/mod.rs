@@ -168,7 +168,8 @@ impl Dialog {
         }
     }
 
-    /// Sets a reason that was typed before the dialog was opened.
+    /// Sets a reason that was typed before the dialog was opened. The Enter after it has moved on from it: to what must
+    /// be typed, else to the button that acts.
     pub fn set_reason(&mut self, reason: String) {
         self.begin();
         if reason.is_empty() || self.why == ReasonPolicy::Never || self.expired.is_some() {
@@ -176,7 +177,7 @@ impl Dialog {
         }
         self.reason = Input::new(reason);
         if self.focus == Focus::Reason {
-            self.focus = if self.expect.is_some() { Focus::Typed } else { Focus::Cancel };
+            self.focus = if self.expect.is_some() { Focus::Typed } else { Focus::Confirm };
         }
     }
 

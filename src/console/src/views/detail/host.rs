@@ -32,10 +32,10 @@ impl Text<'_> {
         }
         self.heading(format!("Requests: {}", host.asked.keys.len() + usize::from(host.asked.base.is_some())));
         if let Some(value) = &host.asked.base {
-            self.plain("reboot", &format!("{} {value}", Mode::of(value)));
+            self.plain("reboot", &request(value));
         }
         for (key, value) in &host.asked.keys {
-            self.plain("held by", &format!("{key}, {} {value}", Mode::of(value)));
+            self.plain("held by", &format!("{key}, {}", request(value)));
         }
         let time = |at: Option<jiff::Timestamp>, text: &Self| at.map_or("-".to_owned(), |at| text.moment(at));
         let (pending, last) = (time(host.pending_reboot_since, self), time(host.last_powered_on, self));
@@ -56,4 +56,11 @@ impl Text<'_> {
         }
         self.field("", "W power, L release, I fence (isolate)", Style::new());
     }
+}
+
+/// Returns the mode that an annotation asks for, and a value that is no JSON, which may be a note.
+fn request(value: &str) -> String {
+    let note = value.trim();
+    let mode = Mode::of(note);
+    if note.is_empty() || note.starts_with('{') { mode.to_string() } else { format!("{mode}, {note:?}") }
 }
