@@ -312,7 +312,9 @@ impl Console {
                 others.push(event);
             }
         }
-        others.into_iter().for_each(|event| self.input_reader.push(event));
+        for event in others {
+            self.input_reader.push(event);
+        }
     }
 
     fn act(&mut self, action: crate::state::event::Action) {
