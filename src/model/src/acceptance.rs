@@ -49,7 +49,7 @@ pub enum OperatorCommand {
     Enable,
     Disable,
     Settings,
-    ByHand,
+    Manual,
     Stop,
     Resume,
     Engine,
@@ -121,7 +121,7 @@ impl OperatorCommand {
         Self::Enable,
         Self::Disable,
         Self::Settings,
-        Self::ByHand,
+        Self::Manual,
         Self::Stop,
         Self::Resume,
         Self::Engine,
@@ -156,7 +156,7 @@ impl OperatorCommand {
             Self::Settings => {
                 "`constraints set`, `cluster set`, `cluster identify`, `sabakan set-…`, `auto-repair set-variables`"
             }
-            Self::ByHand => "`nodes cordon`, `uncordon`, `drain`; `hosts …`; `power …`: your own rights, no leader",
+            Self::Manual => "`nodes cordon`, `uncordon`, `drain`; `hosts …`; `power …`: your own rights, no leader",
             Self::Stop => "`stop`",
             Self::Resume => "`resume`",
             Self::Engine => "`policy set engine`",
@@ -188,7 +188,7 @@ impl OperatorCommand {
             Self::Enable => "enable",
             Self::Disable => "disable",
             Self::Settings => "these settings",
-            Self::ByHand => "work by hand",
+            Self::Manual => "work by hand",
             Self::Stop => "stop",
             Self::Resume => "resume",
             Self::Engine => "policy engine",
@@ -245,7 +245,7 @@ impl OperatorCommand {
             | Self::Enable
             | Self::Disable
             | Self::Settings
-            | Self::ByHand
+            | Self::Manual
             | Self::Stop
             | Self::Resume
             | Self::Engine
@@ -264,7 +264,7 @@ impl OperatorCommand {
             | Self::Enable
             | Self::Disable
             | Self::Settings
-            | Self::ByHand
+            | Self::Manual
             | Self::Stop
             | Self::Resume
             | Self::Engine

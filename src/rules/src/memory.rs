@@ -128,7 +128,7 @@ fn observe_readiness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &Ad
     note_uncordon(work, id, node, now);
     let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
     let ready = yes && readiness(snap, id, address, is_control_plane(snap, address), node, now).missing.is_none();
-    work.sound_since = ready.then(|| work.sound_since.unwrap_or(now.boot));
+    work.recovered_since = ready.then(|| work.recovered_since.unwrap_or(now.boot));
 }
 
 /// Reports whether a repair has ended and stays in the queue. Nothing is remembered of it.
@@ -231,7 +231,7 @@ pub fn remember(
         (_, EffectOutcome::Command(_)) => {
             // Only a check made after this command counts.
             let work = work.entry(id).or_default();
-            (work.check, work.sound_since, work.commanded) = (None, None, Some(at));
+            (work.check, work.recovered_since, work.commanded) = (None, None, Some(at));
             (work.fresh, work.retries) = (None, None);
         }
         (_, EffectOutcome::Done | EffectOutcome::Answers(_) | EffectOutcome::TooLarge(_) | EffectOutcome::Lost) => {}

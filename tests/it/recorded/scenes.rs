@@ -257,7 +257,7 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         work.check =
             Some((BOOT - Seconds::new(0.5), if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));
         // "true" means booted and settled.
-        work.sound_since = yes.then_some(BootTime::ZERO);
+        work.recovered_since = yes.then_some(BootTime::ZERO);
         snap.work.insert(EntryId::reboot(entry.index), work);
     }
     let healthy = strings(&input["machines_with_health_check_true"]);
@@ -267,7 +267,7 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         work.drain.accepted = true;
         let yes = healthy.iter().any(|address| entry.address == address.as_str());
         work.check = Some((BOOT, if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));
-        work.sound_since = yes.then_some(BootTime::ZERO);
+        work.recovered_since = yes.then_some(BootTime::ZERO);
         snap.work.insert(EntryId::repair(entry.index), work);
     }
     (snap.store, snap.kube) = (Arc::new(store), Arc::new(kube));

@@ -16,7 +16,7 @@ pub fn requested(command: Command, view: View) -> Option<OperatorCommand> {
     Some(match command {
         Command::Hold if registry => OperatorCommand::HoldApplying,
         Command::Unhold if registry => OperatorCommand::ApplyAgain,
-        Command::Unhold if view == View::Hosts => OperatorCommand::ByHand,
+        Command::Unhold if view == View::Hosts => OperatorCommand::Manual,
         Command::Hold => OperatorCommand::Hold,
         Command::Unhold => OperatorCommand::Unhold,
         Command::Retry => OperatorCommand::Retry,
@@ -34,7 +34,7 @@ pub fn requested(command: Command, view: View) -> Option<OperatorCommand> {
         Command::Stop => OperatorCommand::Stop,
         Command::Resume => OperatorCommand::Resume,
         Command::Constraint => OperatorCommand::Settings,
-        Command::HostPower | Command::Fence => OperatorCommand::ByHand,
+        Command::HostPower | Command::Fence => OperatorCommand::Manual,
         _ => return None,
     })
 }
@@ -58,7 +58,7 @@ fn requested_by(action: &Action) -> OperatorCommand {
             RegistryAction::Constraint { .. } => OperatorCommand::Settings,
         },
         Action::Order { verb, .. } => OperatorCommand::from(*verb),
-        Action::Hosts { .. } => OperatorCommand::ByHand,
+        Action::Hosts { .. } => OperatorCommand::Manual,
         Action::Freeze { .. } => OperatorCommand::Freeze,
         Action::Unfreeze { .. } => OperatorCommand::Unfreeze,
         Action::Stop { .. } => OperatorCommand::Stop,

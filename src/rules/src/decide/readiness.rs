@@ -47,7 +47,7 @@ impl<'a> Pass<'a> {
         let name = ctx.machine.to_owned();
         let settle = Seconds::from(self.policy.settle_seconds);
         let since = if by_check {
-            self.snap.work.get(&ctx.id).and_then(|w| w.sound_since).unwrap_or(self.monotonic_now())
+            self.snap.work.get(&ctx.id).and_then(|w| w.recovered_since).unwrap_or(self.monotonic_now())
         } else {
             // After `done` or with a new UID, check and boot id do not count. Ready and the probe do.
             let probe = || self.probe_fault(ctx.address);

@@ -26,7 +26,8 @@ pub struct Work {
     #[serde(default)]
     pub commanded: Option<BootTime>,
     /// Boot time since which boot check, boot id, Ready and probe have all been good without a break.
-    pub sound_since: Option<BootTime>,
+    #[serde(rename = "sound_since")] // in states that earlier builds saved
+    pub recovered_since: Option<BootTime>,
     /// Boot time before which the entry is not retried after a failed effect, and the reason of the failure.
     pub pause: Option<(BootTime, String)>,
     /// The effect whose transaction was refused last for its size, and the size.

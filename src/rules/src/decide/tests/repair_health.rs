@@ -120,17 +120,17 @@ fn done_ends_a_repair_as_healthy_once_its_node_is_ready() {
 fn an_api_server_repair_ends_once_healthy_ready_and_settled() {
     let healthy = || Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, ok()).health(0, CheckAnswer::Yes);
     assert_eq!(healthy().repair_ends(0), Some(End::Healthy), "no new boot id is required");
-    let young = healthy().repair_work(0, |w| w.sound_since = Some(BOOT - Seconds::new(59.0)));
+    let young = healthy().repair_work(0, |w| w.recovered_since = Some(BOOT - Seconds::new(59.0)));
     assert_eq!(young.repair_ends(0), None);
     assert!(matches!(young.repair_reason(0), Reason::Settling { until: Some(_), .. }));
-    let missing = healthy().repair_work(0, |w| w.sound_since = None);
+    let missing = healthy().repair_work(0, |w| w.recovered_since = None);
     assert_eq!(missing.repair_ends(0), None);
     // A machine that is healthy but not settled causes no further step.
     let long = Scene::repairing(0)
         .repair(0, 1, "two")
         .watching(0, 0, 5000, ok())
         .health(0, CheckAnswer::Yes)
-        .repair_work(0, |w| w.sound_since = None);
+        .repair_work(0, |w| w.recovered_since = None);
     assert_eq!(long.repairs(0).map(|e| e.as_str()), None);
     // A failed repair ends at once.
     let failed = Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, Some(Ended::Exit(1)));

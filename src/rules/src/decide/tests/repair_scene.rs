@@ -165,7 +165,7 @@ impl Scene {
         let healthy = answer == CheckAnswer::Yes;
         let work: &mut Work = self.snap.work.entry(EntryId::repair(index)).or_default();
         work.check = Some((BOOT, answer));
-        work.sound_since = healthy.then_some(BOOT - Seconds::new(1000.0));
+        work.recovered_since = healthy.then_some(BOOT - Seconds::new(1000.0));
         self
     }
 

@@ -234,10 +234,10 @@ impl Scene {
         self.node(last, |n| n.boot_id = "after".to_owned())
     }
 
-    pub(super) fn checked(mut self, index: u64, answer: CheckAnswer, sound_for: Option<f64>) -> Self {
+    pub(super) fn checked(mut self, index: u64, answer: CheckAnswer, recovered_for: Option<f64>) -> Self {
         let work: &mut Work = self.snap.work.entry(EntryId::reboot(index)).or_default();
         work.check = Some((self.boot - Seconds::new(0.2), answer));
-        work.sound_since = sound_for.map(|s| self.boot - Seconds::new(s));
+        work.recovered_since = recovered_for.map(|s| self.boot - Seconds::new(s));
         self
     }
 
