@@ -24,6 +24,7 @@ pub mod labels;
 pub mod mutation;
 pub mod names;
 pub mod notice;
+pub mod output;
 pub mod pairs;
 pub mod policy;
 pub mod power_state;

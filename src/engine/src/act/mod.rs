@@ -8,6 +8,7 @@ mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
 mod node_event;
+mod output;
 mod power;
 mod queue;
 mod record;

@@ -14,6 +14,7 @@ use crate::{
     cketerm_records::SCHEMA,
     cluster::{Cluster, Members},
     entry::{QueueKind, Stored},
+    output::CommandOutput,
     reboot::RebootEntry,
     repair::RepairEntry,
     result::CommandResult,
@@ -141,6 +142,13 @@ impl StoreView {
                 self.results.insert(id, stored);
                 fault
             }
+            KeyKind::Output(id) => {
+                let id = id.map_err(|why| format!("{key}: {why}; remove it with etcdctl"))?;
+                let read = CommandOutput::read(&row.value).map_err(|e| format!("{key}: {e}; it goes with its lease"));
+                let (stored, fault) = store(key, row, read);
+                self.output.insert(id, stored);
+                fault
+            }
             KeyKind::Progress(id) => insert_value(&mut self.progress, id, key, row),
             KeyKind::Order(id) => insert_value(&mut self.orders, id, key, row),
             KeyKind::Registry(which) => self.registry.take(which, key, row),
@@ -174,6 +182,7 @@ impl StoreView {
             KeyKind::Request(Ok(id)) => drop(self.requests.remove(&id)),
             KeyKind::Attempt(Ok(id)) => drop(self.attempts.remove(&id)),
             KeyKind::Result(Ok(id)) => drop(self.results.remove(&id)),
+            KeyKind::Output(Ok(id)) => drop(self.output.remove(&id)),
             KeyKind::Progress(Ok(id)) => drop(self.progress.remove(&id)),
             KeyKind::Order(Ok(id)) => drop(self.orders.remove(&id)),
             _ => {}
@@ -331,7 +340,7 @@ mod tests {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
 
-    const KEYS: [&str; 16] = [
+    const KEYS: [&str; 17] = [
         "leader//a",
         "leader//b",
         "leader//?",
@@ -347,6 +356,7 @@ mod tests {
         "cketerm/engines/a",
         "cketerm/attempts/reboots/0/1",
         "cketerm/results/reboots-0-1",
+        "cketerm/output/reboots-0-1",
         "cketerm/orders/reboots/0",
     ];
     const VALUES: [&str; 5] = [ENTRY, "{", "true", "7", r#"{"name":"c"}"#];

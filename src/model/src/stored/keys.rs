@@ -215,6 +215,11 @@ impl Keys {
         self.at(&format!("cketerm/results/{attempt}"))
     }
 
+    /// `cketerm/output/<attempt>`: output of a running command.
+    pub fn output(&self, attempt: &str) -> String {
+        self.at(&format!("cketerm/output/{attempt}"))
+    }
+
     /// `cketerm/history/<id>`.
     pub fn history(&self, id: &str) -> String {
         self.at(&format!("cketerm/history/{id}"))
@@ -318,6 +323,7 @@ mod tests {
             (keys.progress(id), KeyKind::Progress(Ok(id))),
             (keys.order(id), KeyKind::Order(Ok(id))),
             (keys.result(&attempt_id(id, 3)), KeyKind::Result(Ok((id, 3)))),
+            (keys.output(&attempt_id(id, 3)), KeyKind::Output(Ok((id, 3)))),
             (keys.record(1), KeyKind::OnDemand(Folder::Records)),
             (keys.audit("x"), KeyKind::OnDemand(Folder::Audit)),
             (keys.history("x"), KeyKind::OnDemand(Folder::History)),
@@ -347,6 +353,7 @@ mod tests {
             "cketerm/attempts/reboots/1/+2",
             "cketerm/results/reboots-1-02",
             "cketerm/results/reboots/1/2",
+            "cketerm/output/reboots/1/2",
         ] {
             let kind = keys.parse(format!("/cke/{key}").as_bytes()).unwrap();
             assert!(format!("{kind:?}").contains("Err("), "{key}: {kind:?}");

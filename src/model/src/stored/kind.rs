@@ -125,6 +125,8 @@ pub enum KeyKind {
     Attempt(Result<(EntryId, u32), String>),
     /// `cketerm/results/<attempt>`.
     Result(Result<(EntryId, u32), String>),
+    /// `cketerm/output/<attempt>`.
+    Output(Result<(EntryId, u32), String>),
     /// `cketerm/progress/<queue>/<index>`.
     Progress(Result<EntryId, String>),
     /// `cketerm/orders/<queue>/<index>`.

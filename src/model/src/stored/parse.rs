@@ -58,6 +58,8 @@ fn parse_folder_key(suffix: &str) -> KeyKind {
         KeyKind::Attempt(parse_attempt_key(rest))
     } else if let Some(id) = strip("cketerm/results/") {
         KeyKind::Result(parse_attempt_id(id).ok_or_else(|| format!("{id:?} is not an attempt id")))
+    } else if let Some(id) = strip("cketerm/output/") {
+        KeyKind::Output(parse_attempt_id(id).ok_or_else(|| format!("{id:?} is not an attempt id")))
     } else if let Some(id) = strip("cketerm/progress/") {
         KeyKind::Progress(parse_entry_id(id))
     } else if let Some(id) = strip("cketerm/orders/") {

@@ -18,6 +18,7 @@ use crate::{
     constraints::Constraints,
     entry::{EntryId, QueueKind, Stored},
     entry_ref::{EntryRef, StoredEntry},
+    output::CommandOutput,
     policy::Policy,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -159,6 +160,9 @@ pub struct StoreView {
     /// `cketerm/results/` by entry and number of the attempt: outcomes of commands whose leader is gone.
     #[serde(with = "crate::pairs")]
     pub results: OrdMap<(EntryId, u32), Stored<CommandResult>>,
+    /// `cketerm/output/` by entry and number of the attempt: output of running commands. No decision uses it.
+    #[serde(skip)]
+    pub output: OrdMap<(EntryId, u32), Stored<CommandOutput>>,
     /// `cketerm/progress/`.
     pub progress: OrdMap<EntryId, Stored<Progress>>,
     /// `cketerm/orders/`.
