@@ -13,6 +13,7 @@
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
 //! | `manual_drain` | drain of one node by an operator |
+//! | `usual/` | usual durations of each phase, and the judgement of running ones |
 //! | `trouble` | classification of entries that do not proceed |
 //! | `preflight_fault` | faults for which an engine only observes |
 //! | `state` | a snapshot exported without secrets, and read back |
@@ -39,3 +40,4 @@ pub mod snapshot;
 pub mod start;
 pub mod state;
 pub mod trouble;
+pub mod usual;
