@@ -224,19 +224,33 @@ mod tests {
     use super::*;
     use cketerm_model::names::Address;
     use cketerm_model::{cketerm_records::EndKind, entry::EntryId, time::after};
+    use cketerm_rules::usual::EndedTimes;
 
     fn now() -> Timestamp {
         "2026-11-21T10:00:00Z".parse().unwrap()
     }
 
     fn end(ago: i64) -> Ended {
+        let end = if ago >= 0 { EndKind::Booted } else { EndKind::Failed };
+        let at = after(now(), -ago.abs());
         Ended {
+            times: EndedTimes {
+                entry: EntryId::reboot(1),
+                address: Address::default(),
+                end,
+                at,
+                control_plane: false,
+                machine_type: None,
+                operation: None,
+                backoffs: 0,
+                phases: Vec::new(),
+            },
             entry: EntryId::reboot(1),
             address: Address::new(String::new()),
             node: None,
             outcome: "booted".into(),
-            end: if ago >= 0 { EndKind::Booted } else { EndKind::Failed },
-            at: after(now(), -ago.abs()),
+            end,
+            at,
             request: None,
             command_started: None,
             attempts: 1,

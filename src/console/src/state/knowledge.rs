@@ -1,8 +1,9 @@
 //! Knowledge beside the published state: its sums, and what was read on demand.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use cketerm_model::{boot_time::BootTime, rights::Rights};
+use cketerm_model::{boot_time::BootTime, rights::Rights, stored::view::StoreView};
+use cketerm_rules::usual::{MAX_SAMPLES, MachineClass, UsualTimes};
 
 use super::{logs::Logs, overview::Summary, past::Past, registry::RegistrySummary, totals::Totals};
 
@@ -23,4 +24,15 @@ pub struct Knowledge {
     pub lost: BTreeMap<&'static str, BootTime>,
     /// The changes that the operator has no permission for.
     pub rights: Rights,
+    /// Usual durations of each phase, from the history that was read.
+    pub usual: Arc<UsualTimes>,
+}
+
+impl Knowledge {
+    /// Computes the usual durations again, after history was read. The definition names the kind of each machine.
+    pub fn refresh_usual(&mut self, store: &StoreView) {
+        let ended = self.past.history.rows.values().filter_map(|row| row.as_ref().ok());
+        let ended = ended.take(MAX_SAMPLES).map(|ended| ended.times.clone()).collect();
+        self.usual = Arc::new(UsualTimes::of(ended, |address| MachineClass::of_address(store, address)));
+    }
 }

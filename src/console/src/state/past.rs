@@ -21,6 +21,7 @@ use cketerm_model::{
     stored::{keys::Folder, view::StoreView},
     timeline::TimelineEntry,
 };
+use cketerm_rules::usual::EndedTimes;
 use cketerm_runtime::telemetry::LogLine;
 use jiff::Timestamp;
 
@@ -63,6 +64,8 @@ pub struct Ended {
     pub command_started: Option<Timestamp>,
     /// Number of attempts.
     pub attempts: usize,
+    /// Durations of its phases.
+    pub times: EndedTimes,
 }
 
 impl From<&Ending> for Ended {
@@ -77,6 +80,7 @@ impl From<&Ending> for Ended {
             request: ending.request.clone(),
             command_started: ending.attempts.iter().filter(|a| a.began()).map(|a| a.start).min(),
             attempts: ending.attempts.iter().filter(|a: &&Attempt| a.began()).count(),
+            times: EndedTimes::of(ending),
         }
     }
 }

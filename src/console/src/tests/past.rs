@@ -424,14 +424,19 @@ fn n_in_the_overview_jumps_to_stuck_entries() {
     );
 }
 
-/// The preview before a bulk action includes how long similar entries took.
+/// Every view judges durations, and the preview before a bulk action includes how long similar entries took.
 #[test]
-fn a_preview_reads_the_durations_of_similar_entries_from_any_view() {
-    let mut app = World::usual().console_in(View::Nodes, 80, 24);
+fn the_durations_of_similar_entries_are_read_once_from_any_view() {
+    let world = World::usual();
+    let mut app = App::new(AppConfig::default(), View::Nodes, at(world.boot));
+    let effects = update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(effects, [Effect::Ask(ReadRequest::Page(Folder::History, Part::Newest))]);
+    let mut app = world.console_in(View::Nodes, 80, 24);
     let effects = press(&mut app, "* R");
-    assert!(effects.contains(&Effect::Ask(ReadRequest::Page(Folder::History, Part::Newest))), "{effects:?}");
+    assert!(matches!(effects.as_slice(), [Effect::Ask(ReadRequest::Plan(..))]), "{effects:?}");
     assert!(!screen::text(&app).contains("one every"));
     let ended = (0..20).map(|i| Ended::from(&ending(i, "booted", 60 * i64::try_from(i).unwrap()))).collect();
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(ended, false))))));
     assert!(screen::text(&app).contains("one every"), "{}", screen::text(&app));
+    assert_eq!(app.knowledge.usual.ended().len(), 20);
 }

@@ -137,6 +137,7 @@ impl World {
             not_ready: false,
             node_uid: None,
             start: after(wall(), -ago),
+            drain_start: None,
             forced: false,
             ordered_by: None,
             done_by: None,

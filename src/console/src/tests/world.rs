@@ -241,6 +241,7 @@ impl World {
             not_ready: false,
             node_uid: None,
             start: after(wall(), -42),
+            drain_start: None,
             forced: false,
             ordered_by: None,
             done_by: None,
