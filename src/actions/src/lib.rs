@@ -31,7 +31,7 @@ mod who;
 pub use accept::{note, refusal};
 pub use added::Added;
 pub use bmcs::{BmcLookup, Registered};
-pub use choose::NodeSelection;
+pub use choose::{NodeSelection, resolve};
 pub use definition::{ClusterIdentities, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{HostRequest, Hosts, own_key};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_actions::{ActionError, not_members, plan::previews, preview::Preview};
+use cketerm_actions::{ActionError, plan::previews, preview::Preview, resolve};
 use cketerm_clients::kubernetes::{Kube, KubeError};
 use cketerm_model::{
     clock::Now,
@@ -47,24 +47,20 @@ struct Planned {
     unread: Option<String>,
 }
 
-/// `rq plan`: previews these nodes, or the queue as it is.
-pub async fn reboots(addresses: &[Address], context: &Context) -> Result<(), ActionError> {
+/// `rq plan`: previews these nodes, by name or address, or the queue as it is.
+pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("rq plan").await?;
     let store = context.store().await?;
     let view = store.read_view().await?;
     let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     let (cluster, members) = (&definition.cluster, &definition.members);
-    let unknown = addresses.iter().filter(|a| members.by_address(cluster, a).is_none());
-    let unknown: Vec<&Address> = unknown.collect();
-    if !unknown.is_empty() {
-        return Err(ActionError::failed(not_members(cluster, members, &unknown)));
-    }
+    let addresses = resolve(cluster, members, nodes)?;
     let failed = |e| ActionError::failed(format!("rq plan: {e}"));
     let (kube_view, rows) = tokio::join!(kube.read_drain_objects(), kube.nodes());
     let mut kube_view = kube_view.map_err(failed)?;
     rows.map_err(failed)?.into_iter().for_each(|row| kube_view.put_node(row));
     let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
-    let line = forecast(&view, &kube_view, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
+    let line = forecast(&view, &kube_view, &addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     if line.placed.is_empty() {
         context.print_message("the reboot queue is empty: give addresses to preview them");
     }
@@ -165,18 +161,15 @@ async fn drain(
 }
 
 /// `repair-queue plan`: prints the steps of an operation and the preview of its drains.
-pub async fn repair(
-    operation: &str,
-    machine_type: &str,
-    address: &Address,
-    context: &Context,
-) -> Result<(), ActionError> {
-    if address.parse::<std::net::IpAddr>().is_err() {
-        return Err(ActionError::misused(format!("{address:?} is not an IP address")));
-    }
+pub async fn repair(operation: &str, machine_type: &str, machine: &str, context: &Context) -> Result<(), ActionError> {
     let view = context.store().await?.read_view().await?;
     let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     let cluster = &definition.cluster;
+    // the address of a machine that has left the cluster is allowed, as for a repair
+    let address = &match machine.parse::<std::net::IpAddr>() {
+        Ok(_) => Address::new(machine),
+        Err(_) => resolve(cluster, &definition.members, &[machine])?.into_iter().next().unwrap_or_default(),
+    };
     let found = cluster.repair.operation(machine_type, operation).map_err(ActionError::refused)?;
     let member = definition.members.by_address(cluster, address);
     let drains = found.steps().iter().any(|s| s.need_drain.unwrap_or(false));

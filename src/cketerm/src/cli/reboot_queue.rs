@@ -29,7 +29,7 @@ pub enum RebootCommand {
     /// The queue's switch.
     #[command(flatten)]
     Switch(SwitchCommand),
-    /// Queue reboots of the nodes in a file, or of the nodes that the options select
+    /// Queue reboots of nodes: by name, by address, by attributes, or from a file
     Add(add::AddArgs),
     /// List the entries
     List,
@@ -57,8 +57,8 @@ pub enum RebootCommand {
     },
     /// Preview reboots of these nodes, or of the queue: order, waves, pods, blockers
     Plan {
-        /// Node addresses; without any, the queue as it is
-        address: Vec<String>,
+        /// Nodes by name or address; without any, the queue as it is
+        node: Vec<String>,
     },
     /// Print why an entry waits
     Why {
@@ -109,10 +109,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::ResetBackoff { index, reason } => {
             reset_backoff(QueueKind::Reboot, index, &reason, context).await
         }
-        RebootCommand::Plan { address } => {
-            let addresses: Vec<Address> = address.into_iter().map(Address::new).collect();
-            Box::pin(queue_plan::reboots(&addresses, context)).await
-        }
+        RebootCommand::Plan { node } => Box::pin(queue_plan::reboots(&node, context)).await,
         RebootCommand::Why { index } => why::run(EntryId::reboot(index), context).await,
         RebootCommand::Wait { index, timeout_seconds } => Box::pin(wait::run(&index, timeout_seconds, context)).await,
         RebootCommand::Retry(o) => order(EntryId::reboot(o.index), Verb::Retry, &o.reason, context).await,

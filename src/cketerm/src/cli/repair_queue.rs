@@ -7,7 +7,6 @@ use cketerm_clients::store::repairs::Which;
 use cketerm_model::{
     cketerm_records::Verb,
     entry::{EntryId, QueueKind},
-    names::Address,
     stored::keys::SwitchName,
 };
 use clap::{Args, Subcommand};
@@ -74,8 +73,8 @@ pub enum RepairCommand {
         operation: String,
         /// Type of the machine
         machine_type: String,
-        /// IP address of the machine
-        address: String,
+        /// Name or IP address of the machine
+        machine: String,
     },
     /// Print why an entry waits
     Why {
@@ -101,8 +100,8 @@ pub struct Add {
     operation: String,
     /// Type of the machine, which selects the repair procedure
     machine_type: String,
-    /// IP address of the machine; it need not be a member of the cluster
-    address: String,
+    /// Name of the machine, or its IP address, which need not belong to a member of the cluster
+    machine: String,
     /// Serial number of the machine
     serial: Option<String>,
     #[command(flatten)]
@@ -146,8 +145,8 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::Wait { timeout_seconds, interval_seconds } => {
             wait(Duration::from_secs(timeout_seconds), Duration::from_secs(interval_seconds.max(1)), context).await
         }
-        RepairCommand::Plan { operation, machine_type, address } => {
-            Box::pin(queue_plan::repair(&operation, &machine_type, &Address::new(address), context)).await
+        RepairCommand::Plan { operation, machine_type, machine } => {
+            Box::pin(queue_plan::repair(&operation, &machine_type, &machine, context)).await
         }
         RepairCommand::Why { index } => why::run(EntryId::repair(index), context).await,
         RepairCommand::Retry(o) => order(EntryId::repair(o.index), Verb::Retry, &o.reason, context).await,
@@ -159,9 +158,11 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
 }
 
 async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
-    let Add { operation, machine_type, address, serial, reason } = add;
-    let wanted = NewRepair { operation, machine_type, address: Address::new(address), serial };
-    let added = context.operator_with_kube().await?.add_repair(&wanted, reason.get()).await?;
+    let Add { operation, machine_type, machine, serial, reason } = add;
+    let operator = context.operator_with_kube().await?;
+    let address = operator.resolve_machine(&machine).await?;
+    let wanted = NewRepair { operation, machine_type, address, serial };
+    let added = operator.add_repair(&wanted, reason.get()).await?;
     for note in &added.notes {
         context.print_message(note);
     }
