@@ -17,6 +17,8 @@ pub(super) fn begin_filter(app: &mut App) {
     }
     let before = app.list().filter().to_owned();
     begin(app, before);
+    // makes the texts of the rows
+    super::seen::rows(app);
 }
 
 /// Begins to type a search in the overlay.
@@ -102,5 +104,5 @@ pub(super) fn paste(app: &mut App, text: &str) {
 pub(super) fn set_filter(app: &mut App, text: &str) {
     let columns = columns::of(app);
     app.list_mut().set_filter(text, &columns);
-    super::seen::rows(app);
+    super::seen::filtered_rows(app);
 }
