@@ -29,6 +29,8 @@ pub enum Command {
     Up,
     PageDown,
     PageUp,
+    HalfPageDown,
+    HalfPageUp,
     Top,
     Bottom,
     Open,
@@ -38,6 +40,7 @@ pub enum Command {
     Filter,
     Find,
     NextView,
+    PreviousView,
     Overview,
     History,
     Audit,
@@ -84,6 +87,12 @@ pub enum Command {
     Release,
     HostPower,
     Fence,
+    Lead,
+    Yaml,
+    Follow,
+    PreviousEntry,
+    NextEntry,
+    Mouse,
     Help,
     Quit,
     Suspend,
@@ -147,8 +156,8 @@ use Context::{Detail, Dialog, Everywhere, Field, Table};
 /// All key bindings.
 #[rustfmt::skip]
 pub const TABLE: &[Binding] = &[
-    view_binding(Table, &["enter"], Command::Open, "open", "detail", "Open the detail pane of the row"),
-    view_binding(Detail, &["enter"], Command::Back, "close", "back", "Close the pane"),
+    view_binding(Table, &["enter", "d"], Command::Open, "open", "detail", "Describe: open the detail pane of the row"),
+    view_binding(Detail, &["enter", "d"], Command::Back, "close", "back", "Close the pane"),
     view_binding(Detail, &["/"], Command::Find, "find", "find", "In the help and similar lists: show only lines with these words; beside a pane: filter the table"),
     change_binding(&["X"], Command::Cancel, "cancel", "cancel", "Cancel the marked reboots, delete the marked repairs, or the one under the cursor"),
     change_binding(&[], Command::CancelAll, "cancel-all", "", "Cancel all reboots"),
@@ -167,20 +176,26 @@ pub const TABLE: &[Binding] = &[
     change_binding(&["D"], Command::Done, "done", "done", "Order done: treat the machine as booted, or as healthy"),
     change_binding(&["F"], Command::Force, "force", "force", "Order force: continue without waiting for pods and volumes"),
     change_binding(&["Z"], Command::DeleteFinished, "delete-finished", "delete ended", "Delete all repairs that have succeeded or failed"),
-    change_binding(&["K"], Command::DeleteUnfinished, "delete-unfinished", "", "Delete all repairs that are queued or in work"),
+    change_binding(&[], Command::DeleteUnfinished, "delete-unfinished", "", "Delete all repairs that are queued or in work"),
     change_binding(&["C"], Command::KeepCordoned, "keep-cordoned", "keep cordoned", "Keep the node cordoned when the work ends, or undo that; no confirmation"),
     change_binding(&["U"], Command::Release, "release", "", "Uncordon a node that an ended entry left cordoned"),
     change_binding(&["W"], Command::HostPower, "host-power", "power", "Hosts: reboot, hold off, turn on or turn off at once through Metal3's interface; no queue, no drain"),
     change_binding(&["I"], Command::Fence, "fence", "fence", "Hosts: isolate: hold the host off, wait for proof, delete its Node, release the host"),
+    change_binding(&["T"], Command::Lead, "lead", "lead", "Let this console campaign for the leader lock, and lead if nobody does"),
     view_binding(Table, &["space"], Command::Mark, "mark", "mark", "Mark or unmark the row and move down"),
     view_binding(Table, &["*"], Command::MarkAll, "mark-all", "", "Mark all rows that match the filter; again: unmark them"),
     view_binding(Table, &["/"], Command::Filter, "filter", "filter", "Show only matching rows: words, /regex/, !not, or, column:word, rack=3, since>10m"),
     view_binding(Table, &["n"], Command::Trouble, "trouble", "trouble", "Go to the next stuck row; if there is none, to the next row that waits on something"),
     view_binding(Everywhere, &["o"], Command::Jump, "jump", "node/entry", "Go from an entry or a host to its node, from a node to its entries, or from an audit record to its object"),
+    view_binding(Everywhere, &["y"], Command::Yaml, "yaml", "yaml", "YAML of the object under the cursor or in the pane: the entry, the Node, the host or the member of the definition; secrets are masked"),
+    view_binding(Everywhere, &["["], Command::PreviousEntry, "previous-entry", "previous", "Previous row; an open pane stays open and shows it"),
+    view_binding(Everywhere, &["]"], Command::NextEntry, "next-entry", "next", "Next row; an open pane stays open and shows it"),
+    view_binding(Everywhere, &[], Command::Follow, "follow", "", "In a pane with the output of a command: keep to its end; again: stop that"),
     view_binding(Everywhere, &["b"], Command::Blockers, "blockers", "blockers", "Drain blockers, worst first"),
     view_binding(Everywhere, &["u"], Command::Undo, "undo", "undo", "Undo this console's last action (1 minute)"),
     view_binding(Everywhere, &[], Command::Tour, "tour", "", "In the sandbox: start the tour of the first steps; again: end it"),
     view_binding(Everywhere, &["tab"], Command::NextView, "next-view", "", "Next view"),
+    view_binding(Everywhere, &["backtab"], Command::PreviousView, "previous-view", "", "Previous view"),
     view_binding(Everywhere, &["0"], Command::Overview, "overview", "", "Overview: progress, stuck entries, leader, time left"),
     view_binding(Everywhere, &["1"], Command::Reboots, "reboots", "", "Reboots"),
     view_binding(Everywhere, &["2"], Command::Nodes, "nodes", "", "Nodes"),
@@ -204,13 +219,16 @@ pub const TABLE: &[Binding] = &[
     view_binding(Everywhere, &["k", "up"], Command::Up, "up", "", "Up"),
     view_binding(Everywhere, &["pgdn", "ctrl-f"], Command::PageDown, "page-down", "", "Page down"),
     view_binding(Everywhere, &["pgup", "ctrl-b"], Command::PageUp, "page-up", "", "Page up"),
-    view_binding(Everywhere, &["g", "home"], Command::Top, "top", "", "First row"),
+    view_binding(Everywhere, &["ctrl-d"], Command::HalfPageDown, "half-page-down", "", "Half a page down"),
+    view_binding(Everywhere, &["ctrl-u"], Command::HalfPageUp, "half-page-up", "", "Half a page up"),
+    view_binding(Everywhere, &["g g", "home"], Command::Top, "top", "", "First row"),
     view_binding(Everywhere, &["G", "end"], Command::Bottom, "bottom", "", "Last row"),
     view_binding(Everywhere, &["esc"], Command::Back, "back", "", "Close the pane, or clear filter, marks or message"),
     view_binding(Everywhere, &["?"], Command::Help, "help", "help", "All keys"),
     view_binding(Everywhere, &["q", "ctrl-c"], Command::Quit, "quit", "quit", "Close help or a pane; from the bare view quit, which asks if this console leads and no other engine stands by"),
     view_binding(Everywhere, &["ctrl-z"], Command::Suspend, "suspend", "", "Suspend the program; `fg` resumes it. If it leads and no other engine is known to stand by, it warns first and suspends at the second press"),
     view_binding(Everywhere, &["c"], Command::Copy, "copy", "", "Copy the row under the cursor, or the text of the open pane, to the clipboard (OSC 52)"),
+    view_binding(Everywhere, &[], Command::Mouse, "mouse", "", "Turn the mouse on or off; saved for the next start"),
     view_binding(Everywhere, &["ctrl-l"], Command::Repaint, "repaint", "", "Redraw the screen"),
     view_binding(Dialog, &["y"], Command::Yes, "yes", "yes", "On the buttons: yes, do it. Elsewhere it is text of the reason, like every other letter"),
     view_binding(Dialog, &["esc", "ctrl-c", "n", "q"], Command::No, "no", "no", "No, do nothing; the letters work only if the dialog takes no reason"),
@@ -229,14 +247,16 @@ pub const TABLE: &[Binding] = &[
     view_binding(Field, &["up"], Command::Earlier, "field-up", "", "Previous field; on the command line: previous line of the history"),
 ];
 
-/// Returns a key as it is shown to people: `X`, `Esc`, `Ctrl-f`.
+/// Returns a key as it is shown to people: `X`, `Esc`, `Ctrl-f`, `gg`, `Ctrl-x c`.
 pub fn title(key: &str) -> String {
     if key.contains(' ') {
-        return key.split_whitespace().map(title).collect::<Vec<_>>().join(" ");
+        let letters = key.split_whitespace().all(|part| part.chars().count() == 1);
+        return key.split_whitespace().map(title).collect::<Vec<_>>().join(if letters { "" } else { " " });
     }
     match key {
         "pgdn" => return "PgDn".to_owned(),
         "pgup" => return "PgUp".to_owned(),
+        "backtab" => return "Shift-Tab".to_owned(),
         _ => {}
     }
     match key.split_at_checked(1) {

@@ -48,6 +48,7 @@ pub const TIERS: &[(&str, Tier)] = &[
     ("release", Tier::YesNo),
     ("host-power", Tier::NameAndCount),
     ("fence", Tier::NameAndCount),
+    ("lead", Tier::YesNo),
     ("freeze", Tier::YesNo),
     ("unfreeze", Tier::YesNo),
     ("quit", Tier::YesNo),

@@ -13,6 +13,8 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Up => by(app, -1),
         Command::PageDown => by(app, page(app)),
         Command::PageUp => by(app, -page(app)),
+        Command::HalfPageDown => by(app, (page(app) / 2).max(1)),
+        Command::HalfPageUp => by(app, -(page(app) / 2).max(1)),
         Command::Top => by(app, isize::MIN / 2),
         Command::Bottom => by(app, isize::MAX / 2),
         Command::Help if app.navigation.help.is_some() => app.navigation.help = None,
@@ -24,6 +26,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::MarkAll => app.list_mut().mark_all(),
         Command::Filter => super::typing::begin_filter(app),
         Command::NextView => show(app, app.navigation.view.next()),
+        Command::PreviousView => show(app, app.navigation.view.previous()),
         Command::Overview => show(app, View::Overview),
         Command::History => {
             // the key of the history leaves CKE's records again
@@ -67,6 +70,11 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Left if racks::open(app) => super::racks::go(app, 0, -1),
         Command::Jump => super::jump::jump(app),
         Command::Trouble => super::trouble::next_row(app),
+        Command::Right | Command::Left => app.typing.notice = Some("only the rack map moves sideways".to_owned()),
+        // the detail pane carries these out
+        Command::Yaml | Command::Follow | Command::PreviousEntry | Command::NextEntry => {
+            app.print_here("not available here");
+        }
         _ => {}
     }
 }

@@ -110,6 +110,7 @@ fn expire(app: &mut App) {
 
 fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     let screen_too_small = super::views::too_small(app.size);
+    app.typing.notice = None;
     let context = if screen_too_small { Context::Table } else { app.key_context() };
     let mut command = match key_match(app, context, key) {
         KeyMatch::Command(command) => Some(command),
@@ -155,7 +156,18 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         // a letter closes what lies on top; only from a bare view it leaves
         command = Some(Command::Back);
     }
-    command.map(|command| execute(app, command)).unwrap_or_default()
+    let Some(command) = command else {
+        say_unbound(app, &[keys::normalized(key.code, key.modifiers)]);
+        return Vec::new();
+    };
+    execute(app, command)
+}
+
+/// Says in place of the hints that keys have no command here. The message line keeps its text, because such a key does
+/// nothing.
+fn say_unbound(app: &mut App, strokes: &[keys::Stroke]) {
+    let pressed = strokes.iter().map(|s| keys::title(&keys::stroke_name(*s))).collect::<Vec<_>>().join(" ");
+    app.typing.notice = Some(format!("{pressed} is not bound; {} shows the keys", app.key("help")));
 }
 
 /// Looks up a key together with the earlier keys of its chord.
@@ -174,8 +186,8 @@ fn key_match(app: &mut App, context: Context, key: KeyEvent) -> KeyMatch {
             app.typing.chord_at = app.now.boot;
         }
         KeyMatch::Unbound if !before.is_empty() => {
-            let pressed = so_far.map(|s| keys::title(&keys::stroke_name(s))).collect::<Vec<_>>().join(" ");
-            app.print_here(format!("{pressed} is not bound to a command"));
+            let pressed: Vec<keys::Stroke> = so_far.collect();
+            say_unbound(app, &pressed);
             // the key was meant for the chord
             return KeyMatch::Prefix;
         }
@@ -201,6 +213,7 @@ fn execute(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Suspend => return vec![Effect::Suspend],
         Command::Repaint => return vec![Effect::Repaint],
         Command::Copy => return copy(app),
+        Command::Lead => app.print_error_here("this console leads as soon as nobody else does"),
         Command::Quit => match crate::dialogs::quit::open(app) {
             Some(confirmation) => verbs::show(app, confirmation),
             None => return vec![Effect::Quit],

@@ -9,6 +9,7 @@ mod dialogs;
 mod every;
 mod flows;
 mod fuzz;
+mod habits;
 mod hostile;
 mod hosts;
 mod leaders;

@@ -102,7 +102,7 @@ fn racks(racks: usize, each: usize) -> World {
 #[test]
 fn twelve_racks_fit_80_columns_and_arrow_keys_move_between_machines() {
     let mut app = racks(12, 20).console_in(View::Nodes, 80, 24);
-    press(&mut app, "v g");
+    press(&mut app, "v g g");
     let text = screen::text(&app);
     for rack in 0..12 {
         assert!(text.contains(&format!("rack-{rack} ")), "{rack}: {text}");
@@ -150,7 +150,7 @@ fn in_the_rack_map_down_then_up_returns_to_the_machine_and_keeps_it_visible() {
 #[test]
 fn a_rack_wider_than_the_screen_wraps() {
     let mut app = racks(1, 500).console_in(View::Nodes, 80, 24);
-    press(&mut app, "v g");
+    press(&mut app, "v g g");
     let text = screen::text(&app);
     assert!(text.lines().filter(|line| line.contains(".....")).count() >= 7, "{text}");
     let before = app.lists.nodes.cursor.clone();

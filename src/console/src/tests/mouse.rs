@@ -178,7 +178,7 @@ fn copy_in_an_open_pane_copies_its_full_text_without_control_characters() {
     let mut world = World::usual();
     world.kube.put_node(cketerm_model::kube::NodeRow { name: NodeName::new("a\nrm -rf /"), ..Default::default() });
     let mut app = world.console_in(View::Nodes, 80, 24);
-    press(&mut app, "g");
+    press(&mut app, "g g");
     assert!(!copied(&mut app).contains('\n'), "a paste into a shell runs no command");
 }
 

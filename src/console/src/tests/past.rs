@@ -237,8 +237,8 @@ fn audit_follows_the_newest_row_until_the_cursor_is_moved() {
     press(&mut app, "j j");
     newer(&mut app, 1100);
     let text = screen::text(&app);
-    assert!(text.contains("newer above (g)") && text.contains("reboots/998"), "{text}");
-    press(&mut app, "g");
+    assert!(text.contains("newer above (gg)") && text.contains("reboots/998"), "{text}");
+    press(&mut app, "g g");
     let text = screen::text(&app);
     assert!(text.contains("reboots/1100") && !text.contains("newer above"), "{text}");
 }
@@ -258,7 +258,7 @@ fn the_timeline_of_an_ended_entry_is_read_when_its_pane_opens() {
     assert_eq!(press(&mut app, "j"), vec![], "it is requested once");
     let timeline = EntryTimeline { moments: ended.timeline(&[]), ending: ended, gap: None };
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Ending(key, Ok(Arc::new(timeline))))));
-    press(&mut app, "g");
+    press(&mut app, "g g");
     assert_snapshot!("history_story_80x24", screen::text(&app));
 }
 
@@ -279,7 +279,7 @@ fn a_key_in_history_shows_the_operation_records_of_cke() {
 #[test]
 fn history_and_audit_are_read_only_when_their_views_are_open() {
     let mut app = World::usual().console_in(View::Reboots, 80, 24);
-    assert_eq!(press(&mut app, "j j G g 2"), vec![]);
+    assert_eq!(press(&mut app, "j j G g g 2"), vec![]);
     let effects = press(&mut app, "8");
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Page(Folder::Audit, Part::Newest))]);
 }
@@ -387,7 +387,7 @@ fn an_audit_record_links_to_its_object_and_its_log_lines() {
         (3, None, ""),
         (4, Some(Target::Node("worker-5".into())), "worker-5"),
     ] {
-        press(&mut app, &format!("8 g {} enter", "j ".repeat(row)));
+        press(&mut app, &format!("8 g g {} enter", "j ".repeat(row)));
         let footer = screen::text(&app).lines().last().unwrap_or_default().to_owned();
         assert_eq!(footer.contains("o go to it"), leads.is_some(), "{row}: {footer}");
         assert_eq!(footer.contains("l its logs"), leads.is_some(), "{row}: {footer}");

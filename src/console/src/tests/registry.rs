@@ -144,6 +144,7 @@ fn every_command_of_the_key_table_triggers_its_action() {
         ("release", "release cordons in the Nodes view"),
         ("host-power", "only in the Hosts view"),
         ("fence", "only in the Hosts view"),
+        ("lead", "this console leads"),
     ]);
     let verbs: Vec<_> = TABLE.iter().filter(|b| b.changes).collect();
     let names: BTreeSet<_> = verbs.iter().map(|b| b.name).collect();

@@ -199,7 +199,7 @@ fn dialogs() {
     assert_snapshot!("dialog_repair", shown(80, 24, "2 G P"));
     assert_snapshot!("dialog_repair_chosen", shown(80, 24, "2 G k k k k P right tab right"));
     assert_snapshot!("dialog_delete_finished", shown(80, 24, "3 Z"));
-    assert_snapshot!("dialog_delete_unfinished", shown(80, 24, "3 K"));
+    assert_snapshot!("dialog_delete_unfinished", shown(80, 24, "3 : \"delete-unfinished\" enter"));
     assert_snapshot!("dialog_done_repair", shown(80, 24, "3 j D"));
     assert_snapshot!("dialog_disable_repairs", shown(80, 24, "3 E"));
     assert_snapshot!("dialog_hold", shown(80, 24, "H"));
@@ -207,7 +207,7 @@ fn dialogs() {
 
 #[test]
 fn a_repair_is_added_from_nodes_by_selecting_type_and_operation() {
-    let mut app = console(80, 24, "2 g j j j j P");
+    let mut app = console(80, 24, "2 g g j j j j P");
     assert_eq!(app.dialog.as_ref().unwrap().focus, Focus::Type, "with three types none is preselected");
     assert_eq!(press(&mut app, "enter enter enter"), [], "nothing is chosen yet");
     assert!(message(&app).contains("choose the machine type first"), "{}", message(&app));
@@ -235,7 +235,7 @@ fn the_previous_machine_type_and_a_single_operation_are_preselected() {
 
 #[test]
 fn a_repair_of_an_api_server_requires_the_cluster_name() {
-    let mut app = console(80, 24, "2 g P");
+    let mut app = console(80, 24, "2 g g P");
     assert!(screen::text(&app).contains("1 API server among them"), "{}", screen::text(&app));
     press(&mut app, "left");
     assert_eq!(press(&mut app, "enter enter enter enter"), []);
@@ -252,7 +252,7 @@ fn repairs_are_deleted_one_all_finished_or_all_unfinished() {
     };
     assert_eq!(press(&mut console(80, 24, "3 X"), "enter y"), [cancel(&[0])]);
     assert_eq!(press(&mut console(80, 24, "3 Z"), "enter y"), [cancel(&[0, 4])]);
-    let mut app = console(80, 24, "3 K enter enter");
+    let mut app = console(80, 24, "3 : \"delete-unfinished\" enter enter enter");
     assert!(message(&app).contains("tokyo0 3"), "{}", message(&app));
     assert_eq!(press(&mut app, "\"tokyo0 3\" enter enter"), [cancel(&[1, 2, 3])]);
     let app = console(80, 24, "1 Z");

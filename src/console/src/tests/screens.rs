@@ -231,7 +231,7 @@ fn the_help_search_matches_words_and_keeps_section_titles() {
     assert!(app.typing.filter.is_none() && app.navigation.help.is_some());
     assert_eq!(app.lists.reboots.filter, "", "the table's filter is unchanged");
     press(&mut app, "esc");
-    assert!(app.navigation.help.is_some() && screen::text(&app).contains("Queue a reboot"), "{}", screen::text(&app));
+    assert!(app.navigation.help.is_some() && screen::text(&app).contains("Describe: open"), "{}", screen::text(&app));
     // the search also matches the names of the configuration and the documents
     for (word, help) in [("force", "F "), ("hold", "H "), ("done", "D "), ("retry", "A "), ("undo", "u ")] {
         press(&mut app, &format!("/ \"{word}\""));

@@ -102,6 +102,10 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         put(frame.buffer_mut(), area.x, hints, area.width, &format!("{prefix} ...  {}", on.join("  ")), theme.key);
         return;
     }
+    if let Some(notice) = app.typing.notice.as_ref().filter(|_| app.dialog.is_none() && app.picker.is_none()) {
+        put(frame.buffer_mut(), area.x, hints, area.width, &short_text::safe(notice), theme.key);
+        return;
+    }
     let line = hint_line(app, usize::from(area.width));
     frame.buffer_mut().set_line(area.x, hints, &line, area.width);
 }
@@ -216,16 +220,22 @@ fn view_hints(app: &App) -> &'static [&'static str] {
     }
 }
 
+/// Returns the commands of the view below the overlay, most important first.
+pub(super) fn names_here(app: &App) -> Vec<&'static str> {
+    if app.navigation.pane.is_none() {
+        return view_hints(app).to_vec();
+    }
+    // A pane names the commands of its object itself.
+    let of_view = view_hints(app).iter().copied().skip(1);
+    ["close", "jump", "logs-of"].into_iter().chain(of_view).chain(["yaml", "previous-entry", "next-entry"]).collect()
+}
+
 /// Returns the hints of this context, as many as fit. Help, the command line and quit always fit.
 fn hint_line(app: &App, width: usize) -> Line<'static> {
     let here = app.key_context();
     let names: Vec<&str> = match here {
-        Context::Table => view_hints(app).to_vec(),
-        // A pane names the commands of its object itself.
         Context::Detail if app.navigation.help.is_some() => vec!["close", "find"],
-        Context::Detail => {
-            ["close", "jump", "logs-of"].into_iter().chain(view_hints(app).iter().copied().skip(1)).collect()
-        }
+        Context::Table | Context::Detail => names_here(app),
         Context::Everywhere | Context::Dialog | Context::Field => Vec::new(),
     };
     let always: Vec<Hint> = ["command", "help", "quit"].iter().filter_map(|name| hint(app, name)).collect();
