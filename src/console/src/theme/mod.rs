@@ -6,6 +6,8 @@
 
 pub mod background;
 pub mod charset;
+#[cfg(test)]
+mod contrast;
 pub mod display;
 pub mod file;
 pub mod loader;
@@ -30,8 +32,8 @@ pub const ROLES: [(&str, &str); 14] = [
     ("good", "all is well"),
     ("trouble", "an operator should check"),
     ("danger", "something is broken or about to be disrupted"),
-    ("muted", "less important, such as what waits for its turn; also data that is stale"),
-    ("draining", "work that drains a node"),
+    ("muted", "less important, such as what waits for its turn; also stale data"),
+    ("draining", "shapes of work that drains a node; its text keeps the foreground"),
     ("rebooting", "work that restarts a machine, or watches one"),
     ("border", "frames of panels"),
     ("selection", "the whole row under the cursor"),
@@ -59,7 +61,7 @@ pub struct Theme {
     pub danger: Style,
     /// Less important; also stale data.
     pub muted: Style,
-    /// Work that drains a node.
+    /// Shapes of work that drains a node: blue, which many palettes make too dark for text.
     pub draining: Style,
     /// Work that restarts a machine, or watches one.
     pub rebooting: Style,
@@ -92,9 +94,37 @@ pub enum Severity {
     Failed,
 }
 
+impl Severity {
+    /// Returns its sign, one cell wide: a block that every console font has, or an exclamation mark.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Done => "\u{2588}",
+            Self::Waiting => "\u{2591}",
+            Self::Draining => "\u{2584}",
+            Self::Rebooting => "\u{2580}",
+            Self::Slow => "\u{2592}",
+            Self::Failed => "!",
+        }
+    }
+
+    /// All severities, the harmless ones first.
+    pub const ALL: [Self; 6] = [Self::Done, Self::Waiting, Self::Draining, Self::Rebooting, Self::Slow, Self::Failed];
+}
+
 impl Theme {
-    /// Returns the style of a severity.
+    /// Returns the style of text of a severity. Text about a drain keeps the foreground, because blue letters are hard
+    /// to read in many palettes; its [`shape`](Self::shape) is blue.
     pub fn severity(&self, severity: Severity) -> Style {
+        match severity {
+            Severity::Draining => Style { fg: None, ..self.draining },
+            Severity::Done | Severity::Waiting | Severity::Rebooting | Severity::Slow | Severity::Failed => {
+                self.shape(severity)
+            }
+        }
+    }
+
+    /// Returns the style of shapes of a severity: bars, blocks and signs.
+    pub fn shape(&self, severity: Severity) -> Style {
         match severity {
             Severity::Done => self.good,
             Severity::Waiting => self.muted,
