@@ -3,7 +3,7 @@
 use super::navigation::{back, by, open, page, set_sort_order, sheet, show, sort};
 use crate::{
     keys::Command,
-    state::{App, Sheet, View, racks},
+    state::{App, Sheet, View, racks, settings},
 };
 
 /// Carries out a command that only navigates.
@@ -64,6 +64,8 @@ pub(super) fn go(app: &mut App, command: Command) {
             // from another view the map is always opened, whatever its state was
             let shown = app.navigation.view == View::Nodes && app.navigation.map.is_some();
             app.navigation.map = (!shown).then(racks::Map::default);
+            app.navigation.map_chosen = Some(!shown);
+            app.save_setting(settings::current_map);
             if app.navigation.view == View::Nodes { racks::refresh(app) } else { show(app, View::Nodes) }
         }
         Command::Right if racks::open(app) => super::racks::go(app, 0, 1),

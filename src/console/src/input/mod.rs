@@ -52,6 +52,12 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             app.config.theme = *theme;
             Vec::new()
         }
+        Event::WideSymbols => {
+            app.config.charset = app.config.charset.without_blocks();
+            app.config.blocks = false;
+            // what was drawn so far may have shifted every line
+            vec![Effect::Repaint]
+        }
         Event::Seen(seen) => {
             seen::handle(app, seen);
             crate::state::sources::follow(app);
@@ -67,6 +73,10 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
                 crate::dialogs::refresh(app, &mut dialog);
                 app.dialog = Some(dialog);
             }
+            Vec::new()
+        }
+        Event::Rested => {
+            app.navigation.preview = app.target();
             Vec::new()
         }
         Event::Done(result) => {

@@ -29,11 +29,11 @@ pub(super) fn reveal(app: &mut App) {
     if app.navigation.view == View::Overview {
         super::past::overview_rows(app);
     }
+    super::racks::decide(app);
     let height = views::table_height(app);
     app.list_mut().show_cursor(height);
     if racks::open(app) {
-        let height = views::map_height(app);
-        super::racks::reveal(app, height);
+        super::racks::reveal(app);
     }
     let most = views::pane_overflow(app);
     if let Some(pane) = &mut app.navigation.pane {
@@ -151,6 +151,8 @@ pub(super) fn enter(app: &mut App, view: View) {
         app.session.message = None;
     }
     app.navigation.pane = None;
+    app.navigation.preview = None;
+    app.navigation.map_decided = false;
     app.navigation.help = None;
     match view {
         View::Overview => overview::refresh(app),

@@ -32,10 +32,14 @@ pub enum Event {
     Resize(u16, u16),
     /// The terminal reported a light or dark background: the theme for it.
     ThemeDetected(Box<Theme>),
+    /// The terminal draws block symbols wider than one cell.
+    WideSymbols,
     /// The engine published a new state.
     Seen(Arc<Seen>),
     /// Time passed.
     Tick(Now),
+    /// The cursor has rested on a row for a moment.
+    Rested,
     /// An action ended: its outcome, or the error message.
     Done(Result<ActionOutcome, String>),
     /// A question was answered.

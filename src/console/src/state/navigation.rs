@@ -74,8 +74,14 @@ pub struct Navigation {
     pub racks: bool,
     /// The map of the racks, while Nodes shows it instead of its rows.
     pub map: Option<racks::Map>,
+    /// Whether the operator chose the map or the list for Nodes. `None` = the map where it fits.
+    pub map_chosen: Option<bool>,
+    /// Whether map or list was decided since Nodes was opened.
+    pub map_decided: bool,
     /// The open detail pane.
     pub pane: Option<Pane>,
+    /// The object that the cursor last rested on: its detail is shown beside the table.
+    pub preview: Option<Target>,
     /// The places that Esc goes back to.
     pub before: Vec<ViewPosition>,
     /// Content of the overlay while `help` is set.

@@ -17,6 +17,9 @@ const VERSION: u32 = 1;
 const HEADER: &str = "# Written by cketerm's console (:columns, :sort); `:settings forget` removes it.\n\
                     # Your own configuration is in config.yaml.\n";
 
+/// Name of the table that a map may replace.
+const NODES: &str = "nodes";
+
 /// The part that every version of the file has.
 #[derive(Deserialize)]
 struct Version {
@@ -33,6 +36,9 @@ pub struct TableSettings {
     /// `COLUMN`, or `COLUMN desc`. `None` = the table's own order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sort: Option<String>,
+    /// Whether Nodes shows the map of the racks. `None` = where it fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map: Option<bool>,
 }
 
 /// The file.
@@ -58,6 +64,8 @@ pub enum Change {
     Columns(&'static str, Vec<String>),
     /// Sort order of a table. `None` = its own.
     Sort(&'static str, Option<String>),
+    /// Whether Nodes shows the map of the racks.
+    Map(bool),
     /// Delete the file.
     Forget,
 }
@@ -144,15 +152,20 @@ pub fn write(path: &Path, change: &Change) -> Result<Option<PathBuf>, String> {
 
 impl Settings {
     fn put(&mut self, change: &Change) {
-        let (Change::Columns(table, _) | Change::Sort(table, _)) = change else { return };
-        let of = self.tables.entry((*table).to_owned()).or_default();
+        let table = match change {
+            Change::Columns(table, _) | Change::Sort(table, _) => table,
+            Change::Map(_) => NODES,
+            Change::Forget => return,
+        };
+        let of = self.tables.entry(table.to_owned()).or_default();
         match change {
             Change::Columns(_, columns) => of.columns.clone_from(columns),
             Change::Sort(_, sort) => of.sort.clone_from(sort),
+            Change::Map(shown) => of.map = Some(*shown),
             Change::Forget => {}
         }
         if *of == TableSettings::default() {
-            self.tables.remove(*table);
+            self.tables.remove(table);
         }
     }
 }
@@ -179,6 +192,9 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
         if !known.is_empty() {
             app.lists.visible_columns.insert(columns::table(view, cke_records), known);
         }
+        if name == NODES {
+            app.navigation.map_chosen = of.map;
+        }
         let (by, direction) = of.sort.as_deref().map(|s| s.split_once(' ').unwrap_or((s, ""))).unwrap_or_default();
         match columns::of(app).iter().find(|c| **c == by) {
             Some(column) => app.list_mut().set_sort(Some((*column, direction == "desc"))),
@@ -198,6 +214,11 @@ pub fn current_columns(app: &App) -> Change {
         table,
         visible_columns.map(|ids| ids.iter().map(|id| id.as_str().to_owned()).collect()).unwrap_or_default(),
     )
+}
+
+/// Returns whether Nodes shows the map, to be saved.
+pub fn current_map(app: &App) -> Change {
+    Change::Map(app.navigation.map_chosen.unwrap_or(false))
 }
 
 /// Returns the sort order of the open view's table, to be saved.
@@ -232,6 +253,8 @@ mod tests {
         assert_eq!(write(&path, &columns("nodes", &[])), Ok(None));
         assert_eq!(write(&path, &Change::Sort("nodes", None)), Ok(None));
         assert!(!read(&path).unwrap().tables.contains_key("nodes"), "a table with default settings is not stored");
+        assert_eq!(write(&path, &Change::Map(true)), Ok(None));
+        assert_eq!(read(&path).unwrap().tables["nodes"].map, Some(true));
         assert_eq!(write(&path, &Change::Forget), Ok(None));
         assert_eq!(write(&path, &Change::Forget), Ok(None), "forgetting a missing file succeeds");
         assert!(!path.exists());

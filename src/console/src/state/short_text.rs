@@ -11,8 +11,8 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 pub use self::rows::{
-    command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, repair_status,
-    status, step, unrecognized_health,
+    command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, progress,
+    repair_status, status, step, unrecognized_health,
 };
 use super::when;
 

@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod backend;
+mod cells;
 pub mod clipboard;
 mod frame_limiter;
 pub mod guard;

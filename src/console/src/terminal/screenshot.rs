@@ -23,6 +23,7 @@ use crate::{
         event::{Effect, Event},
         past::{ReadRequest, ReadResponse},
     },
+    views,
 };
 
 /// Most rounds of answers that lead to further reads.
@@ -100,6 +101,9 @@ pub async fn after(
                 break;
             }
         }
+    }
+    if views::is_preview_due(&app) {
+        update(&mut app, Event::Rested);
     }
     Ok(app)
 }

@@ -12,7 +12,10 @@ use cketerm_rules::trouble::Trouble;
 use super::world::{BOOT, World, at, press};
 use crate::{
     input::update,
-    state::{App, View, event::Event},
+    state::{
+        App, View,
+        event::{Effect, Event},
+    },
     terminal::{
         attention::{Attention, has_title},
         screen,
@@ -210,6 +213,23 @@ fn entries_stuck_at_start_do_not_ring_the_bell() {
     let app = World::usual().console(80, 24);
     let mut attention = Attention::new(false, Bell::Both);
     assert_eq!((attention.escape_sequences(&app), attention.escape_sequences(&app)), (String::new(), String::new()));
+}
+
+/// Where a block takes two cells, every line would shift.
+#[test]
+fn a_terminal_with_wide_blocks_gets_ascii_and_other_scripts_stay() {
+    let mut world = World::usual();
+    world.store.policy = None;
+    let mut app = world.console(120, 40);
+    let is_block = |c: char| ('\u{2500}'..='\u{25ff}').contains(&c);
+    assert!(screen::text(&app).contains(is_block));
+    assert_eq!(update(&mut app, Event::WideSymbols), [Effect::Repaint]);
+    for keys in ["", "2", "enter", "esc ?", "esc 0"] {
+        press(&mut app, keys);
+        let text = screen::text(&app);
+        assert!(!text.contains(is_block), "{keys}: {text}");
+    }
+    assert_eq!(app.config.charset, Charset::AsciiBorders);
 }
 
 #[test]

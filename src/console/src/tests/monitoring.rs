@@ -152,7 +152,10 @@ fn a_rack_wider_than_the_screen_wraps() {
     let mut app = racks(1, 500).console_in(View::Nodes, 80, 24);
     press(&mut app, "v g g");
     let text = screen::text(&app);
-    assert!(text.lines().filter(|line| line.contains(".....")).count() >= 7, "{text}");
+    assert!(
+        text.lines().filter(|line| line.contains("\u{2588} \u{2588} \u{2588} \u{2588} \u{2588}")).count() >= 7,
+        "{text}"
+    );
     let before = app.lists.nodes.cursor.clone();
     press(&mut app, "j k");
     assert_eq!(app.lists.nodes.cursor, before);

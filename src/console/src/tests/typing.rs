@@ -78,7 +78,7 @@ fn sorting_by_a_column_keeps_the_cursor_on_its_row() {
     press(&mut app, "/ \"pdb\" enter");
     assert_eq!(indexes(&app), [6, 3]);
     press(&mut app, "esc : \"sort\" enter");
-    assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("pods"), false)), "the next column");
+    assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("progress"), false)), "the next column");
 }
 
 #[test]

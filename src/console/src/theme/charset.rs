@@ -19,6 +19,15 @@ pub enum Charset {
 }
 
 impl Charset {
+    /// Returns the charset of a terminal that draws blocks and borders wider than one cell.
+    #[must_use]
+    pub fn without_blocks(self) -> Self {
+        match self {
+            Self::All | Self::AsciiBorders => Self::AsciiBorders,
+            Self::Ascii => Self::Ascii,
+        }
+    }
+
     /// Chooses the charset by the setting and by the locale in the environment.
     pub fn of(ascii: Switch, environment: impl Fn(&str) -> Option<String>) -> Self {
         match (ascii, utf8(environment)) {
@@ -27,6 +36,11 @@ impl Charset {
             (Switch::Auto | Switch::Off, true) => Self::All,
         }
     }
+}
+
+/// Reports whether a terminal may be asked for the cursor's position.
+pub fn can_report_position(term: Option<&str>) -> bool {
+    !matches!(term, None | Some("" | "dumb"))
 }
 
 /// Returns true if the locale is UTF-8, by the first of its variables that is set. Returns true if none is set: so it
@@ -78,12 +92,14 @@ fn ascii_border(symbol: &str) -> Option<char> {
         '\u{2500}' | '\u{2501}' | '\u{2504}' | '\u{2505}' | '\u{2508}' | '\u{2509}' | '\u{2550}' => Some('-'),
         '\u{2502}' | '\u{2503}' | '\u{2506}' | '\u{2507}' | '\u{250a}' | '\u{250b}' | '\u{2551}' => Some('|'),
         '\u{250c}'..='\u{257f}' => Some('+'),
-        // shades keep apart as in `views/gauge.rs`
+        // signs of the severities and parts of bars (`views/gauge.rs`) stay distinct
+        '\u{2580}' => Some('^'),
+        '\u{2584}' => Some('_'),
+        '\u{2592}' => Some(':'),
         '\u{2593}' => Some('='),
+        '\u{258c}' | '\u{2590}' => Some('|'),
         '\u{2591}' | '\u{25af}' => Some('-'),
-        '\u{2580}'..='\u{259f}' | '\u{25ae}' | '\u{25a0}' => Some('#'),
-        '\u{25b2}' => Some('^'),
-        '\u{25cf}' => Some('*'),
+        '\u{2581}'..='\u{259f}' | '\u{25ae}' | '\u{25a0}' => Some('#'),
         '\u{2026}' => Some('~'),
         _ => None,
     }
@@ -99,6 +115,7 @@ mod tests {
     use ratatui::{layout::Rect, style::Style};
 
     use super::*;
+    use crate::theme::Severity;
 
     fn row(text: &str, charset: Charset) -> String {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
@@ -113,6 +130,14 @@ mod tests {
         assert_eq!(row(text, Charset::AsciiBorders), "+-|~ \u{e9}e\u{301} \u{65e5} \u{672c}");
         assert_eq!(row(text, Charset::Ascii), "+-|~ ?e ? ?");
         assert_eq!(row("\u{2502}", Charset::All), "\u{2502}");
+    }
+
+    #[test]
+    fn the_signs_of_the_severities_stay_distinct_in_ascii() {
+        let signs = |charset| Severity::ALL.map(|severity| row(severity.sign(), charset));
+        assert_eq!(signs(Charset::Ascii), ["#", "-", "_", "^", ":", "!"]);
+        assert_eq!(signs(Charset::AsciiBorders), signs(Charset::Ascii));
+        assert_eq!(row("\u{2588}\u{2588}\u{2591} 2/3", Charset::Ascii), "##- 2/3");
     }
 
     #[test]

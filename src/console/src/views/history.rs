@@ -18,15 +18,23 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         return records(app, buffer, area, stale);
     }
     if !super::columns::draw::<EndedEntries, _>(app, (&mut *buffer, area), &app.lists.history, stale) {
-        let none = "no entry has ended yet: entries that end under a cketerm leader appear here";
-        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, app.lists.history.total, none), app);
+        let [nodes, reboot] = ["nodes", "reboot"].map(|name| app.key(name));
+        let none = format!(
+            "no entry has ended yet: entries that end under a cketerm leader appear here\n\
+             {nodes} shows the nodes, {reboot} reboots one"
+        );
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, app.lists.history.total, &none), app);
     }
 }
 
 fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if !super::columns::draw::<Records, _>(app, (&mut *buffer, area), &app.lists.records, stale) {
-        let none = "there are no operation records: neither CKE nor cketerm has written one";
-        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.records, app.lists.records.total, none), app);
+        let none = format!(
+            "there are no operation records: neither CKE nor cketerm has written one\n\
+             {} shows the entries that ended",
+            app.key("racks")
+        );
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.records, app.lists.records.total, &none), app);
     }
 }
 

@@ -22,6 +22,7 @@ mod palette;
 mod pane;
 pub mod panel;
 mod picker;
+mod preview;
 mod racks;
 mod reboots;
 mod registry;
@@ -37,8 +38,12 @@ pub use self::help::overflow as help_overflow;
 #[cfg(test)]
 pub(crate) use self::registry::summary_lines as registry_lines;
 use crate::{
-    state::{App, View, queries, short_text},
-    table::put,
+    state::{
+        App, View, queries,
+        racks::{Grid, Map},
+        short_text,
+    },
+    table::{put, wrap},
     theme::charset,
 };
 
@@ -46,6 +51,9 @@ use crate::{
 pub const MIN_SIZE: (u16, u16) = (60, 15);
 /// Height from which a pane is shown below its table instead of over it.
 const MIN_SPLIT_HEIGHT: u16 = 36;
+
+/// Width from which the detail of the cursor's row is shown beside the table.
+const MIN_PREVIEW_WIDTH: u16 = 160;
 
 /// Returns true if the screen fits only one line; then no key may do anything.
 pub fn too_small(size: Size) -> bool {
@@ -61,6 +69,8 @@ pub struct ScreenLayout {
     pub banner: Rect,
     /// The table; empty when a pane covers it.
     pub table: Rect,
+    /// The detail of the cursor's row beside the table; empty on narrow screens and when a pane is open.
+    pub preview: Rect,
     /// The pane; empty when none is open.
     pub pane: Rect,
     /// Message and hints.
@@ -80,13 +90,33 @@ pub fn layout(app: &App) -> ScreenLayout {
         Some(_) if height >= MIN_SPLIT_HEIGHT => (rest / 3, rest - rest / 3),
         Some(_) => (0, rest),
     };
+    let list = if has_preview(app) { width / 20 * 11 } else { width };
     ScreenLayout {
         header: Rect::new(0, 0, width, top),
         banner: Rect::new(0, top, width, banner),
-        table: Rect::new(0, body, width, table),
+        // a gap before the border of the preview
+        table: Rect::new(0, body, list - u16::from(list < width), table),
+        preview: Rect::new(list, body, width - list, table),
         pane: Rect::new(0, body + table, width, pane),
         footer: Rect::new(0, height.saturating_sub(footer), width, footer),
     }
+}
+
+/// Returns true if the detail of the cursor's row is shown beside the table.
+fn has_preview(app: &App) -> bool {
+    let is_list = match app.navigation.view {
+        // the Overview has panels, and lines of a log need the width
+        View::Overview | View::Logs => false,
+        View::Machines | View::Diff => !app.navigation.racks,
+        View::Nodes => app.navigation.map.is_none(),
+        View::Reboots | View::Repairs | View::Hosts | View::History | View::Audit => true,
+    };
+    is_list && app.size.width >= MIN_PREVIEW_WIDTH && app.navigation.pane.is_none() && app.list().counts().0 > 0
+}
+
+/// Returns true if the preview shows another object than the one under the cursor. It follows once the cursor rests.
+pub fn is_preview_due(app: &App) -> bool {
+    !too_small(app.size) && has_preview(app) && app.navigation.preview != app.target()
 }
 
 /// Returns the number of lines between the top of the table's area and its titles.
@@ -134,9 +164,20 @@ pub fn visible_overview_rows(app: &App) -> Vec<crate::state::overview::OverviewR
     if app.seen.snapshot.store.synced { overview::overview_rows(app, layout(app).table) } else { Vec::new() }
 }
 
-/// Returns the number of lines of the map of racks.
+/// Returns the number of lines of the map of racks that are visible.
 pub fn map_height(app: &App) -> usize {
     racks::height(app, layout(app).table)
+}
+
+/// Returns the arrangement of the map of racks.
+pub fn map_grid(app: &App, map: &Map) -> Grid {
+    racks::grid(app, map, layout(app).table)
+}
+
+/// Returns the width and the lines that a map of racks may have now.
+pub fn largest_map(app: &App) -> (usize, usize) {
+    let layout = layout(app);
+    (usize::from(app.size.width), usize::from(layout.table.height).saturating_sub(racks::MAX_LINES_BELOW))
 }
 
 /// Returns the number of lines that the pane shows, without its title.
@@ -199,10 +240,11 @@ fn draw_screen(app: &App, frame: &mut Frame) {
             }
         }
     }
+    preview::draw(app, frame.buffer_mut(), layout.preview);
     pane::draw(app, frame.buffer_mut(), layout.pane);
     footer::draw(app, frame, layout.footer);
     if app.navigation.help.is_some() {
-        help::draw(app, frame.buffer_mut(), layout.table.union(layout.pane).union(layout.banner));
+        help::draw(app, frame.buffer_mut(), layout.table.union(layout.preview).union(layout.pane).union(layout.banner));
     }
     if let Some(open) = &app.picker {
         picker::draw(app, open, frame.buffer_mut());
@@ -224,7 +266,7 @@ fn connecting(app: &App) -> Option<Vec<String>> {
         format!("connecting to etcd at {} ...", app.config.endpoints.join(" "))
     }];
     if let Some(error) = &store.error {
-        lines.extend(crate::table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
+        lines.extend(wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
     }
     Some(lines)
 }
@@ -238,8 +280,13 @@ fn no_matches(app: &App, what: &str) -> Vec<String> {
 
 /// Writes the reason into an empty table.
 fn draw_empty(buffer: &mut ratatui::buffer::Buffer, area: Rect, lines: &[String], app: &App) {
-    for (y, line) in (area.y + 2..area.bottom()).zip(lines) {
-        let style = if y == area.y + 2 { app.config.theme.title } else { ratatui::style::Style::new() };
-        put(buffer, area.x + 2, y, area.width.saturating_sub(4), line, style);
+    let width = area.width.saturating_sub(4);
+    let lines = lines
+        .iter()
+        .enumerate()
+        .flat_map(|(nth, line)| wrap(line, usize::from(width)).into_iter().map(move |line| (nth == 0, line)));
+    for (y, (first, line)) in (area.y + 2..area.bottom()).zip(lines) {
+        let style = if first { app.config.theme.title } else { ratatui::style::Style::new() };
+        put(buffer, area.x + 2, y, width, &line, style);
     }
 }

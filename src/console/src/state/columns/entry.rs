@@ -14,9 +14,20 @@ use jiff::Timestamp;
 
 use super::values;
 use crate::{
-    state::{App, filter::Value, queries, short_text},
-    table::Cell,
+    state::{
+        App,
+        filter::Value,
+        progress::{self, Progress},
+        queries, severity, short_text,
+    },
+    table::{Cell, bar},
+    theme::Severity,
 };
+
+/// Width of a bar on narrow screens, and on screens of at least `WIDE` columns.
+const NARROW_BAR: u16 = 4;
+const WIDE_BAR: u16 = 8;
+const WIDE: u16 = 100;
 
 /// Entry of a queue, with its request and its machine.
 pub struct EntryRow<'a, E> {
@@ -60,7 +71,12 @@ impl<'a, E> EntryRow<'a, E> {
 
     /// Returns a cell for an entry that cannot be read.
     pub(super) fn broken(&self, text: &str) -> Cell {
-        Cell::styled(text, self.app.config.theme.danger)
+        Cell::styled(text, self.app.config.theme.severity(Severity::Failed))
+    }
+
+    /// Returns the cell of the status: the sign of its severity, and its word.
+    pub(super) fn status_cell(&self, status: &str) -> Cell {
+        Cell::signed(&self.app.config.theme, severity::of_entry(self.app, self.id), status)
     }
 
     /// Returns the time in the state, which began at the transition or else with the request.
@@ -73,13 +89,41 @@ impl<'a, E> EntryRow<'a, E> {
     pub(super) fn reason_cell(&self, reason: &str) -> Cell {
         let seen = &self.app.seen;
         let text = format!("{}{reason}", short_text::order(seen, self.id));
-        let style = self.app.config.theme.trouble;
+        let theme = &self.app.config.theme;
         match trouble::of(seen, self.id) {
-            Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), style),
-            Some(Trouble::Waits) => Cell::styled(text, style),
+            Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), theme.severity(Severity::Failed)),
+            Some(Trouble::Waits) => Cell::styled(text, theme.severity(Severity::Slow)),
             None => Cell::plain(text),
         }
     }
+}
+
+/// Returns the cell with the progress: a bar of pods, the attempt, or the time since the command.
+pub(super) fn progress_cell<E>(row: &EntryRow<'_, E>) -> Cell {
+    let (app, theme) = (row.app, &row.app.config.theme);
+    let Some(progress) = progress::of(app, row.id) else { return Cell::default() };
+    let severity = match severity::of_entry(app, row.id) {
+        Severity::Failed => Severity::Failed,
+        Severity::Done | Severity::Waiting | Severity::Draining | Severity::Rebooting | Severity::Slow => {
+            progress.severity()
+        }
+    };
+    let text = short_text::progress(&progress, app.known());
+    let width = if app.size.width < WIDE { NARROW_BAR } else { WIDE_BAR };
+    match progress {
+        Progress::Pods { gone, all } => Cell::bar(bar(gone.into(), all.into(), width), theme, severity, text),
+        Progress::Boot { since, limit: Some(limit) } => {
+            let elapsed = u64::try_from(app.known().duration_since(since).as_secs()).unwrap_or(0);
+            Cell::bar(bar(elapsed, limit, width), theme, severity, text)
+        }
+        Progress::Boot { limit: None, .. } | Progress::Command { .. } => Cell::styled(text, theme.severity(severity)),
+    }
+}
+
+/// Returns the progress in words, for filters.
+pub(super) fn progress<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    progress::of(row.app, row.id)
+        .map_or(Value::None, |progress| Value::text(short_text::progress(&progress, row.app.now.wall)))
 }
 
 /// Returns the cell with the machine's name.

@@ -17,6 +17,7 @@ use crate::{
         short_text, when,
     },
     table::Cell,
+    theme::Severity,
 };
 
 /// The entries that ended.
@@ -61,7 +62,7 @@ impl Table for EndedEntries {
         Column::new("outcome", "OUTCOME", Rest, "outcome of the entry")
             .wide(120, Fixed(40))
             .value(|row| row.value(|e| Value::text(e.outcome.as_str())))
-            .cell(|row| row.error_cell(|e| Cell::styled(short_text::safe(&e.outcome), outcome_style(row.app, e)))),
+            .cell(|row| row.error_cell(|e| outcome_cell(row.app, e))),
         Column::new("why", "REASON", Rest, "the operator's reason")
             .shown_from(120)
             .value(|row| row.value(|e| Value::text(why(e))))
@@ -91,14 +92,22 @@ pub fn node_name(app: &App, ended: &Ended) -> String {
     if now == *ended.address { ended.node.as_ref().map_or(now, ToString::to_string) } else { now }
 }
 
-/// Returns the style of an outcome: good, unintended, or failed.
-pub fn outcome_style(app: &App, ended: &Ended) -> Style {
-    let theme = &app.config.theme;
+/// Returns the severity of an outcome: good, unintended, or failed.
+fn severity(ended: &Ended) -> Severity {
     if ended.end.good() {
-        theme.good
+        Severity::Done
     } else if ended.end == EndKind::Failed {
-        theme.danger
+        Severity::Failed
     } else {
-        theme.trouble
+        Severity::Slow
     }
+}
+
+/// Returns the style of an outcome.
+pub fn outcome_style(app: &App, ended: &Ended) -> Style {
+    app.config.theme.severity(severity(ended))
+}
+
+fn outcome_cell(app: &App, ended: &Ended) -> Cell {
+    Cell::signed(&app.config.theme, severity(ended), short_text::safe(&ended.outcome))
 }
