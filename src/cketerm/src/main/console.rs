@@ -18,7 +18,7 @@ use cketerm_console::{
     },
     theme::{
         self,
-        charset::{Charset, has_blocks},
+        charset::{Charset, can_report_position, has_blocks},
     },
 };
 use cketerm_engine::{backends::Backends, run::LONGEST_END};
@@ -56,6 +56,7 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         settings: if run.sandbox { None } else { console::state::settings::path() },
         ask_background: theme == theme::AUTO && colour && theme::background::can_query(term.as_deref()),
         theme,
+        probe_width: charset == Charset::All && can_report_position(term.as_deref()),
         charset,
         modes: Modes {
             title: config.title && has_title(term.as_deref()),

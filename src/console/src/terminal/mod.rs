@@ -12,3 +12,4 @@ pub mod plain;
 pub mod run;
 pub mod screen;
 pub mod screenshot;
+mod width_probe;

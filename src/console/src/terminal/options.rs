@@ -38,6 +38,8 @@ pub struct ConsoleOptions {
     pub loader: ThemeLoader,
     /// Whether to query the terminal for its background, and choose the theme by the answer.
     pub ask_background: bool,
+    /// Whether to probe the width of block symbols at the start.
+    pub probe_width: bool,
     /// Characters that the terminal can show.
     pub charset: Charset,
     /// Terminal modes: title and mouse.
@@ -79,6 +81,7 @@ impl Default for ConsoleOptions {
             theme: theme::DEFAULT.to_owned(),
             loader: ThemeLoader::with_default_folders(),
             ask_background: false,
+            probe_width: false,
             charset: Charset::default(),
             modes: Modes::default(),
             bell: Bell::default(),

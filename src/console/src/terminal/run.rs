@@ -33,6 +33,7 @@ use super::{
     guard::TerminalGuard,
     input_reader::{InputReader, Themes},
     options::ConsoleOptions,
+    width_probe,
 };
 use crate::{
     effects::{perform::perform, reader, settings_writer::SettingsWriter},
@@ -53,6 +54,8 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
 /// The same during the first `START_PERIOD` seconds: what the operator waits for is shown as soon as it arrives.
 const START_INTERVAL: Duration = Duration::from_millis(10);
 const START_PERIOD: Duration = Duration::from_secs(3);
+/// Time that the cursor has to rest on a row before its detail is shown beside the table.
+const REST: Duration = Duration::from_millis(100);
 /// Longest time without a published state before the ages on the screen advance anyway. It is a little longer than the
 /// engine's interval of one second, so an idle console wakes once a second, not twice.
 const TICK_INTERVAL: Duration = Duration::from_millis(1100);
@@ -208,11 +211,18 @@ impl Console {
             self.input_reader.expect_answer();
             self.terminal.backend_mut().print(background::BACKGROUND_QUERY)?;
         }
+        let mut probe = None;
+        if options.probe_width {
+            self.terminal.backend_mut().print(width_probe::QUERY)?;
+            probe = self.input_reader.detach().map(|input| Box::pin(width_probe::is_wide(input)));
+        }
         self.draw()?;
         let mut tick = tokio::time::interval_at(Instant::now() + TICK_INTERVAL, TICK_INTERVAL);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         // Time of the next frame, if one is due.
         let mut next_draw: Option<Instant> = None;
+        // Time at which the cursor has rested, while the preview is due.
+        let mut rested_at: Option<Instant> = None;
         let began = Instant::now();
         let mut news_at = began;
         let mut fresh = true;
@@ -237,6 +247,15 @@ impl Console {
                     self.draw()?;
                     continue;
                 }
+                (input, is_wide) = finished(&mut probe) => {
+                    probe = None;
+                    self.input_reader.attach(input);
+                    if !is_wide {
+                        continue;
+                    }
+                    Event::WideSymbols
+                }
+                () = until(rested_at) => Event::Rested,
                 Some(event) = self.done.recv() => event,
                 () = sleep_until(news_at), if fresh => {
                     fresh = false;
@@ -266,6 +285,7 @@ impl Console {
             }
             self.app.now = self.steady.now();
             let news = matches!(event, Event::Seen(_) | Event::Tick(_));
+            let moved = matches!(event, Event::Key(_) | Event::Mouse(_));
             let had_dialog = self.app.dialog.is_some();
             for effect in update(&mut self.app, event) {
                 match effect {
@@ -288,6 +308,11 @@ impl Console {
                     self.terminal.backend_mut().print(&output)?;
                 }
             }
+            rested_at = match rested_at.filter(|_| !moved) {
+                _ if !views::is_preview_due(&self.app) => None,
+                Some(at) => Some(at),
+                None => Some(Instant::now() + REST),
+            };
             if !had_dialog && self.app.dialog.as_ref().is_some_and(Dialog::at_buttons) {
                 // what was typed before anybody saw the question is no answer to it
                 self.draw()?;
@@ -414,6 +439,14 @@ impl Console {
         // would be awaited for ever.
         self.input_reader.push(Event::Resize(columns, rows));
         self.repaint()
+    }
+}
+
+/// Waits for the end of a task, if there is one.
+async fn finished<T: Future + Unpin>(task: &mut Option<T>) -> T::Output {
+    match task {
+        Some(task) => task.await,
+        None => pending().await,
     }
 }
 
