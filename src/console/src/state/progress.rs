@@ -4,7 +4,8 @@ use cketerm_model::{
     entry::{EntryId, Stored},
     entry_ref::EntryRef,
 };
-use jiff::Timestamp;
+use cketerm_rules::usual::{self, Pace, Usual};
+use jiff::{SignedDuration, Timestamp};
 
 use super::{App, queries};
 use crate::theme::Severity;
@@ -61,6 +62,29 @@ pub fn of(app: &App, id: EntryId) -> Option<Progress> {
         None => Progress::Command { number: attempt.number, allowed: allowed(app, entry), since: attempt.start },
         Some(outcome) => Progress::Boot { since: outcome.at, limit: limit(app, entry) },
     })
+}
+
+/// Time of the running phase, beside the usual one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compared {
+    /// Time since the phase began.
+    pub elapsed: SignedDuration,
+    /// The usual time of this phase in this cluster.
+    pub usual: Usual,
+}
+
+impl Compared {
+    /// Returns true if the phase is slower than usual.
+    pub fn is_slow(&self) -> bool {
+        self.usual.judge(self.elapsed) == Pace::Slow
+    }
+}
+
+/// Compares the running phase of an entry with the usual one. `None` if it is not in work, or too few have ended.
+pub fn compared(app: &App, id: EntryId) -> Option<Compared> {
+    let running = usual::running(&app.seen.snapshot.store, id)?;
+    let usual = app.knowledge.usual.of_kind(&running.kind)?;
+    Some(Compared { elapsed: app.known().duration_since(running.since), usual: *usual })
 }
 
 /// Returns the number of attempts that the definition allows for the entry's command.

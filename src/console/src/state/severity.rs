@@ -3,7 +3,7 @@
 use cketerm_model::{entry::EntryId, entry_ref::EntryRef, repair::RepairStatus};
 use cketerm_rules::trouble;
 
-use super::{App, racks::State};
+use super::{App, progress, racks::State};
 use crate::theme::Severity;
 
 /// Returns the severity of an entry of either queue. An entry that cannot be read needs an operator.
@@ -20,6 +20,9 @@ pub fn of_entry(app: &App, id: EntryId) -> Severity {
     }
     if trouble::is_stuck(&app.seen, id) {
         return Severity::Failed;
+    }
+    if progress::compared(app, id).is_some_and(|compared| compared.is_slow()) {
+        return Severity::Slow;
     }
     match (entry.in_work(), entry.is_after_command()) {
         (true, true) => Severity::Rebooting,

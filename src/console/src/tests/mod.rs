@@ -22,6 +22,7 @@ mod plan;
 mod registry;
 mod repairs;
 mod screens;
+mod tables;
 mod tasks;
 mod tour;
 mod typing;

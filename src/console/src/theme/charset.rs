@@ -100,6 +100,8 @@ fn ascii_border(symbol: &str) -> Option<char> {
         '\u{258c}' | '\u{2590}' => Some('|'),
         '\u{2591}' | '\u{25af}' => Some('-'),
         '\u{2581}'..='\u{259f}' | '\u{25ae}' | '\u{25a0}' => Some('#'),
+        '\u{25b2}' => Some('^'),
+        '\u{25cf}' => Some('*'),
         '\u{2026}' => Some('~'),
         _ => None,
     }

@@ -9,8 +9,11 @@ use cketerm_model::{
     kube::NodeRow,
     names::{Address, NodeName},
 };
-use cketerm_rules::trouble::{self, Trouble};
-use jiff::Timestamp;
+use cketerm_rules::{
+    trouble::{self, Trouble},
+    usual::text::span,
+};
+use jiff::{SignedDuration, Timestamp};
 
 use super::values;
 use crate::{
@@ -18,7 +21,7 @@ use crate::{
         App,
         filter::Value,
         progress::{self, Progress},
-        queries, severity, short_text,
+        queries, severity, short_text, when,
     },
     table::{Cell, bar},
     theme::Severity,
@@ -103,20 +106,28 @@ pub(super) fn progress_cell<E>(row: &EntryRow<'_, E>) -> Cell {
     let (app, theme) = (row.app, &row.app.config.theme);
     let Some(progress) = progress::of(app, row.id) else { return Cell::default() };
     let severity = match severity::of_entry(app, row.id) {
-        Severity::Failed => Severity::Failed,
-        Severity::Done | Severity::Waiting | Severity::Draining | Severity::Rebooting | Severity::Slow => {
-            progress.severity()
-        }
+        severity @ (Severity::Failed | Severity::Slow) => severity,
+        Severity::Done | Severity::Waiting | Severity::Draining | Severity::Rebooting => progress.severity(),
     };
+    let seconds = |duration: SignedDuration| u64::try_from(duration.as_secs()).unwrap_or(0);
     let text = short_text::progress(&progress, app.known());
     let width = if app.size.width < WIDE { NARROW_BAR } else { WIDE_BAR };
-    match progress {
-        Progress::Pods { gone, all } => Cell::bar(bar(gone.into(), all.into(), width), theme, severity, text),
-        Progress::Boot { since, limit: Some(limit) } => {
-            let elapsed = u64::try_from(app.known().duration_since(since).as_secs()).unwrap_or(0);
-            Cell::bar(bar(elapsed, limit, width), theme, severity, text)
+    match (progress, progress::compared(app, row.id)) {
+        (Progress::Pods { gone, all }, _) => Cell::bar(bar(gone.into(), all.into(), width), theme, severity, text),
+        (Progress::Boot { since, limit: Some(limit) }, _) => {
+            Cell::bar(bar(seconds(app.known().duration_since(since)), limit, width), theme, severity, text)
         }
-        Progress::Boot { limit: None, .. } | Progress::Command { .. } => Cell::styled(text, theme.severity(severity)),
+        // the bar is full at the time within which nine of ten boots end
+        (Progress::Boot { since, limit: None }, Some(compared)) => {
+            let (elapsed, p90) = (seconds(compared.elapsed), seconds(compared.usual.p90));
+            let slow =
+                if compared.is_slow() { format!(", usual {}", span(compared.usual.median)) } else { String::new() };
+            let text = format!("{}{slow}", when::age(since, app.known()));
+            Cell::bar(bar(elapsed, p90.max(1), width), theme, severity, text)
+        }
+        (Progress::Boot { limit: None, .. }, None) | (Progress::Command { .. }, _) => {
+            Cell::styled(text, theme.severity(severity))
+        }
     }
 }
 
