@@ -11,6 +11,7 @@
 //! | `memory` | state kept between passes: observations only |
 //! | `publish` | progress and status for every observer |
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
+//! | `eta/` | estimated end of a queue or of a part of it |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
 //! | `manual_drain` | drain of one node by an operator |
 //! | `usual/` | usual durations of each phase, and the judgement of running ones |
@@ -26,6 +27,7 @@
 
 pub mod assumptions;
 pub mod decide;
+pub mod eta;
 pub mod explain;
 pub mod forecast;
 pub mod manual_drain;

@@ -144,7 +144,7 @@ impl Usual {
 }
 
 /// Usual durations of a cluster.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsualTimes {
     ended: Vec<EndedTimes>,
     by_kind: HashMap<PhaseKind, Usual>,
