@@ -89,6 +89,9 @@ bench: setup build ## cost of the console compared with sofka and kubetui, and o
 scale: setup build ## an engine on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md (seven minutes)
 	python3 tests/figures/scale.py $(BINARY) --write docs/performance.md
 
+eta: ## simulated weeks of nine clusters: how often batches end within the estimated interval, into docs/performance.md (a minute)
+	python3 tests/figures/eta.py docs/performance.md
+
 operations: setup build ## windows, a freeze, a stuck rack and failing notice receivers on real servers for ten minutes; OLD_BINARY=PATH: also upgrade from that version and downgrade to it
 	python3 tests/figures/windows.py $(BINARY)
 	$(if $(OLD_BINARY),python3 tests/figures/upgrade.py $(OLD_BINARY) $(BINARY))

@@ -10,6 +10,7 @@ mod bmcs;
 mod choose;
 mod definition;
 mod error;
+pub mod estimate;
 mod host;
 mod host_actions;
 mod manual_drain;

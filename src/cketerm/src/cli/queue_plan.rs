@@ -2,8 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_actions::{ActionError, plan::previews, preview::Preview, resolve};
-use cketerm_clients::kubernetes::{Kube, KubeError};
+use cketerm_actions::{
+    ActionError,
+    estimate::{Basis, usual_times},
+    plan::previews,
+    preview::Preview,
+    resolve,
+};
+use cketerm_clients::{
+    kubernetes::{Kube, KubeError},
+    store::Store,
+};
 use cketerm_model::{
     clock::Now,
     cluster::{Eviction, Member},
@@ -74,6 +83,7 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
     if let Some(bar @ Bar::Before(..)) = start.bar {
         context.print_message(&format!("note: nothing starts {}", bar.described(|at| moment(&view.policy(), at))));
     }
+    print_estimate(&store, (&view, &kube_view), &addresses, now, context).await;
     let is_checked = |p: &&MachineForecast| !matches!(&p.place, Place::InWork(status) if status == "rebooting");
     let names: BTreeSet<&str> = line.placed.iter().filter(is_checked).map(|p| p.name.as_str()).collect();
     let nodes: Vec<_> = names.iter().filter_map(|name| kube_view.nodes.get(*name).cloned()).collect();
@@ -87,6 +97,28 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
     match context.output(Output::Table) {
         Output::Table => context.out.text(text(&planned)),
         form => context.out.value(&planned, form),
+    }
+}
+
+/// Prints when these machines are done, after what is queued, or the queue without machines. Too few ended entries give
+/// no line.
+async fn print_estimate(
+    store: &Store,
+    (view, kube): (&StoreView, &KubeView),
+    addresses: &[Address],
+    now: Now,
+    context: &Context,
+) {
+    let usual = match usual_times(store, view).await {
+        Ok(usual) => usual,
+        Err(why) => return context.print_message(&format!("note: no estimate: {why}")),
+    };
+    let basis = Basis { view, kube, usual: &usual, now: now.wall };
+    let answers = basis.answers(QueueKind::Reboot, addresses, 1, &|_| None);
+    let answer = if addresses.is_empty() { answers.last() } else { answers.first() };
+    if let Some(Ok(estimate)) = answer {
+        let end = estimate.described(|at| moment(&view.policy(), at));
+        context.print_message(&format!("note: {end}, like the last {} reboots", estimate.samples));
     }
 }
 

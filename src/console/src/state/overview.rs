@@ -27,7 +27,7 @@ pub use self::day::Day;
 use super::{
     App, Target,
     blockers::{self, SharedBlocker},
-    eta::{RemainingWork, Throughput, min_samples, throughput},
+    eta::{self, RemainingWork},
     past::PastId,
     queries::{self, Leader},
     short_text,
@@ -206,10 +206,6 @@ pub fn summary(app: &App) -> Summary {
         } else if rests.is_none() {
             queue.left.left += 1;
             queue.left.finishing += usize::from(queries::finishes_anyway(seen, id));
-            let address = queries::address_of(seen, id);
-            // Repairs have no special rule for API servers.
-            let alone = id.queue == QueueKind::Reboot && address.is_some_and(|address| control_plane(app, address));
-            queue.left.alone += usize::from(alone);
         }
         if working {
             continue;
@@ -246,7 +242,7 @@ pub fn summary(app: &App) -> Summary {
     sums
 }
 
-/// Computes from when entries of a queue can start, and at which rate they end.
+/// Computes from when entries of a queue can start, and when they are done.
 fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
     let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !held(&app.seen, **id));
     let addresses: Vec<&Address> = waiting.filter_map(|id| queries::address_of(&app.seen, *id)).collect();
@@ -254,10 +250,9 @@ fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
     if start.bar.as_ref().is_some_and(|bar| !bar.allows_finishing()) {
         work.left.finishing = 0;
     }
-    let min_samples = min_samples(work.slots);
-    work.left.slots = work.slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
-    work.left.throughput = throughput_of(app, queue, work.slots, start.bar.is_some());
-    work.left.min_samples = app.knowledge.past.history.loaded.then_some(min_samples);
+    let before = app.knowledge.summary.work_of(queue).left.estimate.as_ref();
+    let loaded = app.knowledge.past.history.loaded;
+    work.left.estimate = loaded.then(|| eta::queue(app, queue, start.clone(), before));
     work.left.start = Some(start);
 }
 
@@ -283,15 +278,6 @@ fn gate_of(app: &App, queue: QueueKind) -> Option<String> {
 /// Reports whether a reason holds the whole queue. An unhealthy API server holds back only the other API servers.
 fn blocks_all(why: &Reason) -> bool {
     matches!(why, Reason::UnreachableGate { .. })
-}
-
-/// Returns the throughput of a queue with this number of slots, from the entries that ended lately.
-pub fn throughput_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Throughput> {
-    let ended = app.knowledge.past.history.rows.values().filter_map(|row| row.as_deref().ok());
-    let seen = &app.seen;
-    let ids = seen.reasons.keys().filter(|id| id.queue == queue && queries::in_work(seen, **id));
-    let busy = ids.filter_map(|id| queries::since(seen, *id)).min().filter(|_| !rests);
-    throughput(ended, queue, min_samples(slots), app.now.wall, busy)
 }
 
 /// Reports whether the machine with this address is an API server.

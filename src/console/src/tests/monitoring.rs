@@ -267,20 +267,6 @@ fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
 }
 
 #[test]
-fn api_servers_do_not_lengthen_the_repair_estimate() {
-    let mut world = World::with_repairs();
-    for index in [7, 8] {
-        let mut entry =
-            cketerm_model::repair::RepairEntry::queued(index, &Address::new("10.0.0.11"), "QEMU", "unreachable", None);
-        entry.last_transition_time = Some(wall());
-        world.store.repairs.entries.insert(index, stored("/cke/repairs/data/x", 70, entry));
-    }
-    let app = world.console_in(View::Overview, 80, 24);
-    assert_eq!(app.knowledge.summary.repairs.left.alone, 0);
-    assert_eq!(app.knowledge.summary.reboots.left.alone, 1, "cp-1");
-}
-
-#[test]
 fn all_times_are_shown_in_the_windows_time_zone_without_fractions() {
     let mut world = World::usual();
     let windows = Windows::read("time_zone: Asia/Tokyo\nallow: ['* * * * *']").unwrap();

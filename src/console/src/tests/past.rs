@@ -12,7 +12,10 @@ use cketerm_model::{
     stored::keys::Folder,
     time::after,
 };
-use cketerm_rules::preflight_fault::PreflightFault;
+use cketerm_rules::{
+    preflight_fault::PreflightFault,
+    usual::{Phase, PhaseTime},
+};
 use insta::assert_snapshot;
 
 use super::world::{BOOT, World, at, press, stored, wall};
@@ -49,6 +52,14 @@ fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
         attempts: Vec::new(),
         omitted: 0,
     }
+}
+
+/// A reboot that drained for a minute and ended two minutes after its command.
+fn timed(index: u64, ago: i64) -> Ended {
+    let mut ended = Ended::from(&ending(index, "booted", ago));
+    let time = |phase, seconds| PhaseTime { phase, step: None, seconds };
+    ended.times.phases = vec![time(Phase::Drain, 60.0), time(Phase::Boot, 118.0), time(Phase::Whole, 180.0)];
+    ended
 }
 
 fn audit(user: &str, what: &str, on: &str, ago: i64) -> Audit {
@@ -434,9 +445,10 @@ fn the_durations_of_similar_entries_are_read_once_from_any_view() {
     let mut app = world.console_in(View::Nodes, 80, 24);
     let effects = press(&mut app, "* R");
     assert!(matches!(effects.as_slice(), [Effect::Ask(ReadRequest::Plan(..))]), "{effects:?}");
-    assert!(!screen::text(&app).contains("one every"));
-    let ended = (0..20).map(|i| Ended::from(&ending(i, "booted", 60 * i64::try_from(i).unwrap()))).collect();
+    assert!(!screen::text(&app).contains("like the last"));
+    let ended = (0..20).map(|i| timed(i, 60 * i64::try_from(i).unwrap())).collect();
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(ended, false))))));
-    assert!(screen::text(&app).contains("one every"), "{}", screen::text(&app));
+    let text = screen::text(&app);
+    assert!(text.contains("done 10:") && text.contains("after what is queued, like the last 20"), "{text}");
     assert_eq!(app.knowledge.usual.ended().len(), 20);
 }

@@ -15,6 +15,7 @@ use cketerm_model::{
     reason::Reason,
     stored::view::StoreView,
     time::{after, seconds_between, whole_seconds},
+    window::Windows,
 };
 use jiff::Timestamp;
 
@@ -163,7 +164,7 @@ impl Question<'_> {
             let class = self.class(entry.map(|(_, entry)| entry), address);
             let api_server = class.api_server;
             let kind = place_of(&mut classes, class);
-            let needs_labels = limited || policy.windows.as_ref().is_some_and(|windows| windows.by_machine());
+            let needs_labels = limited || policy.windows.as_ref().is_some_and(Windows::by_machine);
             let labels = if needs_labels { labels(self.store, self.kube, address) } else { Labels::default() };
             let windows = policy.windows.as_ref().filter(|windows| windows.bind(self.queue));
             let set = entry.map_or(Some(0), |(id, _)| (self.set)(id));

@@ -15,15 +15,12 @@ impl Estimate {
             let (low, high) = (clock(self.low), clock(self.high));
             return if low == high { format!("done {low}") } else { format!("done between {low} and {high}") };
         }
-        match below.max(above) {
-            0 => format!("done {}", clock(self.likely)),
-            // Half of the interval, and its middle, so that the text covers the interval.
-            _ => {
-                let half = (self.high.duration_since(self.low).as_secs() + 1) / 2;
-                let middle = self.low + SignedDuration::from_secs(half);
-                format!("done {} ± {}", clock(middle), span(half))
-            }
+        if below.max(above) == 0 {
+            return format!("done {}", clock(self.likely));
         }
+        // Half of the interval, and its middle, so that the text covers the interval.
+        let half = (self.high.duration_since(self.low).as_secs() + 1) / 2;
+        format!("done {} ± {}", clock(self.low + SignedDuration::from_secs(half)), span(half))
     }
 }
 
