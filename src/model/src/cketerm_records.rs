@@ -306,6 +306,18 @@ pub struct Stopped {
     pub queues: Vec<QueueKind>,
 }
 
+/// Value of `cketerm/daemon`: the first daemon that registered. The transaction that registers it writes this. It stays
+/// when the daemon is gone: from then on consoles do not campaign by themselves (policy `console_leads`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstDaemon {
+    /// Its host.
+    pub host: String,
+    /// Its version of cketerm.
+    pub version: String,
+    /// Time of the registration.
+    pub at: Timestamp,
+}
+
 /// Value of `cketerm/generated`: cketerm's last change of the definition, written in the same transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generated {

@@ -16,6 +16,7 @@
 //! | `manual_drain` | drain of one node by an operator |
 //! | `usual/` | usual durations of each phase, and the judgement of running ones |
 //! | `trouble` | classification of entries that do not proceed |
+//! | `console_leads` | whether a console's engine campaigns |
 //! | `preflight_fault` | faults for which an engine only observes |
 //! | `state` | a snapshot exported without secrets, and read back |
 //! | `registry/` | the plan made from sabakan's answers |
@@ -26,6 +27,7 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod assumptions;
+pub mod console_leads;
 pub mod decide;
 pub mod eta;
 pub mod explain;

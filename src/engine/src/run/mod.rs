@@ -22,6 +22,7 @@ use cketerm_model::{
     kube::KubeView,
 };
 use cketerm_rules::{
+    console_leads::LeadAnswer,
     decide::{Decision, Effect, HEALTH_CHECK_PREFIX, Planned, RegistryEffect, decide},
     memory,
     metal3::Metal3,
@@ -147,6 +148,7 @@ impl Loop {
                 () = self.etcd.changed() => {}
                 () = self.inventory_poller.changed() => {}
                 _ = self.metal3_seen.changed() => {}
+                () = answered(self.options.answer.as_mut()) => {}
                 () = tokio::time::sleep(wake) => {}
             }
             // Everything else that has ended meanwhile belongs to the same pass.
@@ -244,7 +246,9 @@ impl Loop {
             live.watch_hosts(leads || self.options.mode == EngineMode::Console);
         }
         let policy = self.snap.store.policy();
-        let campaigns = self.options.campaign && preflight::may_campaign(&self.snap.store).is_ok();
+        let campaigns = self.options.campaign
+            && preflight::may_campaign(&self.snap.store).is_ok()
+            && self.not_campaigning().is_none();
         let mut targets = Targets { urls: BTreeMap::new(), often: leads && decision.probe_often };
         if let Some(definition) = self.snap.store.definition()
             && (leads || campaigns)
@@ -397,6 +401,18 @@ async fn next_event(running_campaign: Option<&mut Campaign>) -> Option<Candidacy
     match running_campaign {
         Some(running_campaign) => running_campaign.events.recv().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Waits until the operator of the console answers whether it may lead.
+async fn answered(answer: Option<&mut watch::Receiver<LeadAnswer>>) {
+    let changed = match answer {
+        Some(answer) => answer.changed().await.is_ok(),
+        None => false,
+    };
+    // a console that is gone answers nothing more
+    if !changed {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -86,6 +86,7 @@ impl StoreView {
             KeyKind::OurConstraints => set_value(&mut self.our_constraints, key, row),
             KeyKind::Policy => set_value(&mut self.policy, key, row),
             KeyKind::Stopped => set_value(&mut self.stopped, key, row),
+            KeyKind::Daemon => set_value(&mut self.daemon, key, row),
             KeyKind::Identity => set_value(&mut self.identity, key, row),
             KeyKind::Status => set_value(&mut self.status, key, row),
             KeyKind::Migration => {
@@ -167,6 +168,7 @@ impl StoreView {
             KeyKind::OurConstraints => self.our_constraints = None,
             KeyKind::Policy => self.policy = None,
             KeyKind::Stopped => self.stopped = None,
+            KeyKind::Daemon => self.daemon = None,
             KeyKind::Identity => self.identity = None,
             KeyKind::Status => self.status = None,
             KeyKind::Running => self.running = None,

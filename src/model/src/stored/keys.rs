@@ -158,6 +158,11 @@ impl Keys {
         self.at("cketerm/stopped")
     }
 
+    /// `cketerm/daemon`: the first daemon that registered.
+    pub fn daemon(&self) -> String {
+        self.at("cketerm/daemon")
+    }
+
     /// `cketerm/constraints`.
     pub fn our_constraints(&self) -> String {
         self.at("cketerm/constraints")
@@ -327,6 +332,7 @@ mod tests {
             (keys.record(1), KeyKind::OnDemand(Folder::Records)),
             (keys.audit("x"), KeyKind::OnDemand(Folder::Audit)),
             (keys.history("x"), KeyKind::OnDemand(Folder::History)),
+            (keys.daemon(), KeyKind::Daemon),
             (keys.cluster_revision(), KeyKind::Registry(RegistryKey::ClusterRevision)),
             (keys.sabakan("template"), KeyKind::Registry(RegistryKey::Template)),
             (keys.hold(), KeyKind::Registry(RegistryKey::Hold)),

@@ -115,6 +115,8 @@ pub enum KeyKind {
     Policy,
     /// `cketerm/stopped`.
     Stopped,
+    /// `cketerm/daemon`.
+    Daemon,
     /// `cketerm/constraints`.
     OurConstraints,
     /// `cketerm/engines/<lease>`.

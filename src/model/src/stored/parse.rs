@@ -36,6 +36,7 @@ impl Keys {
             "cketerm/identity" => KeyKind::Identity,
             "cketerm/policy" => KeyKind::Policy,
             "cketerm/stopped" => KeyKind::Stopped,
+            "cketerm/daemon" => KeyKind::Daemon,
             "cketerm/constraints" => KeyKind::OurConstraints,
             _ => parse_folder_key(suffix),
         })

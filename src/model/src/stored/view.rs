@@ -13,7 +13,7 @@ use super::{
 use crate::{
     attempt::Attempt,
     boot_time::BootTime,
-    cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
+    cketerm_records::{EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request, Status, Stopped},
     cluster::{Cluster, Members},
     constraints::Constraints,
     entry::{EntryId, QueueKind, Stored},
@@ -146,6 +146,9 @@ pub struct StoreView {
     pub policy: Option<Stored<Policy>>,
     /// `cketerm/stopped`: both queues were disabled at once.
     pub stopped: Option<Stored<Stopped>>,
+    /// `cketerm/daemon`: the first daemon that registered.
+    #[serde(default)]
+    pub daemon: Option<Stored<FirstDaemon>>,
     /// `cketerm/identity`.
     pub identity: Option<Stored<Identity>>,
     /// `leader/` by create revision; the first candidate leads.
@@ -266,6 +269,13 @@ impl StoreView {
     /// Returns the reason of an engine that does not campaign yet, although nobody leads.
     pub fn standing_back(&self) -> Option<&str> {
         self.engines.values().filter_map(Stored::get).find_map(|engine| engine.standing_back.as_deref())
+    }
+
+    /// Returns the host of a daemon that has registered, now or ever; an unreadable record counts as one.
+    pub fn daemon_seen(&self) -> Option<&str> {
+        let ever = self.daemon.as_ref().map(|stored| stored.get().map_or("an unknown host", |first| first.host.as_str()));
+        let registered = self.engines.values().filter_map(Stored::get);
+        ever.or_else(|| registered.into_iter().find(|e| e.mode == EngineMode::Daemon).map(|e| e.host.as_str()))
     }
 
     /// Returns the text about a cketerm leader that decides nothing yet, because it cannot migrate the records of an
