@@ -69,7 +69,9 @@ impl fmt::Display for NotCampaigning {
                 write!(f, "this console only observes: a daemon has registered (on {host}); start it, or `:lead` here")
             }
             Self::Unasked => f.write_str("this console only observes: nobody has let it lead yet (`:lead`)"),
-            Self::Declined => f.write_str("this console only observes, as answered on this host (`:lead` lets it lead)"),
+            Self::Declined => {
+                f.write_str("this console only observes, as answered on this host (`:lead` lets it lead)")
+            }
         }
     }
 }
@@ -78,11 +80,7 @@ impl fmt::Display for NotCampaigning {
 mod tests {
     use std::sync::Arc;
 
-    use cketerm_model::{
-        cketerm_records::FirstDaemon,
-        entry::Stored,
-        policy::Policy,
-    };
+    use cketerm_model::{cketerm_records::FirstDaemon, entry::Stored, policy::Policy};
 
     use super::*;
 

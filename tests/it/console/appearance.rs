@@ -225,8 +225,7 @@ fn a_terminal_whose_locale_is_not_utf8_gets_ascii() {
     plain.wait_for_text("+----", 30);
     plain.press("\u{1b}");
     std::thread::sleep(std::time::Duration::from_millis(200));
-    plain.press("q");
-    assert_eq!(plain.wait_for_end(60), 0);
+    assert_eq!(plain.quit(60), 0);
     assert!(plain.raw().is_ascii());
 }
 

@@ -72,13 +72,14 @@ impl Candidacy {
         };
         let life = Life::new(store.clock().clone(), Duration::from_secs(seconds.unsigned_abs()), sent);
         let key = store.keys().leader(lease);
-        let create_revision = match register_candidate(store, lease, &key, host, &registration, first_daemon.as_ref()).await {
-            Ok(revision) => revision,
-            Err(failure) => {
-                revoke(store, lease).await;
-                return Err(store.store_error("campaign for the lock", failure).await);
-            }
-        };
+        let create_revision =
+            match register_candidate(store, lease, &key, host, &registration, first_daemon.as_ref()).await {
+                Ok(revision) => revision,
+                Err(failure) => {
+                    revoke(store, lease).await;
+                    return Err(store.store_error("campaign for the lock", failure).await);
+                }
+            };
 
         let (end_sender, end_signal) = watch::channel(None);
         let mut tasks = JoinSet::new();

@@ -6,6 +6,7 @@ mod command_line;
 mod commands;
 mod dialog;
 mod jump;
+mod lead;
 mod mouse;
 mod navigation;
 mod past;
@@ -62,6 +63,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             seen::handle(app, seen);
             crate::state::sources::follow(app);
             audit_messages::follow(app);
+            lead::follow(app);
             expire(app);
             Vec::new()
         }
@@ -211,6 +213,7 @@ fn execute(app: &mut App, command: Command) -> Vec<Effect> {
     tour::on_command(app, command);
     match command {
         Command::Undo => return verbs::undo(app),
+        Command::Lead => return lead::begin(app),
         Command::Columns => columns::open(app),
         Command::Tour => tour::toggle(app),
         // the engine gives the lock back first, so stopping needs the same confirmation as leaving
@@ -223,7 +226,6 @@ fn execute(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Suspend => return vec![Effect::Suspend],
         Command::Repaint => return vec![Effect::Repaint],
         Command::Copy => return copy(app),
-        Command::Lead => app.print_error_here("this console leads as soon as nobody else does"),
         Command::Quit => match crate::dialogs::quit::open(app) {
             Some(confirmation) => verbs::show(app, confirmation),
             None => return vec![Effect::Quit],

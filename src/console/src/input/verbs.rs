@@ -68,7 +68,8 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         Command::Done => dialogs::order::open(app, Verb::Done),
         Command::Force => dialogs::order::open(app, Verb::Force),
         Command::Release => dialogs::order::release(app),
-        _ => return keep(app),
+        Command::KeepCordoned => dialogs::keep_cordoned::open(app),
+        _ => return Vec::new(),
     };
     match opened {
         Ok(mut opened) => {
@@ -115,8 +116,13 @@ fn not_granted(app: &mut App, why: String) -> Vec<Effect> {
     vec![Effect::Ask(ReadRequest::Rights)]
 }
 
-/// Shows a dialog and numbers its preview, so that the answer can be assigned to it.
+/// Shows a dialog with what was typed into an expired one of its kind. Numbers its preview, so that the answer can be
+/// assigned to it.
 fn show_numbered(app: &mut App, mut opened: Dialog) {
+    if let Some(kept_text) = app.session.kept_text.take() {
+        kept_text.restore(&mut opened);
+        dialogs::follow_choice(app, &mut opened);
+    }
     if let Some(plan) = &mut opened.plan {
         app.session.last_plan_number += 1;
         plan.number = app.session.last_plan_number;
@@ -225,32 +231,4 @@ fn refusal(app: &App) -> Option<String> {
         return Some("not connected to etcd yet: nothing can be written".to_owned());
     }
     sources::refusal(app)
-}
-
-/// Toggles keep-cordoned. It needs no confirmation, because the same key reverts it.
-fn keep(app: &mut App) -> Vec<Effect> {
-    let boot = app.now.boot;
-    if queries::kube_lost(&app.seen, boot).is_some() {
-        app.print_error("Kubernetes does not answer: no node can be changed until it is back");
-        return Vec::new();
-    }
-    let nodes = app.chosen_nodes();
-    if nodes.is_empty() {
-        app.print_error(app.nothing_selected("node"));
-        return Vec::new();
-    }
-    let [name] = nodes.as_slice() else {
-        app.print_error(format!("keep-cordoned takes one node at a time, {} are chosen", nodes.len()));
-        return Vec::new();
-    };
-    let Some(row) = queries::node(&app.seen, name) else {
-        app.print_error(format!("{name} has no Node in Kubernetes"));
-        return Vec::new();
-    };
-    if !row.unschedulable && !row.keep_cordoned {
-        app.print_error(format!("{name} is not cordoned: there is no cordon to keep"));
-        return Vec::new();
-    }
-    let action = Action::KeepCordoned { node: row.name.clone(), keep: !row.keep_cordoned };
-    act(app, action)
 }

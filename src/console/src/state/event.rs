@@ -9,7 +9,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind},
     names::{Address, NodeName},
 };
-use cketerm_rules::seen::Seen;
+use cketerm_rules::{console_leads::LeadAnswer, seen::Seen};
 use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::{
@@ -89,6 +89,8 @@ pub enum Effect {
     Act(Action),
     /// Read the data, then send [`Event::ReadFinished`].
     Ask(ReadRequest),
+    /// Tell this console's engine whether it may lead.
+    AnswerLead(LeadAnswer),
     /// Save the setting, then send [`Event::SettingsSaved`].
     SaveSettings(Change),
     /// Quit the console.
@@ -340,6 +342,22 @@ impl Action {
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
             Self::KeepCordoned { node, keep: false } => format!("no longer keeping {node} cordoned ..."),
         }
+    }
+}
+
+/// Returns the number of entries with the noun for their queue: `3 reboots`, `1 repair`; `4 entries` if they are mixed.
+pub fn count_entries<'a>(ids: impl IntoIterator<Item = &'a EntryId>) -> String {
+    let (mut reboots, mut repairs) = (0, 0);
+    for id in ids {
+        match id.queue {
+            QueueKind::Reboot => reboots += 1,
+            QueueKind::Repair => repairs += 1,
+        }
+    }
+    match (reboots, repairs) {
+        (n, 0) => count(n, "reboot"),
+        (0, n) => count(n, "repair"),
+        (reboots, repairs) => count(reboots + repairs, "entry"),
     }
 }
 

@@ -48,11 +48,14 @@ pub struct Settings {
     version: u32,
     #[serde(default)]
     tables: BTreeMap<String, TableSettings>,
+    /// Answers to whether consoles of this host may lead, by the UID of the cluster.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    leads: BTreeMap<String, bool>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { version: VERSION, tables: BTreeMap::new() }
+        Self { version: VERSION, tables: BTreeMap::new(), leads: BTreeMap::new() }
     }
 }
 
@@ -66,6 +69,8 @@ pub enum Change {
     Sort(&'static str, Option<String>),
     /// Whether Nodes shows the map of the racks.
     Map(bool),
+    /// Answer to whether consoles of this host may lead, for the cluster with this UID.
+    Lead(String, bool),
     /// Delete the file.
     Forget,
 }
@@ -151,10 +156,19 @@ pub fn write(path: &Path, change: &Change) -> Result<Option<PathBuf>, String> {
 }
 
 impl Settings {
+    /// Returns the answer to whether consoles of this host may lead the cluster with this UID.
+    pub fn lead_answer(&self, uid: &str) -> Option<bool> {
+        self.leads.get(uid).copied()
+    }
+
     fn put(&mut self, change: &Change) {
         let table = match change {
             Change::Columns(table, _) | Change::Sort(table, _) => table,
             Change::Map(_) => NODES,
+            Change::Lead(uid, answer) => {
+                self.leads.insert(uid.clone(), *answer);
+                return;
+            }
             Change::Forget => return,
         };
         let of = self.tables.entry(table.to_owned()).or_default();
@@ -162,7 +176,7 @@ impl Settings {
             Change::Columns(_, columns) => of.columns.clone_from(columns),
             Change::Sort(_, sort) => of.sort.clone_from(sort),
             Change::Map(shown) => of.map = Some(*shown),
-            Change::Forget => {}
+            Change::Lead(..) | Change::Forget => {}
         }
         if *of == TableSettings::default() {
             self.tables.remove(table);
@@ -172,6 +186,7 @@ impl Settings {
 
 /// Applies saved settings. Returns the parts that this program does not know.
 pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
+    app.session.lead_answers.clone_from(&settings.leads);
     let mut problems = Vec::new();
     let open = (app.navigation.view, app.navigation.cke_records);
     for (name, of) in &settings.tables {
@@ -259,6 +274,19 @@ mod tests {
         assert_eq!(write(&path, &Change::Forget), Ok(None), "forgetting a missing file succeeds");
         assert!(!path.exists());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0, "no temporary file is left");
+    }
+
+    #[test]
+    fn the_answer_whether_a_console_leads_is_kept_for_each_cluster() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("console.yaml");
+        assert_eq!(write(&path, &columns("nodes", &["node"])), Ok(None));
+        assert!(!fs::read_to_string(&path).unwrap().contains("leads"), "version 0.1 reads a file without answers");
+        assert_eq!(write(&path, &Change::Lead("uid-1".into(), true)), Ok(None));
+        assert_eq!(write(&path, &Change::Lead("uid-2".into(), false)), Ok(None));
+        let kept = read(&path).unwrap();
+        assert_eq!(["uid-1", "uid-2", "uid-3"].map(|uid| kept.lead_answer(uid)), [Some(true), Some(false), None]);
+        assert_eq!(kept.tables["nodes"].columns, ["node"]);
     }
 
     #[test]

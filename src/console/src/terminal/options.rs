@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use cketerm_model::clock::Clock;
+use cketerm_rules::console_leads::LeadAnswer;
 use cketerm_runtime::telemetry::Ring;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::guard::Modes;
 use crate::{
@@ -68,6 +69,8 @@ pub struct ConsoleOptions {
     pub clock: Clock,
     /// The last lines of this process's log.
     pub logs: Option<Ring>,
+    /// Takes the answer to whether this process's engine may lead. `None` = it needs no answer.
+    pub lead_answer: Option<watch::Sender<LeadAnswer>>,
     /// Asked before the process stops (Ctrl-Z, SIGTSTP), so that this process's engine resigns first.
     pub resign: Option<Resign>,
 }
@@ -96,6 +99,7 @@ impl Default for ConsoleOptions {
             endpoints: Vec::new(),
             clock: Clock::host(),
             logs: None,
+            lead_answer: None,
             resign: None,
         }
     }

@@ -40,7 +40,6 @@ use crate::{
     input::update,
     state::{
         App, AppConfig,
-        dialog::Dialog,
         event::{Effect, Event},
         past::{ReadRequest, ReadResponse},
         settings::{self, Settings},
@@ -292,6 +291,12 @@ impl Console {
                     Effect::Quit => return Ok(()),
                     Effect::Suspend => self.suspend(options).await?,
                     Effect::Repaint => self.repaint()?,
+                    Effect::AnswerLead(answer) => {
+                        if let Some(lead_answer) = &options.lead_answer {
+                            // The send fails if the engine has ended.
+                            let _ = lead_answer.send(answer);
+                        }
+                    }
                     Effect::Act(action) => self.act(action),
                     Effect::SaveSettings(change) => {
                         if let Some(settings_writer) = &self.settings_writer {
@@ -313,8 +318,8 @@ impl Console {
                 Some(at) => Some(at),
                 None => Some(Instant::now() + REST),
             };
-            if !had_dialog && self.app.dialog.as_ref().is_some_and(Dialog::at_buttons) {
-                // what was typed before anybody saw the question is no answer to it
+            if !had_dialog && self.app.dialog.is_some() {
+                // what was typed before anybody saw the dialog was not meant for it
                 self.draw()?;
                 self.discard_typed().await;
                 continue;

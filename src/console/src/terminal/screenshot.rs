@@ -76,6 +76,7 @@ pub async fn after(
                         | Effect::Suspend
                         | Effect::Repaint
                         | Effect::SaveSettings(_)
+                        | Effect::AnswerLead(_)
                         | Effect::Copy(_) => {}
                         Effect::Ask(ReadRequest::Logs(after)) => {
                             let lines = options.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();

@@ -37,10 +37,16 @@ fn a_blocked_drain_is_found_and_cancelled_in_fewer_than_ten_keys() {
 }
 
 #[test]
-fn enter_alone_never_confirms_and_esc_closes_at_once() {
+fn enter_goes_to_the_button_and_a_second_one_presses_it_and_esc_closes_at_once() {
+    for typed in ["", "\"wrong kernel\""] {
+        let mut app = World::usual().console(80, 24);
+        assert_eq!(press(&mut app, &format!("X {typed} enter")), []);
+        assert!(screen::text(&app).contains("[>Cancel 1 reboot<]"), "{}", screen::text(&app));
+        let reason = Some(typed.trim_matches('"').to_owned()).filter(|reason| !reason.is_empty());
+        let action = Action::Cancel { entries: vec![EntryId::reboot(3)], reason };
+        assert_eq!(press(&mut app, "enter"), [Effect::Act(action)]);
+    }
     let mut app = World::usual().console(80, 24);
-    assert_eq!(press(&mut app, "X enter enter"), []);
-    assert!(app.dialog.is_none());
     assert_eq!(press(&mut app, "X esc"), []);
     assert!(app.dialog.is_none());
     assert_eq!(press(&mut app, "X \"half a reason\" esc"), []);
@@ -64,7 +70,7 @@ fn a_typed_reason_is_sent_with_the_action_and_triggers_no_keys() {
     let mut app = World::usual().console(80, 24);
     let effects = press(&mut app, "X \"yes quit\" enter tab");
     assert_eq!(effects, []);
-    let effects = press(&mut app, "backtab backtab backtab enter enter");
+    let effects = press(&mut app, "backtab backtab enter enter");
     let reason = Some("yes quit".to_owned());
     assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![EntryId::reboot(3)], reason })]);
 }
@@ -88,17 +94,21 @@ fn reboots_are_added_from_marked_nodes_and_an_api_server_needs_typed_input() {
 }
 
 #[test]
-fn ten_entries_require_the_cluster_name_and_the_count() {
+fn more_than_twenty_machines_require_the_cluster_name_and_the_count() {
     let mut world = World::usual();
-    for index in 20..30 {
+    for index in 20..35 {
         world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
     }
     let mut app = world.console(80, 24);
     press(&mut app, "* X");
+    assert_eq!(app.dialog.as_ref().map(|dialog| dialog.expect.clone()), Some(None), "20 need the button alone");
+    world.entry(36, "10.0.0.16", RebootStatus::Queued, 1, 60);
+    let mut app = world.console(80, 24);
+    press(&mut app, "* X");
     assert_eq!(press(&mut app, "tab tab y"), [], "the focus moves to the missing field");
-    let effects = press(&mut app, "\"tokyo0 15\" enter enter");
+    let effects = press(&mut app, "\"tokyo0 21\" enter enter");
     assert!(
-        matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 15),
+        matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 21),
         "{effects:?}"
     );
 }
@@ -146,10 +156,14 @@ fn reset_backoff_needs_an_entry_in_backoff() {
 }
 
 #[test]
-fn keep_cordoned_needs_a_cordon_and_no_confirmation() {
+fn keep_cordoned_needs_a_cordon_and_asks_like_every_verb() {
     let mut app = World::usual().console(80, 24);
     let keep = Action::KeepCordoned { node: NodeName::new("worker-1"), keep: true };
-    assert_eq!(press(&mut app, "C"), [Effect::Act(keep)]);
+    assert_eq!(press(&mut app, "C enter"), [], "the focus begins on Back");
+    assert_eq!((app.dialog.is_none(), message(&app)), (true, "no cordon was changed"));
+    press(&mut app, "C");
+    assert!(screen::text(&app).contains("Keep worker-1 cordoned?"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "y"), [Effect::Act(keep)]);
     assert_eq!(press(&mut app, "2 C"), []);
     assert!(message(&app).contains("cp-1 is not cordoned"));
 }

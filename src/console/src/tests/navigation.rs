@@ -101,7 +101,7 @@ fn undo_enables_a_disabled_queue_within_a_minute() {
     // from another view, where the same key switches another queue
     press(&mut app, "3");
     assert_eq!(press(&mut app, "u"), []);
-    assert!(screen::text(&app).contains("Enable the reboot queue of tokyo0?"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Enable the reboot queue?"), "{}", screen::text(&app));
     let queue = QueueKind::Reboot;
     let effects = press(&mut app, "enter y");
     assert_eq!(effects, [Effect::Act(Action::Switch { queue, enabled: true, reason: None })]);
@@ -148,7 +148,7 @@ fn undo_of_a_cancel_requeues_only_entries_that_had_not_begun() {
     refresh(&mut app, &world);
     press(&mut app, "u");
     let text = screen::text(&app);
-    assert!(text.contains("Queue 1 reboot on tokyo0?") && text.contains("kernel 6.12"), "{text}");
+    assert!(text.contains("Reboot 1 machine?") && text.contains("kernel 6.12"), "{text}");
     assert!(text.contains("! without the 2 other entries for which work had begun"), "{text}");
     let effects = press(&mut app, "y");
     let add = Action::AddReboots { addresses: vec![Address::new("10.0.0.16")], reason: Some("kernel 6.12".into()) };
@@ -224,7 +224,7 @@ fn an_older_entry_of_the_same_machine_does_not_prevent_undo() {
     world.store.reboots.entries.remove(&4);
     refresh(&mut app, &world);
     press(&mut app, "u");
-    assert!(screen::text(&app).contains("Queue 1 reboot on tokyo0?"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Reboot 1 machine?"), "{}", screen::text(&app));
 }
 
 #[test]
@@ -259,9 +259,7 @@ fn undo_restores_the_previous_constraint() {
     assert!(message(&app).ends_with("u sets it back to 3"), "{}", message(&app));
     world.store.constraints = Some(stored("c", 11, set(5)));
     refresh(&mut app, &world);
-    assert_eq!(press(&mut app, "u enter enter"), [], "Enter alone never does anything");
-    assert!(app.dialog.is_none(), "{}", screen::text(&app));
-    let effects = press(&mut app, "u enter y");
+    let effects = press(&mut app, "u enter enter");
     let what = RegistryAction::Constraint { name: "maximum-repair-queue-entries".into(), value: "3".into() };
     assert_eq!(effects, [Effect::Act(Action::Registry { what, reason: None })], "{}", screen::text(&app));
 }
@@ -321,7 +319,7 @@ fn while_etcd_is_lost_the_leader_is_unknown_and_quitting_asks() {
     assert!(text.contains("unknown, etcd is lost; last seen") && !text.contains("moving"), "{text}");
     assert_eq!(press(&mut app, "q"), []);
     assert!(screen::text(&app).contains("Quit while etcd does not answer?"), "{}", screen::text(&app));
-    assert_eq!(press(&mut app, "enter"), [], "Cancel has the focus");
+    assert_eq!(press(&mut app, "enter"), [], "Back has the focus");
     press(&mut app, "q");
     assert_eq!(press(&mut app, "y"), [Effect::Quit]);
 }
@@ -348,8 +346,40 @@ fn q_closes_help_and_panes_before_it_quits() {
     assert!(app.navigation.pane.is_some() && screen::text(&app).contains("q close"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "q"), []);
     assert!(app.navigation.pane.is_none() && screen::text(&app).contains("q quit"), "{}", screen::text(&app));
-    assert_eq!(press(&mut app, "q"), [Effect::Quit]);
-    assert_eq!(press(&mut app, "? ctrl-c"), [Effect::Quit]);
+    assert_eq!(press(&mut app, "q"), [], "it leads with work in progress");
+    assert!(screen::text(&app).contains("Quit? The sandbox ends"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "y"), [Effect::Quit]);
+}
+
+/// Without work in progress, or with another engine that stands by, leaving harms nobody.
+#[test]
+fn q_asks_only_with_work_in_progress_and_no_other_engine() {
+    for sandbox in [false, true] {
+        let mut world = World::usual();
+        let asks = |world: &World| {
+            let mut app = world.console(80, 24);
+            app.config.sandbox = sandbox;
+            let quits = press(&mut app, "q") == [Effect::Quit];
+            assert_eq!(quits, app.dialog.is_none());
+            !quits
+        };
+        assert!(asks(&world), "two entries are in work");
+        let second = cketerm_model::stored::view::Candidate {
+            key: "/cke/leader//50".into(),
+            lease: 80,
+            host: "admin2".into(),
+            create_revision: 21,
+        };
+        world.store.candidates.insert(21, second);
+        assert!(!asks(&world), "another engine stands by");
+        world.store.candidates.remove(&21);
+        world.store.reboots.entries.clear();
+        assert!(!asks(&world), "nothing is in progress");
+        world.entry(5, "10.0.0.16", RebootStatus::Queued, 10, 32);
+        assert!(asks(&world), "the batch goes on with what is queued");
+        world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
+        assert!(!asks(&world), "a disabled queue starts nothing");
+    }
 }
 
 #[test]

@@ -252,9 +252,10 @@ fn repairs_are_deleted_one_all_finished_or_all_unfinished() {
     };
     assert_eq!(press(&mut console(80, 24, "3 X"), "enter y"), [cancel(&[0])]);
     assert_eq!(press(&mut console(80, 24, "3 Z"), "enter y"), [cancel(&[0, 4])]);
-    let mut app = console(80, 24, "3 : \"delete-unfinished\" enter enter enter");
-    assert!(message(&app).contains("tokyo0 3"), "{}", message(&app));
-    assert_eq!(press(&mut app, "\"tokyo0 3\" enter enter"), [cancel(&[1, 2, 3])]);
+    assert_eq!(press(&mut console(80, 24, "3 K"), "enter enter"), [], "it has no key any more");
+    let mut app = console(80, 24, "3 : \"delete-unfinished\" enter");
+    assert!(screen::text(&app).contains("Delete all 3 UNFINISHED repairs?"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "enter enter"), [cancel(&[1, 2, 3])]);
     let app = console(80, 24, "1 Z");
     assert!(app.dialog.is_none() && message(&app).contains("press 3"));
 }

@@ -138,5 +138,5 @@ fn an_incomplete_chord_is_shown_in_the_footer_and_esc_cancels_it() {
     press(&mut app, "j j g g");
     assert_eq!(app.lists.reboots.place, 0);
     press(&mut app, "ctrl-x c");
-    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Cancel 1 entry")));
+    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Cancel 1 reboot")));
 }

@@ -126,9 +126,9 @@ fn a_command_with_rows_marks_them_and_opens_the_dialog_of_its_key() {
     assert_eq!(app.navigation.view, View::Nodes);
     let marked: Vec<&str> = app.lists.nodes.marks.iter().map(String::as_str).collect();
     assert_eq!(marked, ["worker-2", "worker-5"]);
-    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Queue 2 reboots")));
+    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Reboot 2 machines")));
     press(&mut app, "esc : \"hold 5 7\" enter");
-    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Hold 2 entries")), "{:?}", app.session.message);
+    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Hold 2 reboots")), "{:?}", app.session.message);
     press(&mut app, "esc : \"cancel 99\" enter");
     assert!(screen::text(&app).contains("there is no reboots/99"));
     press(&mut app, "esc : \"reboot worker-3 10.0.0.17\" enter");
@@ -270,7 +270,7 @@ fn an_unknown_name_or_a_lone_comma_marks_no_rows_and_opens_no_dialog() {
     }
     press(&mut app, ": \"cancel worker-1\" enter");
     assert_eq!(app.lists.reboots.chosen(), [EntryId::reboot(3)]);
-    assert!(screen::text(&app).contains("Cancel 1 entry"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Cancel 1 reboot"), "{}", screen::text(&app));
 }
 
 /// `--read-only`, and a timed `:write` from a read-only start.

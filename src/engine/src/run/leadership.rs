@@ -224,8 +224,7 @@ impl Loop {
         };
         // a daemon that registers later stands by; the policy alone ends a console's leadership
         let by_policy = self.options.answer.is_some() && store.policy().console_leads == ConsoleLeads::Never;
-        let why =
-            why.or_else(|| by_policy.then(|| "policy console_leads is `never`: finishing work first".to_owned()));
+        let why = why.or_else(|| by_policy.then(|| "policy console_leads is `never`: finishing work first".to_owned()));
         // Stale copies are no fault: nothing new starts while they last, and that is enough.
         let fault = self.snap.engine.observing.iter().find(|fault| fault.ends_leadership());
         self.snap.engine.resigning = why.or_else(|| fault.map(PreflightFault::to_string));

@@ -13,7 +13,9 @@ use super::{
 use crate::{
     attempt::Attempt,
     boot_time::BootTime,
-    cketerm_records::{EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request, Status, Stopped},
+    cketerm_records::{
+        EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request, Status, Stopped,
+    },
     cluster::{Cluster, Members},
     constraints::Constraints,
     entry::{EntryId, QueueKind, Stored},
@@ -273,7 +275,8 @@ impl StoreView {
 
     /// Returns the host of a daemon that has registered, now or ever; an unreadable record counts as one.
     pub fn daemon_seen(&self) -> Option<&str> {
-        let ever = self.daemon.as_ref().map(|stored| stored.get().map_or("an unknown host", |first| first.host.as_str()));
+        let ever =
+            self.daemon.as_ref().map(|stored| stored.get().map_or("an unknown host", |first| first.host.as_str()));
         let registered = self.engines.values().filter_map(Stored::get);
         ever.or_else(|| registered.into_iter().find(|e| e.mode == EngineMode::Daemon).map(|e| e.host.as_str()))
     }
