@@ -15,6 +15,7 @@ pub use self::{
 pub use super::verb::Verb;
 use super::{
     attempt::CheckAnswer,
+    batch::BatchId,
     entry::QueueKind,
     names::Address,
     reason::{Blocker, Reason},
@@ -219,6 +220,9 @@ pub struct Request {
     /// UID of the Kubernetes Node at that time, if the program read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
+    /// The batch of the entry. Version 0.1 wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchId>,
 }
 
 /// Value of `cketerm/progress/<queue>/<index>`: the leader's view of an entry, under its lease, for every console.

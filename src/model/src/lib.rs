@@ -6,6 +6,7 @@
 pub mod acceptance;
 pub mod any;
 pub mod attempt;
+pub mod batch;
 pub mod boot_time;
 pub mod cketerm_records;
 pub mod clock;

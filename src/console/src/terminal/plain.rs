@@ -234,7 +234,9 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::EngineObserving { .. }
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
+        | Reason::BatchPaused { .. }
         | Reason::OrderIgnored { .. }
+        | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
         | Reason::DuplicateOf { .. }

@@ -167,7 +167,7 @@ fn past(app: &mut App, suffix: &str) {
         outcome: hostile("failed: x"),
         at: wall(),
         last: Value::Null,
-        request: Some(Request { who: who(), at: wall(), reason: Some(hostile("why")), node_uid: None }),
+        request: Some(Request { who: who(), at: wall(), reason: Some(hostile("why")), node_uid: None, batch: None }),
         attempts: Vec::new(),
         omitted: 0,
     };

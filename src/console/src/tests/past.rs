@@ -40,6 +40,7 @@ fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
         at: after(wall(), -ago - 400),
         reason: Some("kernel 6.12".into()),
         node_uid: None,
+        batch: None,
     };
     Ending {
         entry: EntryId::reboot(index),

@@ -109,8 +109,13 @@ impl World {
         entry.last_transition_time = Some(after(wall(), -ago));
         let key = format!("/cke/repairs/data/{index:016x}");
         self.store.repairs.entries.insert(index, stored(&key, 60 + index.cast_signed(), entry));
-        let request =
-            Request { who: alice(), at: after(wall(), -ago - 900), reason: Some("INC-9".into()), node_uid: None };
+        let request = Request {
+            who: alice(),
+            at: after(wall(), -ago - 900),
+            reason: Some("INC-9".into()),
+            node_uid: None,
+            batch: None,
+        };
         self.store.requests.insert(EntryId::repair(index), stored("/cke/cketerm/requests", 9, request));
     }
 

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{EntryId, QueueKind};
+use crate::{
+    batch::BatchId,
+    entry::{EntryId, QueueKind},
+};
 
 /// One of the four switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,6 +136,10 @@ pub enum KeyKind {
     Progress(Result<EntryId, String>),
     /// `cketerm/orders/<queue>/<index>`.
     Order(Result<EntryId, String>),
+    /// `cketerm/batches/<id>`.
+    Batch(Result<BatchId, String>),
+    /// `cketerm/batches/<id>/<queue>/<index>`.
+    BatchEnd(Result<(BatchId, EntryId), String>),
     /// `records/…`, `cketerm/history/…`, `cketerm/audit/…`: read on demand, not part of the live copy.
     OnDemand(Folder),
     /// `reboots/running`.

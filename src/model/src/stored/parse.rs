@@ -65,6 +65,11 @@ fn parse_folder_key(suffix: &str) -> KeyKind {
         KeyKind::Progress(parse_entry_id(id))
     } else if let Some(id) = strip("cketerm/orders/") {
         KeyKind::Order(parse_entry_id(id))
+    } else if let Some(rest) = strip("cketerm/batches/") {
+        match rest.split_once('/') {
+            None => KeyKind::Batch(rest.parse()),
+            Some((batch, entry)) => KeyKind::BatchEnd(batch.parse().and_then(|id| Ok((id, parse_entry_id(entry)?)))),
+        }
     } else if let Some(digest) = strip("cketerm/approvals/").filter(|d| !d.contains('/')) {
         KeyKind::Registry(RegistryKey::Approval(digest.to_owned()))
     } else if suffix.starts_with("cketerm/history/") {

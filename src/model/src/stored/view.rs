@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     attempt::Attempt,
+    batch::{Batch, BatchId},
     boot_time::BootTime,
     cketerm_records::{
-        EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request, Status, Stopped,
+        EndKind, EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request, Status, Stopped,
     },
     cluster::{Cluster, Members},
     constraints::Constraints,
@@ -172,6 +173,12 @@ pub struct StoreView {
     pub progress: OrdMap<EntryId, Stored<Progress>>,
     /// `cketerm/orders/`.
     pub orders: OrdMap<EntryId, Stored<Order>>,
+    /// `cketerm/batches/` by id.
+    #[serde(default, with = "crate::pairs", skip_serializing_if = "OrdMap::is_empty")]
+    pub batches: OrdMap<BatchId, Stored<Batch>>,
+    /// `cketerm/batches/<id>/…`: ended entries of batches that are not folded into the batch yet.
+    #[serde(default, with = "crate::pairs", skip_serializing_if = "OrdMap::is_empty")]
+    pub batch_ends: OrdMap<(BatchId, EntryId), Stored<EndKind>>,
     /// `sabakan/…`, `cluster-revision`, `cketerm/approvals/…`.
     pub registry: RegistrySettings,
     /// `reboots/running`, as text: `true` while the queue is enabled and not empty, as in CKE.
