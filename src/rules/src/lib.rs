@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod assumptions;
+pub mod batches;
 pub mod console_leads;
 pub mod decide;
 pub mod eta;

@@ -179,6 +179,9 @@ impl Actor {
         if let Some((id, revision)) = guard.entry {
             compares.push((keys.entry(id), revision));
         }
+        if let Some((batch, revision)) = guard.batch {
+            compares.push((keys.batch(batch), revision));
+        }
         if let Some(cluster) = guard.cluster {
             compares.push((keys.cluster(), cluster));
         }

@@ -106,6 +106,8 @@ struct Loop {
     next_try: BootTime,
     next_publish: BootTime,
     next_prune: BootTime,
+    /// Boot time of the next look at the batches.
+    next_batch_upkeep: BootTime,
     /// Progress of the searches for old records, by folder.
     prune_progress: Arc<tokio::sync::Mutex<BTreeMap<String, FolderCursor>>>,
     incomplete_since: Option<BootTime>,
@@ -174,6 +176,7 @@ impl Loop {
         if self.leader.is_some() {
             self.publish_progress(&decision, now);
             self.prune(now);
+            self.keep_batches(now);
         }
         let wake = decision.wake;
         let effects = std::mem::take(&mut decision.effects);
