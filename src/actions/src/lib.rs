@@ -6,6 +6,7 @@
 
 mod accept;
 mod added;
+mod batches;
 mod bmcs;
 mod choose;
 mod definition;
@@ -31,6 +32,7 @@ mod who;
 
 pub use accept::{note, refusal};
 pub use added::Added;
+pub use batches::BatchRow;
 pub use bmcs::{BmcLookup, Registered};
 pub use choose::{NodeSelection, resolve};
 pub use definition::{ClusterIdentities, SetCluster};

@@ -53,6 +53,9 @@ pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     }
     let which = if added.indexes.is_empty() { "nothing: no node was given".to_owned() } else { join(&added.indexes) };
     context.print_message(&format!("added: {which}"));
+    if let Some(batch) = added.batch {
+        context.print_message(&format!("batch: {batch}"));
+    }
     Ok(())
 }
 
