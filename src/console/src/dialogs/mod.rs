@@ -2,6 +2,7 @@
 
 pub mod add;
 pub mod backoff;
+pub mod batches;
 pub mod cancel;
 pub mod freeze;
 pub mod hold;

@@ -48,15 +48,27 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Blockers => sheet(app, Sheet::Blockers),
         Command::Find => super::typing::begin_find(app),
         Command::Line => super::command_line::begin(app),
-        Command::Reboots => show(app, View::Reboots),
+        Command::Reboots => {
+            // the key of the queue leaves its batches again
+            app.navigation.batches &= app.navigation.view != View::Reboots;
+            show(app, View::Reboots);
+        }
         Command::Nodes => show(app, View::Nodes),
-        Command::Repairs => show(app, View::Repairs),
+        Command::Repairs => {
+            app.navigation.batches &= app.navigation.view != View::Repairs;
+            show(app, View::Repairs);
+        }
         Command::Machines => show(app, View::Machines),
         Command::Diff => show(app, View::Diff),
         Command::Hosts => show(app, View::Hosts),
         Command::Racks if app.navigation.view.registry() => app.navigation.racks = !app.navigation.racks,
         Command::Racks if app.navigation.view == View::History => {
             app.navigation.cke_records = !app.navigation.cke_records;
+            app.navigation.pane = None;
+            super::seen::rows(app);
+        }
+        Command::Racks if matches!(app.navigation.view, View::Reboots | View::Repairs) => {
+            app.navigation.batches = !app.navigation.batches;
             app.navigation.pane = None;
             super::seen::rows(app);
         }

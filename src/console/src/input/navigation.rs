@@ -90,6 +90,7 @@ pub(super) fn push_position(app: &mut App) {
     app.navigation.before.push(ViewPosition {
         view: app.navigation.view,
         cke_records: app.navigation.cke_records,
+        batches: app.navigation.batches,
         racks: app.navigation.racks,
         pane: app.navigation.pane.clone(),
         at,
@@ -121,6 +122,7 @@ pub(super) fn pop_position(app: &mut App) -> bool {
     }
     enter(app, place.view);
     (app.navigation.cke_records, app.navigation.racks) = (place.cke_records, place.racks);
+    app.navigation.batches = place.batches;
     let columns = columns::of(app);
     app.list_mut().restore_position(&columns);
     super::seen::rows(app);
@@ -194,6 +196,7 @@ pub(super) fn visit(app: &mut App, of: Target) {
         Target::Machine(_) | Target::Fold(_) | Target::Line(_) => return,
     };
     push_position(app);
+    app.navigation.batches &= !matches!(of, Target::Entry(_));
     enter(app, view);
     let found = match &of {
         Target::Entry(id) if id.queue == QueueKind::Reboot => app.lists.reboots.select_id(id),
@@ -218,7 +221,23 @@ pub(super) fn visit(app: &mut App, of: Target) {
     record_arrival(app);
 }
 
+/// Shows the entries of the batch under the cursor; Esc leads back.
+fn open_batch(app: &mut App) {
+    let Some(id) = app.lists.batches.cursor else { return };
+    push_position(app);
+    app.navigation.batches = false;
+    let under = app.list().filter().to_owned();
+    super::typing::set_filter(app, &format!("batch:{}", id.0));
+    record_arrival(app);
+    if let Some(place) = app.navigation.before.last_mut() {
+        place.under = Some(under);
+    }
+}
+
 pub(super) fn open(app: &mut App) {
+    if app.navigation.shows_batches() && app.navigation.pane.is_none() {
+        return open_batch(app);
+    }
     if app.navigation.view == View::Overview {
         match app.lists.overview_rows.cursor.clone() {
             Some(OverviewRow::Gate) => {

@@ -2,16 +2,22 @@
 
 use std::{
     borrow::Borrow,
+    cmp::Reverse,
     sync::{Arc, OnceLock},
 };
 
-use cketerm_model::{entry::EntryId, stored::keys::Folder};
+use cketerm_model::{
+    entry::{EntryId, QueueKind},
+    stored::keys::Folder,
+};
 use cketerm_rules::seen::Seen;
 
 use crate::state::{
     App, View,
+    batches::BatchRowId,
     columns::{
-        Actions, Changes, EndedEntries, Hosts, Lines, Machines, Nodes, Reboots, Records, Repairs, RowCells, Table,
+        Actions, BatchTable, Changes, EndedEntries, Hosts, Lines, Machines, Nodes, Reboots, Records, Repairs, RowCells,
+        Table,
     },
     filter::{Cells, Value, searchable_text},
     fleet,
@@ -29,6 +35,7 @@ pub(super) fn handle(app: &mut App, seen: Arc<Seen>) {
         app.now = app.seen.now;
     }
     app.knowledge.totals.refresh(&app.seen);
+    app.knowledge.batches.refresh(&app.seen);
     app.knowledge.registry.refresh(&app.seen);
     rows(app);
     undo::check(app);
@@ -98,8 +105,19 @@ pub(super) fn filtered_rows(app: &mut App) {
         View::History => past(app, Folder::History),
         View::Audit => past(app, Folder::Audit),
         View::Logs => log(app),
+        View::Reboots if app.navigation.batches => batches(app, QueueKind::Reboot),
+        View::Repairs if app.navigation.batches => batches(app, QueueKind::Repair),
         _ => {}
     }
+}
+
+/// Makes the rows of the batches of a queue.
+fn batches(app: &mut App, queue: QueueKind) {
+    let ids: Vec<BatchRowId> = app.knowledge.batches.of_queue(queue).map(|batch| Reverse(batch.id)).collect();
+    let (mut list, total) = (std::mem::take(&mut app.lists.batches), ids.len());
+    let rows = filtered_and_sorted::<BatchTable, _>(app, &list, ids.iter());
+    list.refresh(rows, total, |id| app.knowledge.batches.get(id.0).is_some_and(|batch| batch.batch.queue == queue));
+    app.lists.batches = list;
 }
 
 /// Makes the rows of the log. A cursor on the newest line stays on the newest line.

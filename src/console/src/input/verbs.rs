@@ -9,7 +9,7 @@ use crate::{
     state::{
         App, Pane, Target, View,
         dialog::{Dialog, DialogAction},
-        event::{Action, ActionOutcome, Effect},
+        event::{Action, ActionOutcome, BatchAction, Effect},
         leaders,
         past::ReadRequest,
         queries, rights, sources, tour,
@@ -42,7 +42,11 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         return Vec::new();
     }
     let registry = matches!(app.navigation.view, View::Machines | View::Diff);
+    let batches = app.navigation.shows_batches() && app.navigation.pane.is_none();
     let opened = match command {
+        Command::Hold if batches => dialogs::batches::open(app, BatchAction::Pause),
+        Command::Unhold if batches => dialogs::batches::open(app, BatchAction::Resume),
+        Command::Cancel if batches => dialogs::batches::open(app, BatchAction::Cancel),
         Command::HostPower => dialogs::host::power(app),
         Command::Fence => dialogs::host::fence(app),
         Command::Unhold if app.navigation.view == View::Hosts => dialogs::host::release(app),

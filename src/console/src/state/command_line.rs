@@ -224,7 +224,7 @@ pub fn completions(app: &App, text: &str) -> Completions {
         (None, _) => matching_candidates(last, names().map(str::to_owned)),
         (Some("view"), _) => matching_candidates(last, View::ALL.iter().map(|v| v.name().to_owned())),
         (Some("columns"), _) => {
-            let all = columns::all(app.navigation.view, app.navigation.cke_records);
+            let all = columns::all(app.navigation.view, app.navigation.second_table());
             let named: Vec<&str> = before.split([' ', ',']).collect();
             let left = all.into_iter().filter(|id| !named.contains(&id.as_str())).map(|id| id.to_string());
             matching_candidates(last, left.chain((named.len() == 2).then(|| "default".to_owned())))

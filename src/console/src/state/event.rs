@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cketerm_actions::HostAction;
 use cketerm_model::{
+    batch::BatchId,
     cketerm_records::Verb,
     clock::Now,
     entry::{EntryId, QueueKind},
@@ -156,6 +157,17 @@ pub enum Action {
         /// Reason or ticket.
         reason: Option<String>,
     },
+    /// Pause, resume or cancel whole batches.
+    Batches {
+        /// Their queue.
+        queue: QueueKind,
+        /// The batches.
+        batches: Vec<BatchId>,
+        /// The change.
+        what: BatchAction,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
     /// Enable or disable a queue.
     Switch {
         /// The queue.
@@ -223,6 +235,17 @@ pub enum Action {
     },
 }
 
+/// Change of a whole batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchAction {
+    /// Its queued entries no longer start.
+    Pause,
+    /// They start again.
+    Resume,
+    /// Its unfinished entries are cancelled.
+    Cancel,
+}
+
 /// Change of the generation of the definition from the machine registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryAction {
@@ -253,6 +276,7 @@ impl Action {
             | Self::Cancel { reason, .. }
             | Self::Remove { reason, .. }
             | Self::Hold { reason, .. }
+            | Self::Batches { reason, .. }
             | Self::ResetBackoff { reason, .. }
             | Self::Switch { reason, .. }
             | Self::Registry { reason, .. }
@@ -310,6 +334,14 @@ impl Action {
             Self::Remove { entry, .. } => format!("removing {entry} ..."),
             Self::Hold { entries, hold: true, .. } => format!("holding {} ...", count(entries.len(), "entry")),
             Self::Hold { entries, hold: false, .. } => format!("releasing {} ...", count(entries.len(), "entry")),
+            Self::Batches { batches, what, .. } => {
+                let progress_text = match what {
+                    BatchAction::Pause => "pausing",
+                    BatchAction::Resume => "resuming",
+                    BatchAction::Cancel => "cancelling",
+                };
+                format!("{progress_text} {} ...", named_batches(batches))
+            }
             Self::ResetBackoff { entries, .. } => {
                 format!("resetting the backoff of {} ...", count(entries.len(), "entry"))
             }
@@ -358,6 +390,14 @@ pub fn count_entries<'a>(ids: impl IntoIterator<Item = &'a EntryId>) -> String {
         (n, 0) => count(n, "reboot"),
         (0, n) => count(n, "repair"),
         (reboots, repairs) => count(reboots + repairs, "entry"),
+    }
+}
+
+/// Returns batches by name: `batch 6fy2jg00`, `3 batches`.
+pub fn named_batches(batches: &[BatchId]) -> String {
+    match batches {
+        [one] => format!("batch {one}"),
+        _ => format!("{} batches", batches.len()),
     }
 }
 

@@ -5,13 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use cketerm_model::{boot_time::BootTime, rights::Rights, stored::view::StoreView};
 use cketerm_rules::usual::{MAX_SAMPLES, MachineClass, UsualTimes};
 
-use super::{logs::Logs, overview::Summary, past::Past, registry::RegistrySummary, totals::Totals};
+use super::{batches::Batches, logs::Logs, overview::Summary, past::Past, registry::RegistrySummary, totals::Totals};
 
 /// Sums over the published state, and what was read on demand.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
     /// Sums over `seen`.
     pub totals: Totals,
+    /// The batches, with the counts of their entries.
+    pub batches: Batches,
     /// Sums over the machine registry.
     pub registry: RegistrySummary,
     /// Sums of the Overview.

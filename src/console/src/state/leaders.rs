@@ -6,7 +6,7 @@ use cketerm_model::acceptance::{LeaderKind, OperatorCommand};
 
 use super::{
     App, View,
-    event::{Action, RegistryAction},
+    event::{Action, BatchAction, RegistryAction},
 };
 use crate::keys::Command;
 
@@ -47,6 +47,9 @@ fn requested_by(action: &Action) -> OperatorCommand {
         Action::ResetBackoff { .. } => OperatorCommand::ResetBackoff,
         Action::Hold { hold: true, .. } => OperatorCommand::Hold,
         Action::Hold { hold: false, .. } => OperatorCommand::Unhold,
+        Action::Batches { what: BatchAction::Pause, .. } => OperatorCommand::PauseBatch,
+        Action::Batches { what: BatchAction::Resume, .. } => OperatorCommand::ResumeBatch,
+        Action::Batches { what: BatchAction::Cancel, .. } => OperatorCommand::Cancel,
         Action::Switch { enabled: true, .. } => OperatorCommand::Enable,
         Action::Switch { enabled: false, .. } => OperatorCommand::Disable,
         Action::Registry { what, .. } => match what {

@@ -1,5 +1,6 @@
 //! The console's whole state. Drawing reads it; only `update` changes it.
 
+pub mod batches;
 pub mod blockers;
 pub mod calendar;
 pub mod column_id;
@@ -213,12 +214,12 @@ impl App {
 
     /// Returns the open view's list.
     pub fn list(&self) -> &dyn Rows {
-        self.lists.of(self.navigation.view, self.navigation.cke_records)
+        self.lists.of(self.navigation.view, self.navigation.second_table())
     }
 
     /// Returns the open view's list, mutable.
     pub fn list_mut(&mut self) -> &mut dyn Rows {
-        self.lists.of_mut(self.navigation.view, self.navigation.cke_records)
+        self.lists.of_mut(self.navigation.view, self.navigation.second_table())
     }
 
     /// Counts an action as started, and reports it.

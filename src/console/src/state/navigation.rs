@@ -51,6 +51,8 @@ pub struct ViewPosition {
     pub view: View,
     /// Whether History showed CKE's records.
     pub cke_records: bool,
+    /// Whether Reboots and Repairs showed their batches.
+    pub batches: bool,
     /// Whether Machines and Diff showed the racks.
     pub racks: bool,
     /// The open pane.
@@ -70,6 +72,8 @@ pub struct Navigation {
     pub view: View,
     /// Whether History shows CKE's records.
     pub cke_records: bool,
+    /// Whether Reboots and Repairs show their batches instead of their entries.
+    pub batches: bool,
     /// Whether Machines and Diff show the racks instead of their rows.
     pub racks: bool,
     /// The map of the racks, while Nodes shows it instead of its rows.
@@ -93,6 +97,22 @@ pub struct Navigation {
 }
 
 impl Navigation {
+    /// Reports whether the open view shows its second table: CKE's records in History, batches in the queues.
+    pub fn second_table(&self) -> bool {
+        match self.view {
+            View::History => self.cke_records,
+            View::Reboots | View::Repairs => self.batches,
+            View::Overview | View::Nodes | View::Machines | View::Diff | View::Hosts | View::Audit | View::Logs => {
+                false
+            }
+        }
+    }
+
+    /// Reports whether a queue shows its batches.
+    pub fn shows_batches(&self) -> bool {
+        matches!(self.view, View::Reboots | View::Repairs) && self.batches
+    }
+
     /// Reports whether help or a detail pane lies on the view.
     pub fn has_layer(&self) -> bool {
         self.help.is_some() || self.pane.is_some()

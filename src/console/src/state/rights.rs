@@ -3,7 +3,10 @@
 
 use cketerm_model::{entry::QueueKind, rights::Area};
 
-use super::{App, View, event::Action};
+use super::{
+    App, View,
+    event::{Action, BatchAction},
+};
 use crate::keys::Command;
 
 /// Returns the area that a command changes in this view. `None` if its permission is not queried in advance.
@@ -36,7 +39,8 @@ pub fn area_of(action: &Action) -> Option<Area> {
         Action::Cancel { entries, .. } | Action::ResetBackoff { entries, .. } => of_queue(entries.first()?.queue),
         Action::Remove { entry, .. } => of_queue(entry.queue),
         Action::Switch { queue, .. } => of_queue(*queue),
-        Action::Hold { .. } | Action::Order { .. } => Area::Orders,
+        Action::Batches { queue, what: BatchAction::Cancel, .. } => of_queue(*queue),
+        Action::Batches { .. } | Action::Hold { .. } | Action::Order { .. } => Area::Orders,
         Action::Freeze { .. } | Action::Unfreeze { .. } => Area::Settings,
         Action::KeepCordoned { .. } => Area::Nodes,
         _ => return None,

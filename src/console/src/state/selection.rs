@@ -4,6 +4,7 @@ use cketerm_model::{entry::EntryId, names::Address, stored::keys::Folder};
 
 use super::{
     App, HostId, Pane, Target, View,
+    batches::BatchSummary,
     past::PastId,
     queries,
     registry::{Row, Serial},
@@ -16,6 +17,7 @@ impl App {
             return Some(pane.of.clone());
         }
         match self.navigation.view {
+            View::Reboots | View::Repairs if self.navigation.batches => None,
             View::Reboots => self.lists.reboots.cursor.map(Target::Entry),
             View::Nodes => self.lists.nodes.cursor.clone().map(Target::Node),
             View::Repairs => self.lists.repairs.cursor.map(Target::Entry),
@@ -70,6 +72,8 @@ impl App {
                 Some(Target::Entry(id)) => vec![id],
                 _ => Vec::new(),
             },
+            // a verb for entries never means a whole batch
+            (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen(),
             (None, View::Repairs) => self.lists.repairs.chosen(),
             (None, View::Nodes) => {
@@ -86,6 +90,7 @@ impl App {
             (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
             (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
             (None, View::Nodes) => self.lists.nodes.chosen(),
+            (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen().iter().filter_map(machine).collect(),
             (None, View::Repairs) => self.lists.repairs.chosen().iter().filter_map(machine).collect(),
             (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
@@ -94,6 +99,12 @@ impl App {
             }
             _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
         }
+    }
+
+    /// Returns the batches that a verb acts on: the marked ones, or the one under the cursor.
+    pub fn chosen_batches(&self) -> Vec<&BatchSummary> {
+        let ids = self.lists.batches.chosen();
+        ids.iter().filter_map(|id| self.knowledge.batches.get(id.0)).collect()
     }
 
     /// Returns the hosts that a verb acts on.

@@ -188,15 +188,15 @@ impl Settings {
 pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
     app.session.lead_answers.clone_from(&settings.leads);
     let mut problems = Vec::new();
-    let open = (app.navigation.view, app.navigation.cke_records);
+    let open = (app.navigation.view, app.navigation.cke_records, app.navigation.batches);
     for (name, of) in &settings.tables {
         let tables = View::ALL.into_iter().flat_map(|view| [(view, false), (view, true)]);
-        let Some((view, cke_records)) = tables.into_iter().find(|(v, cke)| columns::table(*v, *cke) == name) else {
+        let Some((view, second)) = tables.into_iter().find(|(v, second)| columns::table(*v, *second) == name) else {
             problems.push(format!("there is no table {name}"));
             continue;
         };
-        (app.navigation.view, app.navigation.cke_records) = (view, cke_records);
-        let all = columns::all(view, cke_records);
+        (app.navigation.view, app.navigation.cke_records, app.navigation.batches) = (view, second, second);
+        let all = columns::all(view, second);
         let (known, unknown): (Vec<_>, Vec<_>) = of
             .columns
             .iter()
@@ -205,7 +205,7 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
         problems.extend(unknown.iter().map(|(_, column)| format!("{name} has no column {column}")));
         let known: Vec<_> = known.into_iter().filter_map(|(known, _)| known.copied()).collect();
         if !known.is_empty() {
-            app.lists.visible_columns.insert(columns::table(view, cke_records), known);
+            app.lists.visible_columns.insert(columns::table(view, second), known);
         }
         if name == NODES {
             app.navigation.map_chosen = of.map;
@@ -217,13 +217,13 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
             None => problems.push(format!("{name} has no column {by} to sort by")),
         }
     }
-    (app.navigation.view, app.navigation.cke_records) = open;
+    (app.navigation.view, app.navigation.cke_records, app.navigation.batches) = open;
     problems
 }
 
 /// Returns the columns of the open view's table, to be saved.
 pub fn current_columns(app: &App) -> Change {
-    let table = columns::table(app.navigation.view, app.navigation.cke_records);
+    let table = columns::table(app.navigation.view, app.navigation.second_table());
     let visible_columns = app.lists.visible_columns.get(table);
     Change::Columns(
         table,
@@ -239,7 +239,7 @@ pub fn current_map(app: &App) -> Change {
 /// Returns the sort order of the open view's table, to be saved.
 pub fn current_sort(app: &App) -> Change {
     let sort = app.list().sort().map(|(by, desc)| format!("{by}{}", if desc { " desc" } else { "" }));
-    Change::Sort(columns::table(app.navigation.view, app.navigation.cke_records), sort)
+    Change::Sort(columns::table(app.navigation.view, app.navigation.second_table()), sort)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub fn draw<T: Table, Id: Borrow<T::Id> + Ord + Clone>(
     let columns = match app
         .lists
         .visible_columns
-        .get(crate::state::columns::table(app.navigation.view, app.navigation.cke_records))
+        .get(crate::state::columns::table(app.navigation.view, app.navigation.second_table()))
     {
         None => default_layout::<T>(app, &rows, area.width).0,
         Some(chosen) => chosen_layout::<T>(app, &rows, area.width, chosen),

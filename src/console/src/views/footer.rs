@@ -144,6 +144,9 @@ fn prompt(
 fn view_hints(app: &App) -> &'static [&'static str] {
     match app.navigation.view {
         View::Overview => &["open", "cancel", "switch", "reboots", "nodes", "repairs", "history", "logs-of"],
+        View::Reboots | View::Repairs if app.navigation.batches => {
+            &["open", "hold", "unhold", "cancel", "mark", "racks", "filter", "sort"]
+        }
         View::Reboots => &[
             "open",
             "cancel",
@@ -290,6 +293,11 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
         (View::Audit, "jump") => "go to it",
         (View::History, "racks") if app.navigation.cke_records => "ended",
         (View::History, "racks") => "CKE's records",
+        (View::Reboots | View::Repairs, "racks") if app.navigation.batches => "entries",
+        (View::Reboots | View::Repairs, "racks") => "batches",
+        (View::Reboots | View::Repairs, "hold") if app.navigation.batches => "pause",
+        (View::Reboots | View::Repairs, "unhold") if app.navigation.batches => "resume",
+        (View::Reboots | View::Repairs, "cancel") if app.navigation.batches => "cancel",
         (View::Nodes, "racks") if app.navigation.map.is_some() => "rows",
         (View::Hosts, "unhold") => "release",
         (View::Repairs, "cancel") => "delete",

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bar;
+mod batches;
 pub mod columns;
 pub mod copy;
 pub mod detail;

@@ -178,3 +178,8 @@ pub(super) fn by<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
 pub(super) fn why<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
     Value::text(row.request.and_then(|r| r.reason.as_deref()).unwrap_or_default())
 }
+
+/// Returns the batch of the entry.
+pub(super) fn batch<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    Value::text(row.request.and_then(|r| r.batch).map(|batch| batch.to_string()).unwrap_or_default())
+}

@@ -73,6 +73,7 @@ impl Table for Repairs {
             .cell(reason_cell),
         Column::hidden("by", "ASKED BY", "operator who asked for the repair").value(entry::by),
         Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
+        Column::hidden("batch", "BATCH", "batch of the entry: all entries of one enqueue").value(entry::batch),
     ];
 
     fn row<'a>(app: &'a App, id: &'a EntryId) -> Row<'a> {
