@@ -212,7 +212,7 @@ pub const TABLE: &[Binding] = &[
     view_binding(Table, &["s"], Command::Sort, "sort", "sort", "Sort by the next column; after the last one: the view's own order"),
     view_binding(Table, &["r"], Command::Reverse, "reverse", "", "Reverse the order"),
     view_binding(Table, &["|"], Command::Columns, "choose-columns", "", "Choose the columns of the view and their order; saved for the next start"),
-    view_binding(Table, &["v"], Command::Racks, "racks", "racks", "In Nodes: racks as a map (one sign per machine) or as rows; in Machines and Diff: racks as counts by role and state; in History: CKE's records or cketerm's; in Reboots and Repairs: batches or entries"),
+    view_binding(Table, &["v"], Command::Racks, "racks", "racks", "In Nodes: racks as a map (one sign per machine) or as rows; in Machines and Diff: racks as counts; in History: CKE's records or cketerm's; in the queues: batches or entries"),
     view_binding(Table, &["right"], Command::Right, "right", "", "In the rack map: next machine"),
     view_binding(Table, &["left"], Command::Left, "left", "", "In the rack map: previous machine"),
     view_binding(Everywhere, &["j", "down"], Command::Down, "down", "", "Down"),
