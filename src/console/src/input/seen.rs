@@ -67,7 +67,8 @@ pub(super) fn filtered_rows(app: &mut App) {
         // `source_generation`: counter of the states that change the rows; 0 = there is no such counter
         ($list:ident of $view:ident, $table:ty, $source_generation:expr, $total:expr, $ids:expr, $exists:expr) => {{
             let mut list = std::mem::take(&mut app.lists.$list);
-            if app.navigation.view == View::$view {
+            // the texts that a filter is typed for are those of one table
+            if app.navigation.view == View::$view && !app.navigation.shows_batches() {
                 let plain = list.active_filter.is_empty() && list.sort.is_none() && !types_filter;
                 let source_generation: u64 = $source_generation;
                 let known = plain && source_generation != 0 && list.source_generation == source_generation;
