@@ -49,10 +49,7 @@ async fn an_enqueue_is_one_transaction_that_also_records_the_requester() {
         assert_eq!((&batch["who"]["user"], &batch["asked"], &batch["added"]), (&"ann".into(), &1.into(), &1.into()));
         let audit = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/cketerm/audit/"]);
         let audit: Value = serde_json::from_str(audit.trim()).unwrap();
-        assert_eq!(
-            (&audit["what"], &audit["result"]),
-            (&"reboot add".into(), &format!("entries 0, batch {id}").into())
-        );
+        assert_eq!((&audit["what"], &audit["result"]), (&"reboot add".into(), &"entries 0".into()));
         // all five keys have the same revision
         assert_eq!(etcd.ctl(&["get", "--prefix", "/", "-w", "json"]).matches("\"mod_revision\":2,").count(), 5);
         let before = etcd.ctl(&["get", "x", "-w", "json"]);

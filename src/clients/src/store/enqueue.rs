@@ -185,8 +185,7 @@ impl Store {
             ops.push(TxnOp::put(self.keys().request(id), json(&request), None));
         }
         let which = if queue == QueueKind::Repair { "entry" } else { "entries" };
-        let in_batch = if cursor.denied { String::new() } else { format!(", batch {}", cursor.id) };
-        let result = format!("{which} {}{in_batch}", format_ranges(&indexes));
+        let result = format!("{which} {}", format_ranges(&indexes));
         let note = AuditNote { who: note.person.who(), what: note.what, on: &note.on, reason: reason.as_deref() };
         match self.write(note, &result, compares, ops).await? {
             WriteOutcome::At(mod_revision) => {
