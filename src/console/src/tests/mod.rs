@@ -2,6 +2,7 @@
 
 mod aging;
 mod attention;
+mod batches;
 mod broken;
 mod columns;
 mod cost;

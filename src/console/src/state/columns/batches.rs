@@ -42,7 +42,7 @@ impl Table for BatchTable {
             .value(|row| row.value(|b| Value::text(b.state().to_string())))
             .cell(|row| row.cell(state_cell)),
         Column::new("progress", "PROGRESS", Fixed(10), "done, in work and queued entries as a bar").cell(bar),
-        Column::new("done", "DONE", Content(4, 9), "entries that reached their goal, of all that were not withdrawn")
+        Column::new("done", "DONE", Content(4, 9), "entries that reached their goal, of all to do")
             .value(|row| row.value(|b| values::count(b.totals.done())))
             .cell(|row| row.text(|b| format!("{}/{}", b.totals.done(), b.totals.all()))),
         Column::new("in-work", "WORK", Fixed(4), "entries in work")
@@ -120,10 +120,12 @@ fn bar(row: &Row<'_>) -> Cell {
     }
     let ended = done.saturating_add(failed);
     let until = |n: u64| n.saturating_mul(BAR) / all;
-    let (filled, worked) = (until(ended), until(ended.saturating_add(in_work)).max(u64::from(in_work > 0)).min(BAR));
+    let filled = until(ended);
+    // neither the first nor the last machine of hundreds is invisible
+    let worked = if in_work > 0 { until(ended.saturating_add(in_work)).max(filled + 1).min(BAR) } else { filled };
     let signs = (0..BAR).map(|at| match at {
         at if at < filled => '█',
-        at if at < worked.max(filled) => '▓',
+        at if at < worked => '▓',
         _ => '░',
     });
     let severity = if found.state() == BatchState::Done { Severity::Done } else { Severity::Rebooting };

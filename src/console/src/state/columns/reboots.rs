@@ -54,9 +54,9 @@ impl Table for Reboots {
         Column::new("reason", "REASON", Rest, "the engine's reason why the entry does not move")
             .value(entry::reason)
             .cell(reason_cell),
+        Column::hidden("batch", "BATCH", "batch of the entry: all entries of one enqueue").value(entry::batch),
         Column::hidden("by", "ASKED BY", "operator who asked for the reboot").value(entry::by),
         Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
-        Column::hidden("batch", "BATCH", "batch of the entry: all entries of one enqueue").value(entry::batch),
     ];
 
     fn row<'a>(app: &'a App, id: &'a EntryId) -> Row<'a> {

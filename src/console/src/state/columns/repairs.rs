@@ -71,9 +71,9 @@ impl Table for Repairs {
         Column::new("reason", "REASON", Rest, "why the entry does not move, or its end")
             .value(entry::reason)
             .cell(reason_cell),
+        Column::hidden("batch", "BATCH", "batch of the entry: all entries of one enqueue").value(entry::batch),
         Column::hidden("by", "ASKED BY", "operator who asked for the repair").value(entry::by),
         Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
-        Column::hidden("batch", "BATCH", "batch of the entry: all entries of one enqueue").value(entry::batch),
     ];
 
     fn row<'a>(app: &'a App, id: &'a EntryId) -> Row<'a> {
