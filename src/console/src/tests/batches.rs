@@ -67,7 +67,7 @@ fn v_shows_the_batches_newest_first_with_their_progress() {
     let text = screen::text(&app);
     let places = [late, kernel, old].map(|id| text.find(&id.to_string()).unwrap());
     assert!(places.is_sorted(), "{text}");
-    for words in ["36/40", "paused by carol@admin1 (budget shop/cart); kernel 6.12", "only 2 of 5 added; CHG-7", "8/8"]
+    for words in ["█████████▓ 36/40", "paused by carol@admin1 (budget shop/cart); k", "only 2 of 5 added; CHG-7", "8/8"]
     {
         assert!(text.contains(words), "{words}: {text}");
     }
