@@ -38,18 +38,15 @@ pub fn open(app: &App, what: BatchAction) -> Result<Dialog, String> {
     let sum = |of: fn(&BatchSummary) -> u64| batches.iter().map(|batch| of(batch)).sum::<u64>();
     let (queued, in_work) = (sum(|batch| batch.totals.queued), sum(|batch| batch.totals.in_work));
     let entries = usize::try_from(queued.saturating_add(in_work)).unwrap_or(usize::MAX);
-    let (named, cluster) = (named_batches(&ids), app.cluster_label());
-    let (title, verb) = match what {
-        BatchAction::Pause => (format!("Pause {named} on {cluster}?"), format!("Pause {named}")),
-        BatchAction::Resume => (format!("Resume {named} on {cluster}?"), format!("Resume {named}")),
-        BatchAction::Cancel => (
-            format!("Cancel {} of {named} on {cluster}?", count(entries, "entry")),
-            format!("Cancel {}", count(entries, "entry")),
-        ),
+    let named = named_batches(&ids);
+    let verb = match what {
+        BatchAction::Pause => format!("Pause {named}"),
+        BatchAction::Resume => format!("Resume {named}"),
+        BatchAction::Cancel => format!("Cancel {} of {named}", count(entries, "entry")),
     };
     let queue = if app.navigation.view == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
     let action = DialogAction::Act(Action::Batches { queue, batches: ids.clone(), what, reason: None });
-    let mut dialog = Dialog::new(title, verb, action);
+    let mut dialog = Dialog::new(format!("{verb}?"), verb, action);
     dialog.lines = lines(app, &batches, what, (queued, in_work));
     match what {
         BatchAction::Pause | BatchAction::Resume => {}

@@ -3,7 +3,7 @@
 use cketerm_model::entry::QueueKind;
 
 use super::{Dialog, DialogAction};
-use crate::state::event::{Action, RegistryAction};
+use crate::state::event::{Action, BatchAction, RegistryAction};
 
 impl Dialog {
     /// Returns the message after the operator went back.
@@ -31,6 +31,9 @@ fn of(action: &Action) -> &'static str {
         Action::Hold { hold: false, .. } | Action::Registry { what: RegistryAction::Hold(false, _), .. } => {
             "nothing was released"
         }
+        Action::Batches { what: BatchAction::Pause, .. } => "nothing was paused",
+        Action::Batches { what: BatchAction::Resume, .. } => "nothing was resumed",
+        Action::Batches { what: BatchAction::Cancel, .. } => "nothing was cancelled",
         Action::Switch { enabled: true, .. }
         | Action::Registry { what: RegistryAction::Enable(true) | RegistryAction::AutoRepair(true), .. } => {
             "nothing was enabled"
