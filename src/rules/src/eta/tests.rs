@@ -313,30 +313,57 @@ fn an_even_interval_is_written_with_its_half_and_an_uneven_one_with_both_ends() 
     assert_eq!(text(60, 400, 700), "done 16:20Z ± 6h");
 }
 
-/// The work of an estimate depends on its own bounds, not on the length of the queue, and its answer hardly changes.
-#[test]
-fn long_queues_are_estimated_as_short_ones_are() {
+/// So many waiting entries on four slots, of this number of machine types that alternate, in racks of forty.
+fn alternating(n: usize, kinds: usize, groups: Option<usize>) -> Queue {
     let durations = |seconds: f64| Durations::of((0..100).map(|i| seconds + f64::from(i)).collect(), None, false);
-    let job = Job { kind: 0, group: 0, window: 0, set: Some(0), state: State::Waiting, ready: 0.0, count: 1 };
-    let queue = |n: usize| Queue {
+    let job = |n: usize| Job {
+        kind: n % kinds,
+        group: if groups.is_some() { n / 40 } else { 0 },
+        window: 0,
+        set: Some(0),
+        state: State::Waiting,
+        ready: 0.0,
+        count: 1,
+    };
+    Queue {
         slots: 4,
-        shared: vec![job.clone(); n],
+        shared: (0..n).map(job).collect(),
         alone: Vec::new(),
         alone_first: false,
-        groups: None,
+        groups,
         group_hold: 1800.0,
         windows: vec![Openings::always()],
         margin: 0.0,
         backoff: Backoff { share: 0.0, timeout: 600.0, wait: (300.0, 600.0) },
-        kinds: vec![Kind { drain: durations(10.0), after: durations(50.0) }],
-    };
-    let of = |n: usize| queue(n).forecast(1)[0].unwrap();
+        kinds: vec![Kind { drain: durations(10.0), after: durations(50.0) }; kinds],
+    }
+}
+
+#[test]
+fn long_queues_are_estimated_as_short_ones_are() {
     // 159 s each
-    for n in [400, 401, 5000] {
-        let (forecast, expected) = (of(n), f64::from(u32::try_from(n).unwrap()) * 159.0 / 4.0);
+    for (n, kinds) in [(250, 1), (251, 1), (5000, 1), (5000, 3)] {
+        let queue = alternating(n, kinds, None);
+        let (forecast, expected) = (queue.forecast(1)[0].unwrap(), f64::from(u32::try_from(n).unwrap()) * 159.0 / 4.0);
         assert!((forecast.likely - expected).abs() < expected * 0.03, "{n}: {forecast:?}, {expected}");
         assert!(forecast.low < expected && expected < forecast.high, "{n}: {forecast:?}, {expected}");
-        assert_eq!(of(n), forecast, "the same question has the same answer");
+        assert_eq!(queue.forecast(1)[0], Some(forecast), "the same question has the same answer");
+    }
+}
+
+/// Jobs that are played, over all runs: they are the cost.
+#[test]
+fn the_work_of_an_estimate_does_not_grow_with_the_queue() {
+    let work = |n, kinds, groups| {
+        let queue = alternating(n, kinds, groups);
+        let (prepared, runs) = queue.prepared();
+        assert_eq!(prepared.shared.iter().map(|job| job.count).sum::<usize>(), n);
+        prepared.jobs() * runs
+    };
+    for (n, kinds, groups) in
+        [(60, 1, None), (1000, 1, None), (5000, 1, None), (5000, 4, None), (1000, 2, Some(1)), (5000, 2, Some(1))]
+    {
+        assert!(work(n, kinds, groups) <= 15_000, "{n}, {kinds}, {groups:?}: {}", work(n, kinds, groups));
     }
 }
 
