@@ -1,5 +1,5 @@
 //! Estimated end of a queue, and the text that says what is left. The text shows the data behind the estimate. Without
-//! enough data there is no estimate. Running phases are compared with the usual ones.
+//! enough data there is no estimate.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use cketerm_model::{
 use cketerm_rules::{
     eta::{Answer, NoEstimate, Part, Question, part_of},
     start::{Bar, Start},
-    usual::{Pace, Phase, Usual, UsualTimes, running},
+    usual::UsualTimes,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -66,35 +66,6 @@ pub fn answers(
     let reason_of = |id: EntryId| app.seen.reasons.get(&id);
     let part: &dyn Fn(EntryId) -> Part = &|id| part_of(store, &reason_of, now, id);
     Question { store, kube, queue, usual: &app.knowledge.usual, start, part, set, sets, added, now }.answers()
-}
-
-/// A running phase of an entry, judged by the usual duration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judged {
-    /// Phase.
-    pub phase: Phase,
-    /// Time since its start.
-    pub elapsed: SignedDuration,
-    /// Usual duration, if enough such phases ended lately.
-    pub usual: Option<Usual>,
-    /// Whether it takes longer than usual.
-    pub pace: Pace,
-}
-
-impl Judged {
-    /// Returns the elapsed time, beside the usual one if that is known: `58s, usual 20-40s`.
-    pub fn text(&self) -> String {
-        self.usual.map_or_else(|| when::span(self.elapsed), |usual| usual.compared(self.elapsed))
-    }
-}
-
-/// Judges the phase that an entry is in. `None` if it is not in work.
-pub fn judged(app: &App, id: EntryId) -> Option<Judged> {
-    let running = running(&app.seen.snapshot.store, id)?;
-    let elapsed = app.known().duration_since(running.since).max(SignedDuration::ZERO);
-    let usual = app.knowledge.usual.of_kind(&running.kind).copied();
-    let pace = usual.map_or(Pace::Usual, |usual| usual.judge(elapsed));
-    Some(Judged { phase: running.kind.phase, elapsed, usual, pace })
 }
 
 /// Entries that are left in a queue, the time from which they can start, and the estimated end.

@@ -453,3 +453,16 @@ fn the_durations_of_similar_entries_are_read_once_from_any_view() {
     assert!(text.contains("done 10:") && text.contains("after what is queued, like the last 20"), "{text}");
     assert_eq!(app.knowledge.usual.ended().len(), 20);
 }
+
+/// An estimate says how sure it is, and is made again only if something has changed.
+#[test]
+fn the_overview_estimates_the_end_of_the_queue() {
+    let mut app = World::usual().console_in(View::Overview, 120, 36);
+    let ended = (0..20).map(|i| timed(i, 60 * i64::try_from(i).unwrap())).collect();
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(ended, false))))));
+    let text = screen::text(&app);
+    assert!(text.contains("done 10:0") || text.contains("done between 10:0"), "{text}");
+    let estimate = app.knowledge.summary.reboots.left.estimate.clone().unwrap();
+    update(&mut app, Event::Seen(World::usual().seen()));
+    assert_eq!(app.knowledge.summary.reboots.left.estimate, Some(estimate));
+}

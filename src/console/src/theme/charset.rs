@@ -85,7 +85,7 @@ pub fn apply_charset(buffer: &mut Buffer, charset: Charset) {
     }
 }
 
-/// Returns the ASCII replacement of a box-drawing character or a block.
+/// Returns the ASCII replacement of a box-drawing character, a block or a sign of an interval.
 fn ascii_border(symbol: &str) -> Option<char> {
     let c = symbol.chars().next()?;
     match c {
@@ -103,6 +103,9 @@ fn ascii_border(symbol: &str) -> Option<char> {
         '\u{25b2}' => Some('^'),
         '\u{25cf}' => Some('*'),
         '\u{2026}' => Some('~'),
+        // ranges and intervals: `20-40s`, `07:41Z ~ 6m`
+        '\u{2013}' => Some('-'),
+        '\u{b1}' => Some('~'),
         _ => None,
     }
 }
@@ -140,6 +143,12 @@ mod tests {
         assert_eq!(signs(Charset::Ascii), ["#", "-", "_", "^", ":", "!"]);
         assert_eq!(signs(Charset::AsciiBorders), signs(Charset::Ascii));
         assert_eq!(row("\u{2588}\u{2588}\u{2591} 2/3", Charset::Ascii), "##- 2/3");
+    }
+
+    #[test]
+    fn intervals_keep_their_meaning_in_ascii() {
+        assert_eq!(row("20\u{2013}40s \u{b1} 6m", Charset::Ascii), "20-40s ~ 6m");
+        assert_eq!(row("20\u{2013}40s \u{b1} 6m", Charset::AsciiBorders), "20-40s ~ 6m");
     }
 
     #[test]
