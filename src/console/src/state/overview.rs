@@ -292,7 +292,7 @@ fn held(seen: &Seen, id: EntryId) -> bool {
         return false;
     }
     let waits = || queries::entry(seen, id).is_none_or(|e| e.status != RebootStatus::Rebooting);
-    matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. }))
+    matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. } | Reason::BatchPaused { .. }))
         || (queries::order(seen, id) == Some(Verb::Hold) && waits())
 }
 

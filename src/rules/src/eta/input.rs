@@ -64,7 +64,9 @@ pub fn part_of<'a>(
         let Some(entry) = store.entry(at) else { return Part::Rests };
         let reason = reason_of(at);
         let held = holds && store.orders.get(&at).and_then(Stored::get).is_some_and(|order| order.verb == Verb::Hold);
-        if matches!(reason, Some(Reason::OnHold { .. })) || (held && !entry.is_after_command()) {
+        if matches!(reason, Some(Reason::OnHold { .. } | Reason::BatchPaused { .. }))
+            || (held && !entry.is_after_command())
+        {
             return Part::Rests;
         }
         if reason.and_then(|why| trouble::kept_by(store, now, at, why)) == Some(Trouble::Stuck) {

@@ -292,11 +292,20 @@ fn held_stuck_and_duplicate_entries_do_not_end_by_themselves() {
         (EntryId::reboot(5), Reason::DuplicateOf { index: 4 }),
         (EntryId::reboot(6), Reason::DuplicateOf { index: 7 }),
         (EntryId::reboot(7), waits),
+        (
+            EntryId::reboot(8),
+            Reason::BatchPaused {
+                batch: cketerm_model::batch::BatchId::at(now()),
+                by: "ann".to_owned(),
+                since: now(),
+                why: None,
+            },
+        ),
     ];
     let reason_of = |id: EntryId| reasons.iter().find(|(of, _)| *of == id).map(|(_, why)| why);
     let parts: Vec<Part> =
         (3..=8).map(|index| part_of(&scene.store, &reason_of, now(), EntryId::reboot(index))).collect();
-    assert_eq!(parts, [Part::HoldsSlot, Part::Rests, Part::Rests, Part::Ends, Part::Ends, Part::Ends]);
+    assert_eq!(parts, [Part::HoldsSlot, Part::Rests, Part::Rests, Part::Ends, Part::Ends, Part::Rests]);
 }
 
 #[test]
