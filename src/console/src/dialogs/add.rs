@@ -14,7 +14,7 @@ use crate::state::{
 
 /// Opens the dialog, or returns the reason why there is nothing to add.
 pub fn open(app: &App) -> Result<Dialog, String> {
-    if !matches!(app.navigation.view, View::Nodes | View::Hosts | View::History) && app.navigation.pane.is_none() {
+    if !matches!(app.acting_view(), View::Nodes | View::Hosts | View::History) && app.navigation.pane.is_none() {
         let [nodes, mark, reboot] = ["nodes", "mark", "reboot"].map(|name| app.key(name));
         return Err(format!("add reboots in the Nodes view: press {nodes}, mark with {mark}, then {reboot}"));
     }

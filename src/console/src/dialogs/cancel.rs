@@ -144,7 +144,7 @@ pub fn all(app: &App) -> Result<Dialog, String> {
 
 /// Opens the dialog for all repairs that have ended, or for all that have not. It is about those that it shows.
 pub fn delete_all_repairs(app: &App, finished: bool) -> Result<Dialog, String> {
-    if app.navigation.view != View::Repairs {
+    if app.acting_view() != View::Repairs {
         return Err(format!("only in the Repairs view: press {}, then the key again", app.key("repairs")));
     }
     let is_affected = |e: &RepairEntry| !e.deleted && e.finished() == finished;

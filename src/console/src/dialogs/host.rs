@@ -18,7 +18,7 @@ use crate::state::{
 /// Returns the selected hosts, or the reason why there is none.
 fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
     let ids = app.chosen_hosts();
-    if ids.is_empty() && app.navigation.view != View::Hosts {
+    if ids.is_empty() && app.acting_view() != View::Hosts {
         return Err(format!("only in the Hosts view: press {}, then the key again", app.key("hosts")));
     }
     let found: Vec<(HostId, &HostRow)> =

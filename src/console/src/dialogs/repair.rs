@@ -24,7 +24,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
     let machines = machines(app);
     if machines.is_empty() {
-        return Err(app.nothing_selected(if app.navigation.view == View::Nodes { "node" } else { "entry" }));
+        return Err(app.nothing_selected(if app.acting_view() == View::Nodes { "node" } else { "entry" }));
     }
     let last = last_repair(app, &machines);
     let mut pick = Pick::of(repair, last.as_ref().map(|(machine_type, _)| machine_type.as_str()));
@@ -117,7 +117,7 @@ fn machines(app: &App) -> Vec<(String, Option<Address>)> {
         let addresses = app.chosen_addresses().into_iter();
         addresses.map(|address| (app.seen.snapshot.machine(&address), Some(address))).collect::<Vec<_>>()
     };
-    let mut machines: Vec<(String, Option<Address>)> = match (&app.navigation.pane, app.navigation.view) {
+    let mut machines: Vec<(String, Option<Address>)> = match (&app.navigation.pane, app.acting_view()) {
         (Some(pane), _) => match &pane.of {
             Target::Entry(id) => of_entry(id).into_iter().collect(),
             Target::Node(name) => vec![(name.clone(), queries::address(&app.seen, name))],
@@ -127,13 +127,9 @@ fn machines(app: &App) -> Vec<(String, Option<Address>)> {
             Target::Fold(_) | Target::Line(_) => Vec::new(),
         },
         (None, View::Hosts) => of_hosts(),
-        (None, View::Nodes) => app
-            .lists
-            .nodes
-            .chosen()
-            .into_iter()
-            .map(|name| (name.clone(), queries::address(&app.seen, &name)))
-            .collect(),
+        (None, View::Nodes) => {
+            app.chosen_nodes().into_iter().map(|name| (name.clone(), queries::address(&app.seen, &name))).collect()
+        }
         (None, View::Machines | View::Diff | View::History | View::Audit | View::Logs) => of_addresses(),
         (None, View::Overview | View::Reboots | View::Repairs) => {
             app.chosen_entries().iter().filter_map(of_entry).collect()

@@ -10,7 +10,7 @@ use crate::state::{
 
 /// Opens the dialog for the view's queue.
 pub fn open(app: &App) -> Dialog {
-    of(app, app.navigation.view.queue())
+    of(app, app.acting_view().queue())
 }
 
 /// Opens the dialog for a queue.

@@ -9,6 +9,7 @@ mod jump;
 mod lead;
 mod mouse;
 mod navigation;
+mod overview;
 mod past;
 mod racks;
 mod seen;
@@ -70,6 +71,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         Event::Tick(now) => {
             app.now = now;
             crate::state::sources::follow(app);
+            crate::state::needs_you::follow_sources(app);
             expire(app);
             if let Some(mut dialog) = app.dialog.take() {
                 crate::dialogs::refresh(app, &mut dialog);

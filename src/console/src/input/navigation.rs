@@ -9,8 +9,7 @@ use crate::{
         columns,
         event::Effect,
         list::Rows,
-        overview::{self, OverviewRow},
-        racks,
+        overview, racks,
         settings::{self, Change},
         tour,
     },
@@ -240,16 +239,7 @@ pub(super) fn open(app: &mut App) {
     }
     if app.navigation.view == View::Overview {
         match app.lists.overview_rows.cursor.clone() {
-            Some(OverviewRow::Gate) => {
-                push_position(app);
-                enter(app, View::Diff);
-                record_arrival(app);
-            }
-            Some(overview_row) => {
-                if let Some(of) = overview_row.target(app) {
-                    visit(app, of);
-                }
-            }
+            Some(overview_row) => super::overview::open(app, &overview_row),
             None => app.print("nothing here can be opened"),
         }
         return;

@@ -23,7 +23,7 @@ use crate::state::{
     fleet,
     list::List,
     logs::LineId,
-    overview,
+    needs_you, overview,
     past::PastId,
     queries, undo,
 };
@@ -37,6 +37,7 @@ pub(super) fn handle(app: &mut App, seen: Arc<Seen>) {
     app.knowledge.totals.refresh(&app.seen);
     app.knowledge.batches.refresh(&app.seen);
     app.knowledge.registry.refresh(&app.seen);
+    needs_you::refresh(app);
     rows(app);
     undo::check(app);
     if app.navigation.view == View::Overview {

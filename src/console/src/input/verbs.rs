@@ -29,7 +29,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         return not_granted(app, why);
     }
     // giving a cordon back has the same key as keeping it: it is judged once it is known which one is meant
-    let requested = leaders::requested(command, app.navigation.view).filter(|_| command != Command::KeepCordoned);
+    let requested = leaders::requested(command, app.acting_view()).filter(|_| command != Command::KeepCordoned);
     if let Some(why) = requested.and_then(|requested| leaders::refusal(app, requested)) {
         app.print_error(why);
         return Vec::new();
@@ -41,7 +41,8 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         show(app, Dialog::obsolete("Nothing was done", why));
         return Vec::new();
     }
-    let registry = matches!(app.navigation.view, View::Machines | View::Diff);
+    let view = app.acting_view();
+    let registry = matches!(view, View::Machines | View::Diff);
     let batches = app.navigation.shows_batches() && app.navigation.pane.is_none();
     let opened = match command {
         Command::Hold if batches => dialogs::batches::open(app, BatchAction::Pause),
@@ -49,7 +50,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         Command::Cancel if batches => dialogs::batches::open(app, BatchAction::Cancel),
         Command::HostPower => dialogs::host::power(app),
         Command::Fence => dialogs::host::fence(app),
-        Command::Unhold if app.navigation.view == View::Hosts => dialogs::host::release(app),
+        Command::Unhold if view == View::Hosts => dialogs::host::release(app),
         Command::Repair => dialogs::repair::open(app),
         Command::DeleteFinished => dialogs::cancel::delete_all_repairs(app, true),
         Command::DeleteUnfinished => dialogs::cancel::delete_all_repairs(app, false),

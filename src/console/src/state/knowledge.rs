@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use cketerm_model::{boot_time::BootTime, rights::Rights, stored::view::StoreView};
 use cketerm_rules::usual::{MAX_SAMPLES, MachineClass, UsualTimes};
 
-use super::{batches::Batches, logs::Logs, overview::Summary, past::Past, registry::RegistrySummary, totals::Totals};
+use super::{
+    batches::Batches, logs::Logs, needs_you::NeedsYou, overview::Summary, past::Past, registry::RegistrySummary,
+    totals::Totals,
+};
 
 /// Sums over the published state, and what was read on demand.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +27,8 @@ pub struct Knowledge {
     pub logs: Logs,
     /// The lost sources, each with the boot time at which it last answered.
     pub lost: BTreeMap<&'static str, BootTime>,
+    /// Everything that waits for a person, the most urgent first.
+    pub needs_you: Vec<NeedsYou>,
     /// The changes that the operator has no permission for.
     pub rights: Rights,
     /// Usual durations of each phase, from the history that was read.

@@ -1,5 +1,6 @@
 //! The console's whole state. Drawing reads it; only `update` changes it.
 
+pub mod available;
 pub mod batches;
 pub mod blockers;
 pub mod calendar;
@@ -21,6 +22,8 @@ pub mod logs;
 pub mod lost;
 mod messages;
 pub mod navigation;
+pub mod needs_you;
+pub mod object;
 pub mod overview;
 pub mod past;
 pub mod picker;

@@ -194,7 +194,7 @@ pub struct Map {
 
 /// Inputs of the machines' states, racks and roles.
 #[derive(Clone, Debug)]
-struct MapInputs {
+pub struct MapInputs {
     named: NodeNames,
     synced: bool,
     reboots: OrdMap<u64, Stored<RebootEntry>>,
@@ -207,7 +207,8 @@ struct MapInputs {
 }
 
 impl MapInputs {
-    fn of(app: &App) -> Self {
+    /// Takes them from the present state.
+    pub fn of(app: &App) -> Self {
         let (seen, store, kube) = (&app.seen, &app.seen.snapshot.store, &app.seen.snapshot.kube);
         let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
         Self {
@@ -223,7 +224,7 @@ impl MapInputs {
     }
 
     /// Returns true if nothing has changed, as far as can be found without a look at every machine.
-    fn is(&self, other: &Self) -> bool {
+    pub fn is(&self, other: &Self) -> bool {
         self.named.is(&other.named)
             && (self.synced, self.by_clock) == (other.synced, other.by_clock)
             && self.reboots.ptr_eq(&other.reboots)
@@ -437,7 +438,7 @@ pub fn shown(name: &str) -> &str {
 }
 
 /// Returns the sort key of a rack's name: `rack-2` comes before `rack-10`.
-fn order(name: &str) -> (String, u64, String) {
+pub fn order(name: &str) -> (String, u64, String) {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name.get(stem.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(0);
     (stem.to_owned(), number, name.to_owned())

@@ -57,6 +57,6 @@ fn of_queue(queue: QueueKind) -> Area {
 impl App {
     /// Returns why the operator has no permission for this command in the open view.
     pub fn forbidden(&self, command: Command) -> Option<&str> {
-        self.knowledge.rights.refusal(area(command, self.navigation.view)?)
+        self.knowledge.rights.refusal(area(command, self.acting_view())?)
     }
 }

@@ -11,6 +11,15 @@ use super::{
 };
 
 impl App {
+    /// Returns the view whose meaning a verb takes. On the Overview it is the view of the line under the cursor, so
+    /// that its keys act on that line's object alone.
+    pub fn acting_view(&self) -> View {
+        match (&self.navigation.pane, self.navigation.view, &self.lists.overview_rows.cursor) {
+            (None, View::Overview, Some(row)) => row.view(),
+            (_, view, _) => view,
+        }
+    }
+
     /// Returns the object of a verb: the pane's object, else the row under the cursor.
     pub fn target(&self) -> Option<Target> {
         if let Some(pane) = &self.navigation.pane {
@@ -31,9 +40,7 @@ impl App {
                 Row::Field(_) => None,
             },
             View::Hosts => self.lists.hosts.cursor.clone().map(Target::Host),
-            View::Overview => {
-                self.lists.overview_rows.cursor.as_ref().and_then(|overview_row| overview_row.target(self))
-            }
+            View::Overview => self.lists.overview_rows.cursor.as_ref().and_then(|row| row.target()),
             View::History if self.navigation.cke_records => {
                 self.lists.records.cursor.clone().map(|id| Target::Past(Folder::Records, id))
             }
@@ -58,6 +65,11 @@ impl App {
                 let rows = self.lists.diff.chosen();
                 rows.into_iter().filter_map(|r| if let Row::Node(_, a) = r { Some(a) } else { None }).collect()
             }
+            (None, View::Overview) => match self.target() {
+                Some(Target::Machine(address)) => vec![address],
+                Some(Target::Past(Folder::History, id)) => ended(&id).into_iter().collect(),
+                _ => Vec::new(),
+            },
             _ => Vec::new(),
         }
     }
@@ -70,6 +82,7 @@ impl App {
             (Some(Pane { of: Target::Node(name), .. }), _) => self.knowledge.totals.entries_of(name).collect(),
             (None, View::Overview) => match self.target() {
                 Some(Target::Entry(id)) => vec![id],
+                Some(Target::Node(name)) => self.knowledge.totals.entries_of(&name).collect(),
                 _ => Vec::new(),
             },
             // a verb for entries never means a whole batch
@@ -93,6 +106,14 @@ impl App {
             (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen().iter().filter_map(machine).collect(),
             (None, View::Repairs) => self.lists.repairs.chosen().iter().filter_map(machine).collect(),
+            (None, View::Overview) => match self.target() {
+                Some(Target::Entry(id)) => machine(&id).into_iter().collect(),
+                Some(Target::Node(name)) => vec![name],
+                Some(Target::Host(id)) => {
+                    queries::host_node(&self.seen, &id).map(|n| n.name.to_string()).into_iter().collect()
+                }
+                _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
+            },
             (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
                 let hosts = self.chosen_hosts();
                 hosts.iter().filter_map(|id| queries::host_node(&self.seen, id)).map(|n| n.name.to_string()).collect()
@@ -112,6 +133,10 @@ impl App {
         match (&self.navigation.pane, self.navigation.view) {
             (Some(Pane { of: Target::Host(id), .. }), _) => vec![id.clone()],
             (None, View::Hosts) => self.lists.hosts.chosen(),
+            (None, View::Overview) => match self.target() {
+                Some(Target::Host(id)) => vec![id],
+                _ => Vec::new(),
+            },
             _ => Vec::new(),
         }
     }

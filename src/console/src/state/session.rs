@@ -9,6 +9,7 @@ use super::{
     Message,
     dialog::kept_text::KeptText,
     event::Effect,
+    object::Object,
     tour::Tour,
     undo::{UndoAction, UndoOffer},
 };
@@ -44,6 +45,8 @@ pub struct Session {
     pub operator_identity: Option<Who>,
     /// Revision up to which other people's actions were announced.
     pub followed_revision: Option<i64>,
+    /// The object of *Needs you* that the key went to last.
+    pub last_needs_you: Option<Object>,
     /// The sandbox tour, while it runs.
     pub tour: Option<Tour>,
 }

@@ -121,6 +121,35 @@ fn the_preview_of_the_cursors_row_costs_at_most_3000_bytes() {
     }
 }
 
+/// The Overview's panels cost no more than a table.
+#[test]
+fn a_cursor_move_on_the_overview_costs_few_bytes() {
+    for (columns, rows, most) in [(80, 24, 280), (120, 36, 520)] {
+        let mut measured = MeasuredConsole::new(World::usual().console(columns, rows));
+        press(&mut measured.app, "0");
+        measured.frame();
+        for key in ["j", "j", "k"] {
+            press(&mut measured.app, key);
+            let bytes = measured.frame();
+            assert!((20..=most).contains(&bytes), "{columns}x{rows} {key}: {bytes}");
+        }
+    }
+    // with the detail beside the list, once the cursor rests
+    let mut measured = MeasuredConsole::new(World::usual().console(200, 50));
+    press(&mut measured.app, "0");
+    measured.frame();
+    for key in ["j", "j", "k"] {
+        press(&mut measured.app, key);
+        let moved = measured.frame();
+        assert!((20..=520).contains(&moved), "{key}: {moved}");
+        assert!(views::is_preview_due(&measured.app));
+        update(&mut measured.app, Event::Rested);
+        let bytes = measured.frame();
+        assert!((20..=3000).contains(&bytes), "{key}: {bytes}");
+        assert_eq!(measured.frame(), 0);
+    }
+}
+
 #[test]
 fn a_tick_without_changes_writes_nothing() {
     let mut world = World::usual();

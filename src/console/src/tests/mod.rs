@@ -17,6 +17,7 @@ mod leaders;
 mod monitoring;
 mod mouse;
 mod navigation;
+mod needs_you;
 mod past;
 mod pictures;
 mod plan;

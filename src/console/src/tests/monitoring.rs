@@ -18,7 +18,7 @@ use cketerm_model::{
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
     input::update,
-    state::{Pane, Target, View, event::Event, overview::OverviewRow},
+    state::{Pane, Target, View, event::Event, object::Object, overview::OverviewRow},
     terminal::{plain::ChangeReporter, screen},
 };
 
@@ -258,8 +258,9 @@ fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 1, until: after(wall(), 400), cause });
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);
-    assert!(text.contains("pdb shop/web blocks 3 drains (2 pods, worker-3 worker-4 worker-1)"), "{text}");
-    while !matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Blocks(..))) {
+    assert!(text.contains("worker-3 +1") && text.contains("pdb shop/web 2/2"), "{text}");
+    let oldest = OverviewRow::NeedsYou(Object::Entry(EntryId::reboot(5)));
+    while app.lists.overview_rows.cursor.as_ref() != Some(&oldest) {
         press(&mut app, "n");
     }
     press(&mut app, "enter");

@@ -18,6 +18,7 @@ use crate::{
     state::{
         App, Target, View,
         event::{Action, Effect, Event, RegistryAction},
+        object::Object,
     },
     terminal::screen,
 };
@@ -313,10 +314,10 @@ fn while_etcd_is_lost_the_leader_is_unknown_and_quitting_asks() {
     world.boot = BOOT + Seconds::new(13.0);
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(13.0))));
     let text = screen::text(&app);
-    assert!(text.contains("leader: unknown, etcd is lost") && !text.contains("another cketerm"), "{text}");
+    assert!(text.contains("leader unknown, etcd is lost") && !text.contains("another cketerm"), "{text}");
     press(&mut app, "0");
     let text = screen::text(&app);
-    assert!(text.contains("unknown, etcd is lost; last seen") && !text.contains("moving"), "{text}");
+    assert!(text.contains("as of 10:00:00Z: etcd is lost") && !text.contains("moving"), "{text}");
     assert_eq!(press(&mut app, "q"), []);
     assert!(screen::text(&app).contains("Quit while etcd does not answer?"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "enter"), [], "Back has the focus");
@@ -391,22 +392,36 @@ fn q_goes_back_from_a_dialog_in_which_nothing_can_be_typed() {
     assert!(app.dialog.is_none());
 }
 
-/// The header counts what is stuck in every view, so the key goes there from every view.
+/// The header counts the same lines in every view, and the key reaches each of them from every view.
 #[test]
-fn n_goes_to_what_is_stuck_in_another_view() {
-    for view in ["2", "3", "8", "9"] {
+fn n_reaches_every_line_of_needs_you_from_every_view_and_wraps() {
+    for view in ["0", "1", "2", "3", "7", "8", "9"] {
         let mut app = World::usual().console(80, 24);
-        press(&mut app, &format!("{view} G n"));
-        for _ in 0..8 {
+        press(&mut app, view);
+        let lines: Vec<Object> = app.knowledge.needs_you.iter().map(|line| line.object.clone()).collect();
+        assert!(screen::text(&app).contains(&format!("{} need you (n)", lines.len())), "{view}");
+        let mut reached = Vec::new();
+        for _ in 0..=lines.len() {
             press(&mut app, "n");
+            let target = app.target().unwrap_or_else(|| panic!("{view}: {}", screen::text(&app)));
+            let at = lines.iter().position(|object| object.target() == Some(target.clone()));
+            reached.push(at.unwrap_or_else(|| panic!("{view}: {target:?}")));
         }
-        let text = screen::text(&app);
-        assert!(app.navigation.view == View::Reboots || text.contains("stuck"), "{view}: {text}");
-        assert!(!text.contains("nothing needs an operator"), "{view}: {text}");
+        assert_eq!(reached[0], *reached.last().unwrap(), "{view}: it wraps around: {reached:?}");
+        reached.sort_unstable();
+        reached.dedup();
+        assert_eq!(reached.len(), lines.len(), "{view}: {reached:?}");
     }
     let mut app = World::usual().console(80, 24);
     press(&mut app, "9 n");
-    assert_eq!(app.navigation.view, View::Reboots, "{}", screen::text(&app));
-    press(&mut app, "esc esc");
+    assert_ne!(app.navigation.view, View::Logs);
+    press(&mut app, "esc");
     assert_eq!(app.navigation.view, View::Logs, "Esc goes back to where the key was pressed");
+    // a filter does not hide what the header counts
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "/ \"worker-2\" enter");
+    for _ in 0..app.knowledge.needs_you.len() {
+        press(&mut app, "n");
+    }
+    assert_eq!(app.lists.reboots.filter, "", "{}", screen::text(&app));
 }

@@ -169,7 +169,9 @@ fn overview_of_an_idle_cluster() {
 fn enter_on_an_overview_line_opens_its_object_and_esc_returns_to_the_line() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     load_past(&mut app);
-    press(&mut app, "j j");
+    while app.lists.overview_rows.cursor != Some(OverviewRow::Work(EntryId::reboot(4))) {
+        press(&mut app, "j");
+    }
     let overview_row = app.lists.overview_rows.cursor.clone();
     press(&mut app, "enter");
     assert_eq!((app.navigation.view, app.lists.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
@@ -205,18 +207,16 @@ fn a_message_over_the_cursors_line_does_not_move_the_cursor() {
 }
 
 #[test]
-fn the_overview_groups_stuck_entries_by_blocker_oldest_first() {
+fn needs_you_groups_entries_by_blocker_oldest_first() {
     let mut world = World::usual();
     let held = world.reasons[&EntryId::reboot(3)].clone();
     world.reasons.insert(EntryId::reboot(5), held);
     let app = world.console_in(View::Overview, 80, 24);
-    let stuck: Vec<(&str, usize)> = app.knowledge.summary.stuck.iter().map(|s| (s.on.as_str(), s.count)).collect();
-    assert_eq!(stuck, [("pdb shop/web 2/2", 2), ("pdb db/pg 2/2", 1), ("invalid entry", 1)]);
-    assert_eq!(
-        app.knowledge.summary.stuck[0].entry,
-        Some(EntryId::reboot(5)),
-        "it has waited for 15m, the other for 3m"
-    );
+    let lines = app.knowledge.needs_you.iter();
+    let lines: Vec<(&str, usize)> = lines.map(|line| (line.name.as_str(), line.count)).collect();
+    // it has waited for 15m, the other for 3m
+    assert_eq!(lines, [("worker-3", 2), ("worker-4", 1), ("reboots/8", 1), ("worker-5", 1)]);
+    assert_eq!(app.knowledge.needs_you[0].what, "pdb shop/web 2/2");
 }
 
 #[test]
@@ -419,21 +419,18 @@ fn an_audit_record_links_to_its_object_and_its_log_lines() {
 }
 
 #[test]
-fn n_in_the_overview_jumps_to_stuck_entries() {
+fn n_in_the_overview_goes_through_needs_you_and_wraps() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     load_past(&mut app);
-    press(&mut app, "n");
-    assert!(
-        matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Stuck(..))),
-        "{:?}",
-        app.lists.overview_rows.cursor
-    );
-    let first = app.lists.overview_rows.cursor.clone();
-    press(&mut app, "n");
-    assert!(
-        matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Stuck(..)))
-            && app.lists.overview_rows.cursor != first
-    );
+    press(&mut app, "G");
+    let n = app.knowledge.needs_you.len();
+    let mut seen = Vec::new();
+    for _ in 0..=n {
+        press(&mut app, "n");
+        seen.push(app.lists.overview_rows.cursor.clone().unwrap());
+    }
+    let lines = app.knowledge.needs_you.iter().map(|line| OverviewRow::NeedsYou(line.object.clone()));
+    assert_eq!(seen, lines.cycle().take(n + 1).collect::<Vec<_>>());
 }
 
 /// Every view judges durations, and the preview before a bulk action includes how long similar entries took.

@@ -123,7 +123,7 @@ fn enter_after_the_freeze_line_freezes_and_the_queues_are_shown_as_frozen() {
         let mut app = world(NIGHTS, true).console(80, 24);
         press(&mut app, view);
         let text = screen::text(&app);
-        assert!(text.contains("reboots FROZEN") && !text.contains("reboots enabled"), "{text}");
+        assert!(text.contains("reboots FROZEN") && !text.contains("reboots on"), "{text}");
     }
 }
 

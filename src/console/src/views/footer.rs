@@ -11,11 +11,13 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{palette, tour};
 use crate::{
-    keys::{self, Binding, Context, TABLE},
-    state::{App, View, command_line, leaders, related, short_text},
+    keys::{self, Context, TABLE},
+    state::{App, View, available, command_line, object::Object, overview::OverviewRow, related, short_text},
     table::{cut, put},
 };
 
+/// Width from which hints are whole phrases.
+const WIDE: u16 = 100;
 /// Most lines of a message.
 const MAX_MESSAGE_LINES: usize = 3;
 
@@ -143,17 +145,36 @@ fn prompt(
 /// Returns the commands that the footer names in the open view, most important first.
 fn view_hints(app: &App) -> &'static [&'static str] {
     match app.navigation.view {
-        View::Overview => &["open", "cancel", "switch", "reboots", "nodes", "repairs", "history", "logs-of"],
+        View::Overview => &[
+            "open",
+            "trouble",
+            "retry",
+            "done",
+            "reset-backoff",
+            "force",
+            "hold",
+            "unhold",
+            "approve",
+            "host-power",
+            "release",
+            "cancel",
+            "repair",
+            "reboot",
+            "reboots",
+            "nodes",
+            "repairs",
+            "history",
+        ],
         View::Reboots | View::Repairs if app.navigation.batches => {
             &["open", "hold", "unhold", "cancel", "mark", "racks", "filter", "sort"]
         }
         View::Reboots => &[
             "open",
-            "cancel",
+            "trouble",
             "mark",
+            "cancel",
             "hold",
             "unhold",
-            "trouble",
             "filter",
             "retry",
             "done",
@@ -166,16 +187,16 @@ fn view_hints(app: &App) -> &'static [&'static str] {
         ],
         View::Repairs => &[
             "open",
-            "cancel",
-            "mark",
-            "repair",
             "trouble",
-            "delete-finished",
-            "filter",
+            "mark",
+            "cancel",
+            "repair",
             "hold",
             "unhold",
             "retry",
             "done",
+            "filter",
+            "delete-finished",
             "force",
             "reset-backoff",
             "switch",
@@ -185,10 +206,10 @@ fn view_hints(app: &App) -> &'static [&'static str] {
         ],
         View::Nodes => &[
             "open",
+            "trouble",
             "mark",
             "reboot",
             "repair",
-            "trouble",
             "filter",
             "racks",
             "keep-cordoned",
@@ -226,11 +247,44 @@ fn view_hints(app: &App) -> &'static [&'static str] {
 /// Returns the commands of the view below the overlay, most important first.
 pub(super) fn names_here(app: &App) -> Vec<&'static str> {
     if app.navigation.pane.is_none() {
-        return view_hints(app).to_vec();
+        return match &app.lists.overview_rows.cursor {
+            Some(row) if app.navigation.view == View::Overview => overview_hints(app, row),
+            _ => view_hints(app).to_vec(),
+        };
     }
     // A pane names the commands of its object itself.
     let of_view = view_hints(app).iter().copied().skip(1);
     ["close", "jump", "logs-of"].into_iter().chain(of_view).chain(["yaml", "previous-entry", "next-entry"]).collect()
+}
+
+/// Returns the commands that the footer names for a line of the Overview: those of its object, then the others.
+fn overview_hints(app: &App, row: &OverviewRow) -> Vec<&'static str> {
+    let named = |command| TABLE.iter().find(|b| b.command == command).map(|b| b.name);
+    let keys = match row {
+        OverviewRow::NeedsYou(object) => {
+            let line = app.knowledge.needs_you.iter().find(|line| line.object == *object);
+            line.map(|line| line.keys(app)).unwrap_or_default()
+        }
+        OverviewRow::Progress(_)
+        | OverviewRow::Work(_)
+        | OverviewRow::Racks
+        | OverviewRow::Day
+        | OverviewRow::Ended(_)
+        | OverviewRow::Action(_) => Vec::new(),
+    };
+    let mut names = vec!["open", "trouble"];
+    // on a narrow screen the line itself shows its first key
+    let from = usize::from(app.size.width < WIDE);
+    names.extend(keys.into_iter().filter_map(named).skip(from));
+    let verbs = match row {
+        // nothing but its own keys ends what is not a row of a table
+        OverviewRow::NeedsYou(Object::Source(_) | Object::Leadership | Object::Definition) => [].as_slice(),
+        _ => view_hints(app),
+    };
+    let verbs = verbs.iter().copied();
+    names.extend(verbs.filter(|name| *name != "open"));
+    names.dedup();
+    names
 }
 
 /// Returns the hints of this context, as many as fit. Help, the command line and quit always fit.
@@ -247,13 +301,7 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let undo_available =
         matches!(here, Context::Table | Context::Detail) && app.navigation.help.is_none() && app.can_undo();
     for name in undo_available.then_some("undo").into_iter().chain(names) {
-        let ignored = |b: &Binding| {
-            leaders::requested(b.command, app.navigation.view)
-                .is_some_and(|requested| leaders::refusal(app, requested).is_some())
-        };
-        let forbidden =
-            |b: &Binding| b.changes && (app.read_only() || app.forbidden(b.command).is_some() || ignored(b));
-        let refused = TABLE.iter().any(|b| b.name == name && forbidden(b));
+        let refused = TABLE.iter().any(|b| b.name == name && b.changes && !available::here(app, b.command));
         let Some(hint) = hint(app, name).filter(|_| !refused) else { continue };
         if shown.iter().any(|h| h.key == hint.key) {
             continue;
@@ -264,11 +312,15 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
         left -= hint.width;
         shown.push(hint);
     }
-    let spans = shown
-        .into_iter()
-        .chain(always)
-        .flat_map(|h| [Span::styled(h.key, app.config.theme.key), Span::raw(format!(" {}  ", h.word))]);
-    Line::from(spans.collect::<Vec<_>>())
+    let spans = |hints: Vec<Hint>| -> Vec<Span<'static>> {
+        let each = hints.into_iter();
+        each.flat_map(|h| [Span::styled(h.key, app.config.theme.key), Span::raw(format!(" {}  ", h.word))]).collect()
+    };
+    let mut line = spans(shown);
+    // what never changes stays in its place, so that a move of the cursor rewrites little
+    line.push(Span::raw(" ".repeat(left)));
+    line.extend(spans(always));
+    Line::from(line)
 }
 
 struct Hint {
@@ -287,6 +339,9 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
         "logs-of" if app.navigation.pane.is_some() || app.navigation.view == View::Audit => {
             drop(related::log_filter(app)?);
         }
+        "trouble" if app.knowledge.needs_you.is_empty() => return None,
+        // whatever has no row of its own can be opened, too, but it has no detail
+        "open" if app.navigation.view == View::Overview && app.lists.overview_rows.cursor.is_none() => return None,
         _ => {}
     }
     let word = match (app.navigation.view, name) {
@@ -305,8 +360,12 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
         (View::Reboots | View::Repairs, "jump") => "node",
         (View::Nodes, "jump") => "entry",
 
-        (View::History | View::Logs, "trouble") => "next bad",
-        (_, "overview" | "reboots" | "nodes" | "repairs" | "history") => {
+        (_, "trouble") if app.size.width >= WIDE => "next that needs you",
+        (_, "trouble") => "next",
+        (View::Overview, "open") if app.target().is_none() => "open",
+        (View::Overview, "unhold") if app.acting_view() == View::Hosts => "release",
+        (View::Overview, "cancel") if app.acting_view() == View::Repairs => "delete",
+        (_, "overview" | "reboots" | "nodes" | "repairs" | "history" | "logs") => {
             TABLE.iter().find(|b| b.name == name).map_or("", |b| b.name)
         }
         _ => TABLE.iter().find(|b| b.name == name)?.hint,

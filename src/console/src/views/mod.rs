@@ -83,7 +83,7 @@ pub fn layout(app: &App) -> ScreenLayout {
     let (width, height) = (app.size.width, app.size.height);
     let banner = u16::try_from(header::banner(app).len()).unwrap_or(0);
     let footer = footer::height(app);
-    let top = 3.min(height);
+    let top = header::height(app).min(height);
     let rest = height.saturating_sub(top + banner + footer);
     let body = top + banner;
     let (table, pane) = match &app.navigation.pane {
@@ -106,7 +106,7 @@ pub fn layout(app: &App) -> ScreenLayout {
 /// Returns true if the detail of the cursor's row is shown beside the table.
 fn has_preview(app: &App) -> bool {
     let is_list = match app.navigation.view {
-        // the Overview has panels, and lines of a log need the width
+        // the Overview has a panel for it, and lines of a log need the width
         View::Overview | View::Logs => false,
         View::Machines | View::Diff => !app.navigation.racks,
         View::Nodes => app.navigation.map.is_none(),
@@ -117,7 +117,8 @@ fn has_preview(app: &App) -> bool {
 
 /// Returns true if the preview shows another object than the one under the cursor. It follows once the cursor rests.
 pub fn is_preview_due(app: &App) -> bool {
-    !too_small(app.size) && has_preview(app) && app.navigation.preview != app.target()
+    let is_shown = has_preview(app) || overview::has_detail(app, layout(app).table);
+    !too_small(app.size) && is_shown && app.navigation.preview != app.target()
 }
 
 /// Returns the number of lines between the top of the table's area and its titles.

@@ -17,6 +17,9 @@ const SQUARE: [&str; 6] = ["\u{250c}", "\u{2510}", "\u{2514}", "\u{2518}", "\u{2
 /// Number of rows and columns that a frame takes, both sides together.
 pub const FRAME: u16 = 2;
 
+/// Columns that the title keeps beside a note.
+const MIN_TITLE: u16 = 12;
+
 /// Frame with a title at the left and an optional note at the right.
 #[derive(Clone, Debug, Default)]
 pub struct Panel {
@@ -30,7 +33,7 @@ impl Panel {
         Self { title, note: None }
     }
 
-    /// Adds a note at the right end of the top side. It is dropped where the title leaves no room.
+    /// Adds a note at the right end of the top side. A long title is cut for it; on a narrow panel it is dropped.
     #[must_use]
     pub fn note(mut self, note: Span<'static>) -> Self {
         self.note = Some(note);
@@ -62,23 +65,22 @@ impl Panel {
 
     fn draw_title(self, buffer: &mut Buffer, area: Rect, style: Style) {
         let free = area.width - 4;
+        let note_width = self.note.as_ref().map_or(0, |note| u16::try_from(note.width()).unwrap_or(free) + 2);
+        let has_note = note_width > 0 && note_width + MIN_TITLE <= free;
+        let for_title = if has_note { free - note_width - 1 } else { free };
         let mut title = Line::from(self.title);
         if title.width() > 0 {
             title.spans.insert(0, Span::raw(" "));
             title.spans.push(Span::raw(" "));
         }
         let width = u16::try_from(title.width()).unwrap_or(free);
-        let used = width.min(free);
-        buffer.set_line(area.x + 2, area.y, &title, used);
-        if width > free {
-            put(buffer, area.x + 1 + free, area.y, 1, "~", style);
+        buffer.set_line(area.x + 2, area.y, &title, width.min(for_title));
+        if width > for_title {
+            put(buffer, area.x + 1 + for_title, area.y, 1, "~", style);
         }
-        let Some(note) = self.note else { return };
-        let note_width = u16::try_from(note.width()).unwrap_or(free) + 2;
-        if used + note_width < free {
-            let at = area.right() - 2 - note_width;
+        if let Some(note) = self.note.filter(|_| has_note) {
             let note = Line::from(vec![Span::raw(" "), note, Span::raw(" ")]);
-            buffer.set_line(at, area.y, &note, note_width);
+            buffer.set_line(area.right() - 2 - note_width, area.y, &note, note_width);
         }
     }
 }
