@@ -98,7 +98,25 @@ impl Operator {
         if word.parse::<std::net::IpAddr>().is_ok() {
             return Ok(Address::new(word));
         }
-        self.resolve(&[word]).await.map(|found| found.into_iter().next().unwrap_or_default())
+        let cluster = self.definition().await?;
+        machine_address(&cluster, &Members::of(&cluster), word)
+    }
+}
+
+/// Returns the address of the machine that a word names. An IP address need not belong to a member.
+pub fn machine_address(cluster: &Cluster, members: &Members, word: &str) -> Result<Address, ActionError> {
+    if word.parse::<std::net::IpAddr>().is_ok() {
+        return Ok(Address::new(word));
+    }
+    match MemberNames::of(cluster, members).resolve(word) {
+        Ok(member) => Ok(member.address().clone()),
+        Err(NamingError::Unknown { near, .. }) => {
+            let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+            Err(ActionError::misused(format!(
+                "{word:?} is not an IP address, nor the name of a machine of the definition{near}; no entry was written"
+            )))
+        }
+        Err(why @ NamingError::Ambiguous { .. }) => Err(ActionError::failed(format!("{why}; give the address"))),
     }
 }
 
@@ -211,6 +229,18 @@ mod tests {
         for names in [&["w01"][..], &["rack=1", "w01"], &[]] {
             assert!(parse(names).is_none(), "{names:?}");
         }
+    }
+
+    #[test]
+    fn a_machine_is_an_ip_address_or_the_name_of_a_member() {
+        let mut cluster = cluster();
+        cluster.nodes[0].hostname = NodeName::new("w01");
+        let members = Members::of(&cluster);
+        assert_eq!(machine_address(&cluster, &members, "w01").unwrap(), "10.0.0.1");
+        assert_eq!(machine_address(&cluster, &members, "10.9.9.9").unwrap(), "10.9.9.9", "not a member");
+        let why = machine_address(&cluster, &members, "w02").unwrap_err();
+        assert!(why.text.contains("\"w02\" is not an IP address") && why.text.contains("did you mean w01?"), "{why}");
+        assert_eq!(why.kind.status(), 2);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use accept::{note, refusal};
 pub use added::Added;
 pub use batches::BatchRow;
 pub use bmcs::{BmcLookup, Registered};
-pub use choose::{NodeSelection, resolve};
+pub use choose::{NodeSelection, machine_address, resolve};
 pub use definition::{ClusterIdentities, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{HostRequest, Hosts, own_key};

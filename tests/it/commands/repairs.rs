@@ -59,7 +59,7 @@ async fn an_undefined_repair_operation_is_refused_with_the_defined_ones() {
     for (words, status, text) in [
         (["unreachable", "qemu", "10.0.0.12"], 3, "known types: QEMU, iDRAC-9"),
         (["reachable", "QEMU", "10.0.0.12"], 3, "known operations: unreachable, unhealthy"),
-        (["unreachable", "QEMU", "worker13"], 2, "\"worker13\" is not an IP address"),
+        (["unreachable", "QEMU", "worker31"], 2, "\"worker31\" is not an IP address"),
     ] {
         let output = rig.run(&[&["repair-queue", "add"][..], &words].concat());
         assert_eq!(output.status, status, "{output:?}");

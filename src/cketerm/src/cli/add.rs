@@ -21,7 +21,7 @@ use super::{
 pub struct AddArgs {
     /// Nodes by name or address, or rack=3, role=cs, LABEL=VALUE (all must match); or one file of them (- = standard
     /// input)
-    #[arg(value_name = "FILE|NODE")]
+    #[arg(value_name = "NODE")]
     pub nodes: Vec<String>,
     /// Nodes of this role (label cke.cybozu.com/role)
     #[arg(long, value_name = "ROLE")]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_actions::{
     ActionError,
     estimate::{Basis, usual_times},
+    machine_address,
     plan::previews,
     preview::Preview,
     resolve,
@@ -198,10 +199,7 @@ pub async fn repair(operation: &str, machine_type: &str, machine: &str, context:
     let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     let cluster = &definition.cluster;
     // the address of a machine that has left the cluster is allowed, as for a repair
-    let address = &match machine.parse::<std::net::IpAddr>() {
-        Ok(_) => Address::new(machine),
-        Err(_) => resolve(cluster, &definition.members, &[machine])?.into_iter().next().unwrap_or_default(),
-    };
+    let address = &machine_address(cluster, &definition.members, machine)?;
     let found = cluster.repair.operation(machine_type, operation).map_err(ActionError::refused)?;
     let member = definition.members.by_address(cluster, address);
     let drains = found.steps().iter().any(|s| s.need_drain.unwrap_or(false));

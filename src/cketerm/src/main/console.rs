@@ -57,10 +57,14 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         ask_background: theme == theme::AUTO && colour && theme::background::can_query(term.as_deref()),
         theme,
         probe_width: charset == Charset::All && can_report_position(term.as_deref()),
+        theme_is_fixed: run.theme.is_some(),
         charset,
         modes: Modes {
             title: config.title && has_title(term.as_deref()),
-            mouse: config.mouse.is_enabled(environment("SSH_CONNECTION").is_some()),
+            mouse: has_title(term.as_deref())
+                && config
+                    .mouse
+                    .is_enabled(["SSH_CONNECTION", "TMUX", "STY"].into_iter().any(|n| environment(n).is_some())),
         },
         bell: config.bell,
         colour,

@@ -157,6 +157,7 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
         }
         ("write", duration_text) => allow_writes(app, duration_text)?,
         ("columns", names) => super::columns::word(app, names)?,
+        ("theme", name) => return Ok(vec![Effect::ReadThemes(Some(name.to_owned()).filter(|name| !name.is_empty()))]),
         ("settings", "forget") => navigation::forget(app),
         ("settings", what) => return Err(format!("settings {what:?}: only `settings forget` is known")),
         ("unmark", _) => app.list_mut().unmark(),

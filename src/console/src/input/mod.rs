@@ -13,6 +13,7 @@ mod overview;
 mod past;
 mod racks;
 mod seen;
+mod themes;
 mod trouble;
 mod typing;
 mod verbs;
@@ -25,6 +26,7 @@ use crate::{
     state::{
         App,
         event::{Effect, Event},
+        settings::Change,
         tour,
     },
 };
@@ -51,7 +53,15 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             Vec::new()
         }
         Event::ThemeDetected(theme) => {
-            app.config.theme = *theme;
+            match &mut app.themes {
+                Some(picker) => picker.before = *theme,
+                None if app.config.chosen_theme.is_none() => app.config.theme = *theme,
+                None => {}
+            }
+            Vec::new()
+        }
+        Event::ThemesRead(name, themes) => {
+            themes::read(app, name.as_deref(), themes);
             Vec::new()
         }
         Event::WideSymbols => {
@@ -118,7 +128,6 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
 /// Removes everything that has expired.
 fn expire(app: &mut App) {
     app.expire_chord();
-    app.expire_message();
     app.expire_write_permission();
 }
 
@@ -151,6 +160,13 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         app.typing.filter = None;
         app.typing.line = None;
         app.picker = None;
+        if let Some(picker) = app.themes.take() {
+            app.config.theme = picker.before;
+        }
+    }
+    if app.themes.is_some() {
+        themes::press(app, command, key);
+        return Vec::new();
     }
     if app.picker.is_some() {
         columns::press(app, command, key);
@@ -174,6 +190,7 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         say_unbound(app, &[keys::normalized(key.code, key.modifiers)]);
         return Vec::new();
     };
+    app.dismiss_message();
     execute(app, command)
 }
 
@@ -218,6 +235,7 @@ fn execute(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Lead => return lead::begin(app),
         Command::Columns => columns::open(app),
         Command::Tour => tour::toggle(app),
+        Command::Mouse => return toggle_mouse(app),
         // the engine gives the lock back first, so stopping needs the same confirmation as leaving
         Command::Suspend if crate::dialogs::quit::open(app).is_some() && !app.is_repeated_suspend() => {
             let key = app.key("suspend");
@@ -255,6 +273,20 @@ fn execute(app: &mut App, command: Command) -> Vec<Effect> {
         other => commands::go(app, other),
     }
     Vec::new()
+}
+
+/// Turns the mouse on or off, and saves that.
+fn toggle_mouse(app: &mut App) -> Vec<Effect> {
+    let on = !app.config.mouse;
+    app.config.mouse = on;
+    app.save_setting(|_| Change::Mouse(on));
+    let saved = if app.config.saves_settings { "; saved for the next start" } else { "" };
+    app.print(if on {
+        format!("mouse on: a double click opens, a column title sorts, Shift selects text{saved}")
+    } else {
+        format!("mouse off{saved}")
+    });
+    vec![Effect::Mouse(on)]
 }
 
 /// Sends the selection to the terminal's clipboard and reports it. Terminals do not confirm whether they took it.

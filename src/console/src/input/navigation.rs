@@ -142,7 +142,7 @@ pub(super) fn forget(app: &mut App) {
     if app.config.saves_settings {
         app.session.effects.push(Effect::SaveSettings(Change::Forget));
     }
-    app.print(format!("columns and orders are reset{next}"));
+    app.print(format!("columns and orders are reset{next}; theme and mouse at the next start"));
 }
 
 /// Opens a view without storing the previous place.

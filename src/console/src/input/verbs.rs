@@ -205,6 +205,9 @@ pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
             } else {
                 app.print(response);
             }
+            if let Some(message) = &mut app.session.message {
+                message.without_undo = Some(outcome.response);
+            }
             app.session.undo = Some(UndoOffer::new(app, undo_action, outcome.written_revision));
         }
     }

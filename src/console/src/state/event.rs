@@ -35,6 +35,8 @@ pub enum Event {
     ThemeDetected(Box<Theme>),
     /// The terminal draws block symbols wider than one cell.
     WideSymbols,
+    /// All themes, by name, and the name of the one to use; `None` = the operator chooses.
+    ThemesRead(Option<String>, Vec<(String, Theme)>),
     /// The engine published a new state.
     Seen(Arc<Seen>),
     /// Time passed.
@@ -102,6 +104,10 @@ pub enum Effect {
     Repaint,
     /// Copy the text to the terminal's clipboard.
     Copy(String),
+    /// Read all themes, then send [`Event::ThemesRead`] with this name.
+    ReadThemes(Option<String>),
+    /// Turn reports of clicks and the wheel on or off.
+    Mouse(bool),
 }
 
 /// Request to `actions`: the action that a dialog confirms, bound to the state that was shown.

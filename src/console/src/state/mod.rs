@@ -39,6 +39,7 @@ pub mod settings;
 pub mod severity;
 pub mod short_text;
 pub mod sources;
+pub mod theme_picker;
 pub mod totals;
 pub mod tour;
 pub mod typing;
@@ -69,6 +70,7 @@ use self::{
     navigation::Navigation,
     picker::ColumnPicker,
     session::Session,
+    theme_picker::ThemePicker,
     typing::Typing,
 };
 use crate::keys::Context;
@@ -102,6 +104,8 @@ pub struct App {
     pub dialog: Option<Dialog>,
     /// The column picker, while it is open.
     pub picker: Option<ColumnPicker>,
+    /// The theme picker, while it is open.
+    pub themes: Option<ThemePicker>,
     /// Messages, actions in progress, undo.
     pub session: Session,
 }
@@ -120,6 +124,7 @@ impl App {
             typing: Typing::default(),
             dialog: None,
             picker: None,
+            themes: None,
             session: Session::default(),
         }
     }
@@ -190,7 +195,7 @@ impl App {
 
     /// Returns the context in which a key would be looked up now.
     pub fn key_context(&self) -> Context {
-        if self.picker.is_some() {
+        if self.picker.is_some() || self.themes.is_some() {
             return Context::Dialog;
         }
         if let Some(dialog) = &self.dialog {

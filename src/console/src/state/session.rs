@@ -49,4 +49,6 @@ pub struct Session {
     pub last_needs_you: Option<Object>,
     /// The sandbox tour, while it runs.
     pub tour: Option<Tour>,
+    /// Whether a line above the footer offers the tour. It stays until the operator starts the tour or presses Esc.
+    pub tour_offered: bool,
 }

@@ -1,5 +1,5 @@
-//! Settings that the console saves for the next start: columns and sort order of each table. They are in a separate
-//! file, so that the console never writes the configuration. The file may be deleted.
+//! Settings that the console saves for the next start: columns and sort order of each table, the theme and the use of the
+//! mouse. They are in a separate file, so that the console never writes the configuration. The file may be deleted.
 
 use std::{
     collections::BTreeMap,
@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::{App, View, columns};
 
 /// Version of the file format that this program writes.
-const VERSION: u32 = 1;
-const HEADER: &str = "# Written by cketerm's console (:columns, :sort); `:settings forget` removes it.\n\
+const VERSION: u32 = 2;
+/// Oldest version that this program reads: it had no theme and no mouse.
+const OLDEST_VERSION: u32 = 1;
+const HEADER: &str = "# Written by cketerm's console (:columns, :sort, :theme, :mouse); `:settings forget` removes it.\n\
                     # Your own configuration is in config.yaml.\n";
 
 /// Name of the table that a map may replace.
@@ -51,11 +53,17 @@ pub struct Settings {
     /// Answers to whether consoles of this host may lead, by the UID of the cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     leads: BTreeMap<String, bool>,
+    /// The theme that was chosen. `None` = the configured one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theme: Option<String>,
+    /// Whether the mouse is used. `None` = as configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mouse: Option<bool>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { version: VERSION, tables: BTreeMap::new(), leads: BTreeMap::new() }
+        Self { version: VERSION, tables: BTreeMap::new(), leads: BTreeMap::new(), theme: None, mouse: None }
     }
 }
 
@@ -71,6 +79,10 @@ pub enum Change {
     Map(bool),
     /// Answer to whether consoles of this host may lead, for the cluster with this UID.
     Lead(String, bool),
+    /// Theme. `None` = the configured one.
+    Theme(Option<String>),
+    /// Use of the mouse.
+    Mouse(bool),
     /// Delete the file.
     Forget,
 }
@@ -116,7 +128,7 @@ fn load(path: &Path) -> Result<Settings, ReadError> {
     let broken = |e: serde_yaml::Error| ReadError::Broken(e.to_string());
     let bytes = fs::read(path).map_err(failed)?;
     let Version { version } = serde_yaml::from_slice(&bytes).map_err(broken)?;
-    if version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         let why = format!("it has version {version}, this program knows {VERSION}");
         return Err(if version > VERSION { ReadError::Newer(why) } else { ReadError::Broken(why) });
     }
@@ -162,24 +174,22 @@ impl Settings {
     }
 
     fn put(&mut self, change: &Change) {
-        let table = match change {
-            Change::Columns(table, _) | Change::Sort(table, _) => table,
-            Change::Map(_) => NODES,
-            Change::Lead(uid, answer) => {
-                self.leads.insert(uid.clone(), *answer);
-                return;
+        self.version = VERSION;
+        let mut of_table = |table: &str, change: &dyn Fn(&mut TableSettings)| {
+            let of = self.tables.entry(table.to_owned()).or_default();
+            change(of);
+            if *of == TableSettings::default() {
+                self.tables.remove(table);
             }
-            Change::Forget => return,
         };
-        let of = self.tables.entry(table.to_owned()).or_default();
         match change {
-            Change::Columns(_, columns) => of.columns.clone_from(columns),
-            Change::Sort(_, sort) => of.sort.clone_from(sort),
-            Change::Map(shown) => of.map = Some(*shown),
-            Change::Lead(..) | Change::Forget => {}
-        }
-        if *of == TableSettings::default() {
-            self.tables.remove(table);
+            Change::Columns(table, columns) => of_table(table, &|of| of.columns.clone_from(columns)),
+            Change::Sort(table, sort) => of_table(table, &|of| of.sort.clone_from(sort)),
+            Change::Map(shown) => of_table(NODES, &|of| of.map = Some(*shown)),
+            Change::Lead(uid, answer) => drop(self.leads.insert(uid.clone(), *answer)),
+            Change::Theme(theme) => self.theme.clone_from(theme),
+            Change::Mouse(mouse) => self.mouse = Some(*mouse),
+            Change::Forget => {}
         }
     }
 }
@@ -260,7 +270,7 @@ mod tests {
         assert_eq!(write(&path, &Change::Sort("nodes", Some("rack desc".to_owned()))), Ok(None));
         assert_eq!(write(&path, &columns("audit", &["who"])), Ok(None));
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("# Written by") && text.contains("version: 1"), "{text}");
+        assert!(text.starts_with("# Written by") && text.contains("version: 2"), "{text}");
         let kept = read(&path).unwrap();
         assert_eq!(kept.tables["nodes"].sort.as_deref(), Some("rack desc"));
         assert_eq!(kept.tables["nodes"].columns, ["node", "rack"]);
@@ -307,13 +317,27 @@ mod tests {
     fn a_settings_file_of_a_newer_version_and_a_non_file_are_not_changed() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("console.yaml");
-        fs::write(&path, "version: 2\nsomething: new\n").unwrap();
+        fs::write(&path, "version: 3\nsomething: new\n").unwrap();
         let why = write(&path, &columns("nodes", &["node"])).unwrap_err();
-        assert!(why.contains("not changed: it has version 2"), "{why}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "version: 2\nsomething: new\n");
+        assert!(why.contains("not changed: it has version 3"), "{why}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "version: 3\nsomething: new\n");
         let folder = dir.path().join("folder");
         fs::create_dir(&folder).unwrap();
         assert!(write(&folder, &columns("nodes", &["node"])).unwrap_err().contains("it is not a file"));
+    }
+
+    #[test]
+    fn theme_and_mouse_are_added_to_a_file_of_the_previous_version() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("console.yaml");
+        fs::write(&path, "version: 1\ntables:\n  nodes:\n    sort: rack\n").unwrap();
+        assert_eq!(write(&path, &Change::Theme(Some("dark".to_owned()))), Ok(None));
+        assert_eq!(write(&path, &Change::Mouse(false)), Ok(None));
+        let kept = read(&path).unwrap();
+        assert_eq!((kept.theme.as_deref(), kept.mouse), (Some("dark"), Some(false)));
+        assert_eq!(kept.tables["nodes"].sort.as_deref(), Some("rack"));
+        assert_eq!(write(&path, &Change::Theme(None)), Ok(None));
+        assert_eq!(read(&path).unwrap().theme, None);
     }
 
     #[test]

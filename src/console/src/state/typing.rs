@@ -24,6 +24,8 @@ pub struct Typing {
     pub replace_on_typing: bool,
     /// Answer to a key that has no command here. It takes the place of the hints until the next key.
     pub notice: Option<String>,
+    /// Boot time and line of the last click on a row, for a double click.
+    pub last_click: Option<(BootTime, u16)>,
     /// Keys of an unfinished chord.
     pub chord: Vec<Stroke>,
     /// Boot time of the chord's last key.

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::guard::Modes;
 use crate::{
     keys::Keymap,
-    state::{AppConfig, View},
+    state::{AppConfig, View, theme_picker::CONFIGURED},
     theme::{self, Theme, ThemeLoader, background::Background, charset::Charset, display::Bell},
 };
 
@@ -35,6 +35,8 @@ pub struct ConsoleOptions {
     pub badge_colour: Option<String>,
     /// Name of the theme; `auto` = light or dark, like the terminal.
     pub theme: String,
+    /// Whether the theme was asked for at this start: a saved choice does not replace it.
+    pub theme_is_fixed: bool,
     /// Directories of the themes.
     pub loader: ThemeLoader,
     /// Whether to query the terminal for its background, and choose the theme by the answer.
@@ -82,6 +84,7 @@ impl Default for ConsoleOptions {
             cluster_badge: None,
             badge_colour: None,
             theme: theme::DEFAULT.to_owned(),
+            theme_is_fixed: false,
             loader: ThemeLoader::with_default_folders(),
             ask_background: false,
             probe_width: false,
@@ -112,12 +115,14 @@ impl ConsoleOptions {
         let name = if self.theme == theme::AUTO { theme::DEFAULT } else { &self.theme };
         Ok(AppConfig {
             theme: self.theme_named(name)?,
+            chosen_theme: None,
             keymap: Keymap::new(&self.keys)?,
             badge: self.cluster_badge.clone(),
             endpoints: self.endpoints.clone(),
             read_only: self.read_only,
             blocks: self.blocks,
             can_copy: self.can_copy,
+            mouse: self.modes.mouse,
             sandbox: self.sandbox,
             saves_settings: self.settings.is_some(),
             charset: self.charset,
@@ -127,6 +132,30 @@ impl ConsoleOptions {
     /// Returns the theme for this background. `None` if the terminal may not be queried or the theme cannot be read.
     pub(super) fn background_theme(&self, background: Background) -> Option<Theme> {
         self.ask_background.then(|| self.theme_named(background.theme()).ok()).flatten()
+    }
+
+    /// Returns a function that reads all themes, the configured one first, for a thread that may wait for a file server.
+    pub fn themes(&self) -> impl FnOnce() -> Vec<(String, Theme)> + Send + use<> {
+        let reader = Self {
+            theme: self.theme.clone(),
+            loader: self.loader.clone(),
+            colour: self.colour,
+            badge_colour: self.badge_colour.clone(),
+            ..Self::default()
+        };
+        move || {
+            let configured = if reader.theme == theme::AUTO { theme::DEFAULT } else { &reader.theme };
+            let configured = (CONFIGURED.to_owned(), configured.to_owned());
+            let listed = reader.loader.list().into_iter().filter(|source| !source.hidden).map(|source| source.name);
+            let all = std::iter::once(configured).chain(listed.map(|name| (name.clone(), name)));
+            // a theme with a fault is not offered; `cketerm theme check` names it
+            all.filter_map(|(listed, name)| Some((listed, reader.theme_named(&name).ok()?))).collect()
+        }
+    }
+
+    /// Returns the theme that was saved, unless one was asked for at this start. The error names what is wrong.
+    pub(super) fn saved_theme(&self, name: Option<&str>) -> Result<Option<Theme>, String> {
+        name.filter(|_| !self.theme_is_fixed).map(|name| self.theme_named(name)).transpose()
     }
 
     fn theme_named(&self, name: &str) -> Result<Theme, String> {

@@ -30,7 +30,7 @@ use super::{
     clipboard,
     frame_limiter::FrameLimiter,
     guard as terminal,
-    guard::TerminalGuard,
+    guard::{Modes, TerminalGuard},
     input_reader::{InputReader, Themes},
     options::ConsoleOptions,
     width_probe,
@@ -81,9 +81,10 @@ pub type ClientsReceiver = watch::Receiver<Option<Clients>>;
 pub async fn run(
     seen: watch::Receiver<Arc<Seen>>,
     clients: ClientsReceiver,
-    options: ConsoleOptions,
+    mut options: ConsoleOptions,
 ) -> anyhow::Result<()> {
     let ready = Prepared::read(&options).map_err(anyhow::Error::msg)?;
+    options.modes.mouse = ready.config.mouse;
     let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
     let terminal_guard = TerminalGuard::take(options.modes).context("the terminal could not be taken")?;
     let mut console = Console::new(ready, &options, Size::new(columns, rows), clients)?;
@@ -103,20 +104,31 @@ struct Prepared {
     /// Themes of `auto`, by the background that the terminal reports. A theme that cannot be read leaves the terminal's
     /// own colours.
     themes: Themes,
-    /// The saved columns and sort orders, and their path.
+    /// The saved settings, and their path.
     saved: Option<(PathBuf, Result<Settings, String>)>,
+    /// Reason why the saved theme is not used.
+    fault: Option<String>,
 }
 
 impl Prepared {
     fn read(options: &ConsoleOptions) -> Result<Self, String> {
-        let config = options.config()?;
+        let mut config = options.config()?;
         let of = |background| options.background_theme(background);
         let themes = Themes { light: of(Background::Light), dark: of(Background::Dark) };
         let saved = options.settings.clone().map(|path| {
             let read = settings::read(&path);
             (path, read)
         });
-        Ok(Self { config, themes, saved })
+        let mut fault = None;
+        if let Some((_, Ok(settings))) = &saved {
+            config.mouse = settings.mouse.unwrap_or(config.mouse);
+            match options.saved_theme(settings.theme.as_deref()) {
+                Ok(Some(theme)) => (config.theme, config.chosen_theme) = (theme, settings.theme.clone()),
+                Ok(None) => {}
+                Err(why) => fault = Some(why),
+            }
+        }
+        Ok(Self { config, themes, saved, fault })
     }
 }
 
@@ -171,15 +183,18 @@ struct Console {
 
 impl Console {
     fn new(ready: Prepared, options: &ConsoleOptions, size: Size, clients: ClientsReceiver) -> anyhow::Result<Self> {
-        let Prepared { config, themes, saved } = ready;
+        let Prepared { config, themes, saved, fault } = ready;
         let steady = Steady::new(&options.clock);
         let mut app = App::new(config, options.view, steady.now());
         app.size = size;
         if options.sandbox {
-            app.print("a simulated data centre: :tour shows the first steps");
+            app.session.tour_offered = true;
         }
         if let Some((path, saved)) = saved {
             apply_saved_settings(&mut app, &path, saved);
+        }
+        if let Some(why) = fault {
+            app.print_error(format!("the saved theme is not used: {why}"));
         }
         let terminal = Terminal::new(BufferedBackend::new(std::io::stdout(), size))?;
         let (event_sender, done) = mpsc::unbounded_channel();
@@ -304,6 +319,8 @@ impl Console {
                         }
                     }
                     Effect::Ask(read_request) => self.ask(read_request),
+                    Effect::ReadThemes(name) => self.read_themes(name, options),
+                    Effect::Mouse(on) => self.terminal.backend_mut().print(terminal::mouse_sequence(on))?,
                     Effect::Copy(text) => self.terminal.backend_mut().print(&clipboard::osc52_sequence(&text))?,
                 }
             }
@@ -399,6 +416,14 @@ impl Console {
         });
     }
 
+    fn read_themes(&self, name: Option<String>, options: &ConsoleOptions) {
+        let (themes, event_sender) = (options.themes(), self.event_sender.clone());
+        tokio::task::spawn_blocking(move || {
+            // The send fails if the console has quit.
+            let _ = event_sender.send(Event::ThemesRead(name, themes()));
+        });
+    }
+
     fn draw(&mut self) -> anyhow::Result<()> {
         self.limiter.record_frame();
         let app = &self.app;
@@ -434,7 +459,7 @@ impl Console {
         terminal::leave(options.modes);
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
         // The process stops here and continues after SIGCONT.
-        terminal::enter(options.modes)?;
+        terminal::enter(Modes { mouse: self.app.config.mouse, ..options.modes })?;
         self.attention.forget();
         self.input_reader.begin();
         let (columns, rows) = crossterm::terminal::size()?;

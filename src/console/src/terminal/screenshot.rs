@@ -77,7 +77,9 @@ pub async fn after(
                         | Effect::Repaint
                         | Effect::SaveSettings(_)
                         | Effect::AnswerLead(_)
+                        | Effect::Mouse(_)
                         | Effect::Copy(_) => {}
+                        Effect::ReadThemes(name) => answers.push(Event::ThemesRead(name, options.themes()())),
                         Effect::Ask(ReadRequest::Logs(after)) => {
                             let lines = options.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
                             // The console would immediately read again for newer lines; there are none.

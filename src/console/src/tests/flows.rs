@@ -364,15 +364,18 @@ fn pasted_text_triggers_no_keys() {
 }
 
 #[test]
-fn a_message_expires_but_not_while_its_action_is_running() {
+fn the_message_of_a_running_action_stays_whatever_is_pressed() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "E enter y");
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(200.0))));
+    press(&mut app, "j k");
     assert!(message(&app).contains("disabling"), "the action is still running");
     update(&mut app, Event::Done(Ok("the reboot queue is disabled".into())));
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(205.0))));
     assert!(message(&app).contains("is disabled"));
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(215.0))));
+    assert!(message(&app).contains("is disabled"), "until a key does something");
+    press(&mut app, "j");
     assert_eq!(app.session.message, None);
 }
 

@@ -1,10 +1,18 @@
 //! Tests of the keys that people bring from other programs: half pages, `gg`, Shift-Tab, `d`, and keys without a command.
 
-use super::world::{World, message, press};
+use cketerm_model::{boot_time::Seconds, stored::view::Switch};
+
+use super::world::{BOOT, World, at, message, press};
 use crate::{
+    input::update,
     keys::TABLE,
-    state::{App, View},
+    state::{
+        App, View,
+        event::{ActionOutcome, Effect, Event},
+        settings::Change,
+    },
     terminal::screen,
+    theme::{Theme, loader::BUILT_IN},
 };
 
 fn footer(app: &App) -> String {
@@ -113,4 +121,109 @@ fn the_help_begins_with_the_keys_of_the_open_view_and_names_every_command() {
     press(&mut app, "/ \"blockers, worst\" enter");
     let text = screen::text(&app);
     assert_eq!(text.matches("Drain blockers, worst first").count(), 1, "{text}");
+}
+
+fn themes() -> Vec<(String, Theme)> {
+    let configured = ("default".to_owned(), Theme::named("terminal", true).unwrap());
+    let named = BUILT_IN.iter().map(|(name, _)| ((*name).to_owned(), Theme::named(name, true).unwrap()));
+    std::iter::once(configured).chain(named).collect()
+}
+
+#[test]
+fn the_theme_picker_previews_keeps_and_restores() {
+    let mut app = World::usual().console(80, 24);
+    app.config.saves_settings = true;
+    assert_eq!(press(&mut app, ": \"theme\" enter"), [Effect::ReadThemes(None)]);
+    update(&mut app, Event::ThemesRead(None, themes()));
+    insta::assert_snapshot!("theme_picker_80x24", screen::text(&app));
+    press(&mut app, "j j j");
+    assert_eq!(app.config.theme.name, "dark", "it is previewed");
+    press(&mut app, "w X");
+    assert!(app.themes.is_some() && app.dialog.is_none(), "other keys do nothing");
+    assert_eq!(press(&mut app, "esc"), []);
+    assert_eq!((app.config.theme.name.as_str(), app.themes.is_none()), ("terminal", true), "Esc restores");
+    update(&mut app, Event::ThemesRead(None, themes()));
+    let saved = |name: &str| [Effect::SaveSettings(Change::Theme(Some(name.to_owned())))];
+    assert_eq!(press(&mut app, "k enter"), saved("blue-orange-light"));
+    assert_eq!(app.config.theme.name, "blue-orange-light");
+    // the next time it opens there
+    update(&mut app, Event::ThemesRead(None, themes()));
+    assert_eq!(app.themes.as_ref().and_then(|p| p.here()).map(|(name, _)| name.as_str()), Some("blue-orange-light"));
+    press(&mut app, "esc");
+    // a background that is reported late does not replace a choice
+    update(&mut app, Event::ThemeDetected(Box::new(Theme::named("light", true).unwrap())));
+    assert_eq!(app.config.theme.name, "blue-orange-light");
+    // the configured theme is stored as no choice
+    update(&mut app, Event::ThemesRead(Some("default".into()), themes()));
+    assert_eq!(app.config.theme.name, "terminal");
+    assert_eq!(app.config.chosen_theme, None);
+}
+
+#[test]
+fn a_theme_is_named_exactly_or_by_letters_that_only_one_has() {
+    let mut app = World::usual().console(80, 24);
+    let read = |app: &mut App, name: &str| drop(update(app, Event::ThemesRead(Some(name.to_owned()), themes())));
+    read(&mut app, "contrast");
+    assert_eq!(app.config.theme.name, "contrast", "though contrast-light begins with it");
+    read(&mut app, "drk");
+    assert_eq!(app.config.theme.name, "dark");
+    read(&mut app, "blue");
+    assert_eq!(app.config.theme.name, "dark");
+    assert!(
+        message(&app).contains("there is no theme blue: choose blue-orange, blue-orange-light"),
+        "{}",
+        message(&app)
+    );
+    read(&mut app, "xyzzy");
+    assert!(message(&app).contains("choose default, terminal"), "{}", message(&app));
+}
+
+/// An operator who looks away, or presses a key just when the message arrives, finds it still there.
+#[test]
+fn a_message_stays_until_a_key_does_something_after_it_could_be_read() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "c");
+    let copied = message(&app).to_owned();
+    assert!(!copied.is_empty());
+    press(&mut app, "j");
+    assert_eq!(message(&app), copied, "it has just arrived");
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(7_200.0))));
+    assert_eq!(message(&app), copied, "no timer hides it");
+    press(&mut app, "w");
+    assert_eq!(message(&app), copied, "a key without a command does nothing");
+    press(&mut app, "j");
+    assert_eq!(message(&app), "");
+}
+
+#[test]
+fn the_offer_to_undo_leaves_the_message_when_the_undo_expires() {
+    let mut world = World::usual();
+    let mut app = world.console(120, 36);
+    press(&mut app, "E enter y");
+    let response = "the reboot queue is disabled".to_owned();
+    let outcome = ActionOutcome { response, written_revision: Some(71), ..ActionOutcome::default() };
+    update(&mut app, Event::Done(Ok(outcome)));
+    world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 71 };
+    update(&mut app, Event::Seen(world.seen()));
+    assert!(screen::text(&app).contains("is disabled; u "), "{}", screen::text(&app));
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(90.0))));
+    let text = screen::text(&app);
+    assert!(text.contains("is disabled") && !text.contains("is disabled; u "), "{text}");
+}
+
+#[test]
+fn the_offer_of_the_tour_stays_until_it_is_dismissed() {
+    let mut app = World::usual().console(80, 24);
+    (app.config.sandbox, app.session.tour_offered) = (true, true);
+    app.print("bob@ops2 cancelled reboots/7");
+    press(&mut app, "j j 2 1");
+    update(&mut app, Event::Tick(at(BOOT + Seconds::new(600.0))));
+    let text = screen::text(&app);
+    assert!(text.contains("A simulated data centre: :tour shows the first steps; Esc hides this line"), "{text}");
+    press(&mut app, "esc esc");
+    assert!(!screen::text(&app).contains("simulated data centre"));
+    app.session.tour_offered = true;
+    press(&mut app, ": \"tour\" enter");
+    let text = screen::text(&app);
+    assert!(text.contains("Tour 1 of") && !text.contains("hides this line"), "{text}");
 }

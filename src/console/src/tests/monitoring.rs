@@ -229,6 +229,24 @@ fn actions_beyond_the_limit_are_counted() {
     );
 }
 
+/// The announcement is in `:messages` and in Audit all the same.
+#[test]
+fn an_announcement_leaves_an_own_message_that_could_not_be_read_yet() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    app.print("copied reboots/3");
+    world.store.recent = RecentRecords::after_revision(42);
+    for (revision, seconds, expected) in [(43, 0.0, "copied reboots/3"), (44, 30.0, "bob@ops2 cancelled")] {
+        update(&mut app, Event::Tick(at(BOOT + Seconds::new(seconds))));
+        world.store.recent.record_value(Folder::Audit, revision, &action("bob", "reboot cancel", "reboots/9"));
+        world.store.revision = revision;
+        update(&mut app, Event::Seen(world.seen()));
+        let shown = app.session.message.as_ref().map_or("", |m| &m.text);
+        assert!(shown.starts_with(expected), "{shown}");
+        assert!(app.session.messages.back().is_some_and(|(_, m)| m.text.starts_with("bob@ops2 cancelled")));
+    }
+}
+
 #[test]
 fn an_action_on_many_machines_is_one_short_line() {
     for (what, on, expected) in [

@@ -1,15 +1,17 @@
 //! Tests of the mouse and of copying.
 
-use cketerm_model::{entry::EntryId, names::NodeName};
+use cketerm_model::{boot_time::Seconds, entry::EntryId, names::NodeName};
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use super::world::{World, press};
 use crate::{
     input::update,
     state::{
-        App, View,
+        App, Target, View,
+        column_id::ColumnId,
         dialog::Focus,
         event::{Effect, Event},
+        settings::Change,
     },
     terminal::{clipboard, screen},
 };
@@ -195,4 +197,53 @@ fn the_rack_map_and_the_column_picker_ignore_the_mouse() {
     let audit = find(&app, "8 Aud");
     click(&mut app, audit);
     assert!(app.navigation.view == View::Nodes && app.picker.is_some());
+}
+
+#[test]
+fn a_double_click_opens_the_row_and_two_slow_clicks_do_not() {
+    let mut app = World::usual().console(80, 24);
+    let at = find(&app, "worker-3");
+    click(&mut app, at);
+    assert!(app.navigation.pane.is_none());
+    click(&mut app, at);
+    assert_eq!(app.navigation.pane.as_ref().map(|pane| &pane.of), Some(&Target::Entry(EntryId::reboot(5))));
+    let mut app = World::usual().console(80, 24);
+    click(&mut app, at);
+    update(&mut app, Event::Tick(super::world::at(super::world::BOOT + Seconds::new(1.0))));
+    click(&mut app, at);
+    assert!(app.navigation.pane.is_none(), "a second apart");
+    let other = find(&app, "worker-1");
+    click(&mut app, other);
+    assert!(app.navigation.pane.is_none(), "another row");
+}
+
+#[test]
+fn a_click_on_a_column_title_sorts_then_reverses_then_restores_the_order() {
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let mut app = World::usual().console(columns, rows);
+        let title = find(&app, "NODE");
+        for sort in [Some((ColumnId::new("node"), false)), Some((ColumnId::new("node"), true)), None] {
+            assert_eq!(click(&mut app, title), []);
+            assert_eq!(app.lists.reboots.sort, sort);
+        }
+        let title = find(&app, "REASON");
+        click(&mut app, title);
+        assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("reason"), false)), "{columns}");
+        // no title, a row, the tabs
+        for y in 0..4 {
+            click(&mut app, (0, y));
+        }
+        assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("reason"), false)));
+    }
+}
+
+#[test]
+fn the_mouse_is_turned_on_and_off_and_that_is_saved() {
+    let mut app = World::usual().console(80, 24);
+    app.config.saves_settings = true;
+    let save = |on| Effect::SaveSettings(Change::Mouse(on));
+    assert_eq!(press(&mut app, ": \"mouse\" enter"), [Effect::Mouse(true), save(true)]);
+    assert!(super::world::message(&app).contains("double click"), "{}", super::world::message(&app));
+    assert_eq!(press(&mut app, ": \"mouse\" enter"), [Effect::Mouse(false), save(false)]);
+    assert!(!app.config.mouse);
 }

@@ -32,7 +32,10 @@ fn message(app: &App) -> (Vec<String>, bool) {
     let shown = app.session.message.as_ref().filter(|message| app.dialog.is_none() || !message.here);
     let (text, failed) = match (typed, shown) {
         (Some(why), _) => (why, true),
-        (None, Some(message)) => (message.text.as_str(), message.failed),
+        (None, Some(message)) => {
+            let without_undo = message.without_undo.as_deref().filter(|_| !app.can_undo());
+            (without_undo.unwrap_or(message.text.as_str()), message.failed)
+        }
         (None, None) => return (Vec::new(), false),
     };
     let text = if failed { format!("! {text}") } else { text.to_owned() };
@@ -41,7 +44,10 @@ fn message(app: &App) -> (Vec<String>, bool) {
 
 /// Returns the number of lines: at least one for the message, and one for the hints.
 pub fn height(app: &App) -> u16 {
-    let tour = app.session.tour.as_ref().map_or(0, |_| tour::LINES);
+    let tour = match &app.session.tour {
+        Some(_) => tour::LINES,
+        None => u16::from(app.session.tour_offered),
+    };
     u16::try_from(message(app).0.len().max(1)).unwrap_or(1) + 1 + tour
 }
 
@@ -52,6 +58,10 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         Some(tour) => {
             tour::draw(app, tour, frame.buffer_mut(), Rect { height: tour::LINES.min(area.height), ..area });
             Rect { y: area.y + tour::LINES, height: area.height.saturating_sub(tour::LINES), ..area }
+        }
+        None if app.session.tour_offered => {
+            tour::draw_offer(app, frame.buffer_mut(), area);
+            Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }
         }
         None => area,
     };

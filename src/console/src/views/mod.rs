@@ -28,10 +28,12 @@ mod racks;
 mod reboots;
 mod registry;
 mod repairs;
+mod theme_picker;
 mod tour;
 
 use ratatui::{
-    Frame,
+    Frame, Terminal,
+    backend::TestBackend,
     layout::{Rect, Size},
 };
 
@@ -155,6 +157,40 @@ pub fn row_at(app: &App, y: u16) -> Option<usize> {
     usize::from(y - table.y).checked_sub(summary_height(app, table) + 1).filter(|row| *row < table_height(app))
 }
 
+/// Returns the column whose title is at this place of the table's first line, if filters and `:sort` know it.
+pub fn title_at(app: &App, x: u16, y: u16) -> Option<crate::state::column_id::ColumnId> {
+    let table = layout(app).table;
+    let summary = u16::try_from(summary_height(app, table)).unwrap_or(0);
+    let has_titles = !crate::state::racks::open(app) && app.navigation.view != View::Overview;
+    if !has_titles || y != table.y + summary || !table.contains((x, y).into()) {
+        return None;
+    }
+    // The line is drawn once more: its columns depend on the visible rows.
+    let mut terminal = Terminal::new(TestBackend::new(app.size.width, app.size.height)).ok()?;
+    terminal.draw(|frame| draw_screen(app, frame)).ok()?;
+    let buffer = terminal.backend().buffer();
+    let line: Vec<&str> = (table.x..table.right()).map(|at| buffer[(at, y)].symbol()).collect();
+    let titles = crate::state::columns::summaries(app.navigation.view, app.navigation.cke_records);
+    let mut known = titles.iter().filter(|c| c.has_value);
+    known
+        .find(|c| {
+            let title: Vec<String> = c.title.chars().map(String::from).collect();
+            let is_there = |from: usize| line[from..].iter().zip(&title).all(|(shown, letter)| shown == letter);
+            let begins = |from: &usize| *from == 0 || line[from - 1] == " ";
+            let ends = |from: &usize| {
+                let next = line.get(from + title.len());
+                next.is_none_or(|next| !next.chars().any(char::is_alphanumeric))
+            };
+            let place = usize::from(x - table.x);
+            (0..line.len().saturating_sub(title.len() - 1))
+                .filter(begins)
+                .filter(ends)
+                .filter(|from| is_there(*from))
+                .any(|from| (from..from + title.len()).contains(&place))
+        })
+        .map(|c| c.id)
+}
+
 /// Returns the target at this place of the Overview.
 pub fn overview_row_at(app: &App, x: u16, y: u16) -> Option<crate::state::overview::OverviewRow> {
     let known = app.navigation.view == View::Overview && app.seen.snapshot.store.synced;
@@ -250,6 +286,9 @@ fn draw_screen(app: &App, frame: &mut Frame) {
     }
     if let Some(open) = &app.picker {
         picker::draw(app, open, frame.buffer_mut());
+    }
+    if let Some(open) = &app.themes {
+        theme_picker::draw(app, open, frame.buffer_mut());
     }
     if let Some(open) = &app.dialog {
         dialog::draw(app, open, frame);
