@@ -41,12 +41,7 @@ pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
     let mut lines: Vec<OverviewLine> = Vec::new();
     for id in &app.knowledge.summary.ended {
         let Some(e) = read.get(id) else { continue };
-        // a machine is away from its command on; without a command, the time counts from the request
-        let took = match (e.command_started, &e.request) {
-            (Some(began), _) => Some(format!(" in {}", when::age(began, e.at))),
-            (None, Some(r)) => Some(format!(" after {}", when::age(r.at, e.at))),
-            (None, None) => None,
-        };
+        let took = e.took().map(|took| format!(" in {}", when::span(took)));
         let by = e.request.as_ref().map(|r| format!(" ({})", short_text::safe(&r.who.user))).unwrap_or_default();
         let node = short_text::shorten_middle(&app.seen.snapshot.machine(&e.address), 24);
         let style = columns::outcome_style(app, e);
