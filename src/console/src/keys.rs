@@ -190,7 +190,7 @@ pub const TABLE: &[Binding] = &[
     view_binding(Everywhere, &["y"], Command::Yaml, "yaml", "yaml", "YAML of the object under the cursor or in the pane: the entry, the Node, the host or the member of the definition; secrets are masked"),
     view_binding(Everywhere, &["["], Command::PreviousEntry, "previous-entry", "previous", "Previous row; an open pane stays open and shows it"),
     view_binding(Everywhere, &["]"], Command::NextEntry, "next-entry", "next", "Next row; an open pane stays open and shows it"),
-    view_binding(Everywhere, &[], Command::Follow, "follow", "", "In a pane with the output of a command: keep to its end; again: stop that"),
+    view_binding(Everywhere, &["f"], Command::Follow, "follow", "follow", "Only the output of the entry's newest command, kept to its end; again: everything about the entry"),
     view_binding(Everywhere, &["b"], Command::Blockers, "blockers", "blockers", "Drain blockers, worst first"),
     view_binding(Everywhere, &["u"], Command::Undo, "undo", "undo", "Undo this console's last action (1 minute)"),
     view_binding(Everywhere, &[], Command::Tour, "tour", "", "In the sandbox: start the tour of the first steps; again: end it"),

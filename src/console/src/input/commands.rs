@@ -85,10 +85,10 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Jump => super::jump::jump(app),
         Command::Trouble => super::trouble::next_row(app),
         Command::Right | Command::Left => app.typing.notice = Some("only the rack map moves sideways".to_owned()),
-        // the detail pane carries these out
-        Command::Yaml | Command::Follow | Command::PreviousEntry | Command::NextEntry => {
-            app.print_here("not available here");
-        }
+        Command::Yaml => super::pane::yaml(app),
+        Command::Follow => super::pane::follow(app),
+        Command::PreviousEntry => super::pane::step(app, -1),
+        Command::NextEntry => super::pane::step(app, 1),
         _ => {}
     }
 }

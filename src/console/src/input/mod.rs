@@ -10,6 +10,7 @@ mod lead;
 mod mouse;
 mod navigation;
 mod overview;
+mod pane;
 mod past;
 mod racks;
 mod seen;
@@ -33,6 +34,8 @@ use crate::{
 
 /// Applies an event to the state and returns the resulting effects.
 pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
+    let before = app.navigation.pane.clone().map(|pane| (pane, app.row_target()));
+    let by_operator = matches!(event, Event::Key(_) | Event::Mouse(_) | Event::Paste(_));
     let mut effects = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Event::Key(key) => {
@@ -119,6 +122,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         dialog.begin();
     }
     tour::advance(app);
+    pane::keep_together(app, before.as_ref(), by_operator);
     navigation::reveal(app);
     effects.append(&mut app.session.effects);
     effects.extend(past::due_read_requests(app));

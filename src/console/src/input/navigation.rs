@@ -34,10 +34,7 @@ pub(super) fn reveal(app: &mut App) {
     if racks::open(app) {
         super::racks::reveal(app);
     }
-    let most = views::pane_overflow(app);
-    if let Some(pane) = &mut app.navigation.pane {
-        pane.scroll = pane.scroll.min(most);
-    }
+    super::pane::reveal(app);
     let size = app.size;
     if let Some(dialog) = &mut app.dialog {
         dialog.scroll = dialog.scroll.min(views::dialog::overflow(dialog, size));
@@ -51,8 +48,8 @@ pub(super) fn reveal(app: &mut App) {
 pub(super) fn by(app: &mut App, rows: isize) {
     if let Some(scroll) = &mut app.navigation.help {
         *scroll = scroll.saturating_add_signed(rows);
-    } else if let Some(pane) = &mut app.navigation.pane {
-        pane.scroll = pane.scroll.saturating_add_signed(rows);
+    } else if app.navigation.pane.is_some() {
+        super::pane::scroll(app, rows);
     } else if racks::open(app) {
         super::racks::go(app, rows, 0);
     } else {
@@ -216,7 +213,7 @@ pub(super) fn visit(app: &mut App, of: Target) {
         _ if !found => app.print("a filter hides its row"),
         _ => {}
     }
-    app.navigation.pane = Some(Pane { of, scroll: 0 });
+    app.navigation.pane = Some(Pane::new(of));
     record_arrival(app);
 }
 
@@ -246,7 +243,7 @@ pub(super) fn open(app: &mut App) {
     }
     if let Some(of) = app.target() {
         app.cursor_displaced();
-        app.navigation.pane = Some(Pane { of, scroll: 0 });
+        app.navigation.pane = Some(Pane::new(of));
     }
 }
 

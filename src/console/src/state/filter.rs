@@ -159,6 +159,21 @@ impl Filter {
         self.any.is_empty() || self.any.iter().any(|all| all.iter().all(is_match))
     }
 
+    /// Describes the conditions of the columns, such as `outcome "failed", node "w01"`. `None` if the filter has other
+    /// conditions too.
+    pub fn described(&self) -> Option<String> {
+        let [all] = self.any.as_slice() else { return None };
+        let one = |term: &Term| {
+            let column = term.column?;
+            let not = if term.not { "not " } else { "" };
+            match &term.test {
+                Test::Contains(word) | Test::Is(word) => Some(format!("{column} {not}{word:?}")),
+                Test::Matches(_) | Test::Compares(..) => None,
+            }
+        };
+        all.iter().map(one).collect::<Option<Vec<_>>>().map(|terms| terms.join(", "))
+    }
+
     /// Returns the words that passing rows contain, in lower case, each with its column: for highlighting.
     pub fn words(&self) -> impl Iterator<Item = (Option<ColumnId>, &str)> {
         self.any.iter().flatten().filter(|term| !term.not).filter_map(|term| match &term.test {
@@ -354,6 +369,7 @@ fn term(word: &str, columns: &[ColumnId]) -> Result<Term, String> {
     let has = |name: &str| columns.iter().any(|c| *c == name);
     let column_name = match name {
         "reason" if !has("reason") => "why",
+        "machine" if !has("machine") && has("node") => "node",
         "since" if !has("since") => AGE_COLUMNS.iter().copied().find(|name| has(name)).unwrap_or(name),
         _ => name,
     };

@@ -58,7 +58,7 @@ pub use self::{
     config::AppConfig,
     lists::VisibleColumns,
     messages::Message,
-    navigation::{Pane, Sheet, Target, ViewPosition},
+    navigation::{Pane, PaneContent, Sheet, Target, ViewPosition},
     view::View,
 };
 use self::{

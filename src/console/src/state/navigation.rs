@@ -23,6 +23,21 @@ pub enum Target {
     Line(LineId),
 }
 
+/// Content of a detail pane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PaneContent {
+    /// Everything about the object.
+    #[default]
+    Detail,
+    /// Only the output of an entry's newest command.
+    Output {
+        /// Whether the pane keeps to the end of the output.
+        follow: bool,
+    },
+    /// The object as YAML.
+    Yaml,
+}
+
 /// Open detail pane, bound to an object, not to a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pane {
@@ -30,6 +45,15 @@ pub struct Pane {
     pub of: Target,
     /// First visible line.
     pub scroll: usize,
+    /// Its content.
+    pub content: PaneContent,
+}
+
+impl Pane {
+    /// Creates a pane with everything about an object.
+    pub fn new(of: Target) -> Self {
+        Self { of, scroll: 0, content: PaneContent::Detail }
+    }
 }
 
 /// Content of the overlay.
@@ -94,6 +118,8 @@ pub struct Navigation {
     pub help: Option<usize>,
     /// The text that is searched for in the overlay.
     pub search_text: String,
+    /// The text that is searched for in the pane.
+    pub pane_search: String,
 }
 
 impl Navigation {
@@ -111,6 +137,11 @@ impl Navigation {
     /// Reports whether a queue shows its batches.
     pub fn shows_batches(&self) -> bool {
         matches!(self.view, View::Reboots | View::Repairs) && self.batches
+    }
+
+    /// Reports whether a search is one in the pane's own text. Beside a detail it filters the table.
+    pub fn searches_pane(&self) -> bool {
+        self.help.is_none() && self.pane.as_ref().is_some_and(|pane| pane.content != PaneContent::Detail)
     }
 
     /// Reports whether help or a detail pane lies on the view.

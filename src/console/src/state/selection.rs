@@ -22,9 +22,14 @@ impl App {
 
     /// Returns the object of a verb: the pane's object, else the row under the cursor.
     pub fn target(&self) -> Option<Target> {
-        if let Some(pane) = &self.navigation.pane {
-            return Some(pane.of.clone());
+        match &self.navigation.pane {
+            Some(pane) => Some(pane.of.clone()),
+            None => self.row_target(),
         }
+    }
+
+    /// Returns the object of the row under the cursor, whatever the pane shows.
+    pub fn row_target(&self) -> Option<Target> {
         match self.navigation.view {
             View::Reboots | View::Repairs if self.navigation.batches => None,
             View::Reboots => self.lists.reboots.cursor.map(Target::Entry),
@@ -47,6 +52,33 @@ impl App {
             View::History => self.lists.history.cursor.clone().map(|id| Target::Past(Folder::History, id)),
             View::Audit => self.lists.audit.cursor.clone().map(|id| Target::Past(Folder::Audit, id)),
             View::Logs => self.lists.log.cursor.map(Target::Line),
+        }
+    }
+
+    /// Moves the cursor of the open view to an object. Returns false if the view has no row of it.
+    pub fn select_row_of(&mut self, of: &Target) -> bool {
+        let lists = &mut self.lists;
+        match (self.navigation.view, of) {
+            (View::Reboots, Target::Entry(id)) => lists.reboots.select_id(id),
+            (View::Repairs, Target::Entry(id)) => lists.repairs.select_id(id),
+            (View::Nodes, Target::Node(name)) => lists.nodes.select_id(name),
+            (View::Machines, Target::Machine(address)) => {
+                let machine = self.knowledge.registry.at(&self.seen, address);
+                let serial = machine.map(|machine| Serial(machine.serial.clone()));
+                serial.is_some_and(|serial| lists.machines.select_id(&serial))
+            }
+            (View::Diff, Target::Machine(address)) => {
+                let of_machine = |row: &&Row| matches!(row, Row::Node(_, at) if at == address);
+                let row = lists.diff.rows.iter().find(of_machine).cloned();
+                row.is_some_and(|row| lists.diff.select_id(&row))
+            }
+            (View::Diff, Target::Fold(what)) => lists.diff.select_id(&Row::Fold(what.clone())),
+            (View::Hosts, Target::Host(id)) => lists.hosts.select_id(id),
+            (View::History, Target::Past(Folder::Records, id)) => lists.records.select_id(id),
+            (View::History, Target::Past(_, id)) => lists.history.select_id(id),
+            (View::Audit, Target::Past(_, id)) => lists.audit.select_id(id),
+            (View::Logs, Target::Line(id)) => lists.log.select_id(id),
+            _ => false,
         }
     }
 

@@ -6,6 +6,7 @@ mod batches;
 mod broken;
 mod columns;
 mod cost;
+mod detail;
 mod dialogs;
 mod every;
 mod flows;

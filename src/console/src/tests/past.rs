@@ -34,7 +34,7 @@ fn who(user: &str) -> Who {
     Who { user: user.into(), host: "admin1".into(), ssh_client: (user == "alice").then(|| "192.0.2.7".into()) }
 }
 
-fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
+pub(super) fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
     let request = Request {
         who: who(if index.is_multiple_of(2) { "alice" } else { "bob" }),
         at: after(wall(), -ago - 400),
@@ -85,6 +85,10 @@ fn page<T>(values: Vec<T>, more: bool) -> Page<T> {
         stored(&format!("/cke/cketerm/x/{at}"), at, value)
     };
     Page { revision: newest, values: values.into_iter().enumerate().map(stored).collect(), more }
+}
+
+pub(super) fn ended_entry(index: u64, outcome: &str, ago: i64) -> Ended {
+    Ended::from(&ending(index, outcome, ago))
 }
 
 fn history() -> Page<Ended> {

@@ -12,7 +12,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
             "no actions recorded yet\nactions of operators and of the engine appear here, such as {hold} on an entry \
              in {reboots} Reboots"
         );
-        let lines = super::history::empty(app, &app.knowledge.past.audit, app.lists.audit.total, &none);
+        let lines = super::history::empty(app, &app.knowledge.past.audit, super::history::of(&app.lists.audit), &none);
         super::draw_empty(buffer, area, &lines, app);
     }
 }

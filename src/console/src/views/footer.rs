@@ -85,9 +85,10 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     }
     if let Some((input, _)) = &app.typing.filter {
         let [keep, drop] = ["accept", "drop"].map(|name| app.key(name));
-        let label = if app.navigation.help.is_some() { "find: " } else { "filter: " };
+        let finds = app.navigation.help.is_some() || app.navigation.searches_pane();
+        let label = if finds { "find: " } else { "filter: " };
         let annotation = match app.list().filter_error() {
-            Some(_) if app.navigation.help.is_none() => (format!("{drop} drop"), theme.muted),
+            Some(_) if !finds => (format!("{drop} drop"), theme.muted),
             _ if app.typing.replace_on_typing => {
                 (format!("letters replace it, End edits it  {keep} keep"), theme.muted)
             }

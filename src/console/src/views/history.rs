@@ -6,6 +6,8 @@ use crate::{
     state::{
         App,
         columns::{EndedEntries, Records},
+        filter::Filter,
+        list::List,
         past::Read,
         short_text,
     },
@@ -23,7 +25,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
             "no entry has ended yet: entries that end under a cketerm leader appear here\n\
              {nodes} shows the nodes, {reboot} reboots one"
         );
-        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, app.lists.history.total, &none), app);
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, of(&app.lists.history), &none), app);
     }
 }
 
@@ -34,12 +36,18 @@ fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
              {} shows the entries that ended",
             app.key("racks")
         );
-        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.records, app.lists.records.total, &none), app);
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.records, of(&app.lists.records), &none), app);
     }
 }
 
+/// Returns the number of rows without the filter, and the filter.
+pub(super) fn of<Id>(list: &List<Id>) -> (usize, &Filter) {
+    (list.total, &list.active_filter)
+}
+
 /// Returns the reason why there is no row.
-pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> Vec<String> {
+pub(super) fn empty<T>(app: &App, read: &Read<T>, (total, filter): (usize, &Filter), none: &str) -> Vec<String> {
+    let described = filter.described();
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
@@ -51,8 +59,13 @@ pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> V
     }
     if total > 0 {
         let more = if read.more { "; reading older ones ..." } else { "" };
-        let filter = app.list().filter();
-        return vec![format!("none of {total} matches {filter:?}{more}"), format!("{} shows all", app.key("back"))];
+        let shown = match described {
+            Some(conditions) => format!("none of {total} has {conditions}{more}"),
+            None => format!("none of {total} matches {:?}{more}", app.list().filter()),
+        };
+        let mut lines = wrap(&short_text::safe(&shown), width);
+        lines.push(format!("{} shows all", app.key("back")));
+        return lines;
     }
     if read.loaded { wrap(none, width) } else { vec!["reading ...".to_owned()] }
 }

@@ -130,7 +130,7 @@ fn summary_height(app: &App, table: Rect) -> usize {
         View::Machines | View::Diff => {
             registry::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
         }
-        View::Logs => logs::origin_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
+        View::Logs => logs::summary_lines(app, table).len().min(usize::from(logs::summary_limit(table))),
         View::Hosts => hosts::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         _ => 0,
     }
@@ -226,6 +226,11 @@ pub fn pane_height(app: &App) -> usize {
 /// Returns how far the pane can be scrolled.
 pub fn pane_overflow(app: &App) -> usize {
     pane::lines(app).len().saturating_sub(pane_height(app))
+}
+
+/// Returns the text of the open pane, line by line.
+pub fn pane_text(app: &App) -> Vec<String> {
+    pane::lines(app).iter().map(ToString::to_string).collect()
 }
 
 /// Draws the whole screen.

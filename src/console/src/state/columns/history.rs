@@ -46,11 +46,9 @@ impl Table for EndedEntries {
             .shown_from(150)
             .value(|row| row.value(|e| Value::text(e.address.as_str())))
             .cell(|row| row.cell(|e| Cell::plain(short_text::safe(&e.address)))),
-        Column::new("took", "TOOK", Content(4, 6), "time from the request to the end")
-            .value(|row| row.value(|e| e.request.as_ref().map_or(Value::None, |r| values::span(r.at, e.at))))
-            .cell(|row| {
-                row.cell(|e| Cell::plain(e.request.as_ref().map(|r| when::age(r.at, e.at)).unwrap_or_default()))
-            }),
+        Column::new("took", "TOOK", Content(4, 6), "time of the work, without the queue")
+            .value(|row| row.value(|e| e.took().map_or(Value::None, |took| Value::Span(took.into()))))
+            .cell(|row| row.cell(|e| Cell::plain(e.took().map(when::span).unwrap_or_default()))),
         Column::new("tries", "TRIES", Fixed(5), "number of attempts")
             .shown_from(100)
             .value(|row| row.value(|e| values::count(e.attempts)))
