@@ -272,7 +272,7 @@ fn the_sandbox_console_reboots_within_seconds_and_every_key_works() {
     let mut console = Console::of(&["--sandbox"], 100, 30);
     console.wait_for_text("[0 Overview] 1 Reboots", 10);
     console.press("1");
-    console.wait_for_text(" worker   rebooting ", 60);
+    console.wait_for_text(" rebooting ", 60);
     console.press("G\r");
     let text = console.wait_for_text("you can", 10);
     assert!(text.contains("kernel 6.6.74, CHG-1042") && text.contains("alice"), "{text}");

@@ -222,7 +222,7 @@ fn a_terminal_whose_locale_is_not_utf8_gets_ascii() {
     plain.wait_for_text("copied", 30);
     plain.wait_for_output("\u{1b}]52;c;");
     plain.press("Rx");
-    plain.wait_for_text("+----", 30);
+    plain.wait_for_text("+- Reboot 1 machine? -", 30);
     plain.press("\u{1b}");
     std::thread::sleep(std::time::Duration::from_millis(200));
     assert_eq!(plain.quit(60), 0);

@@ -89,7 +89,7 @@ fn write(dialog: &mut Dialog, key: KeyEvent, is_text_key: bool) {
 }
 
 /// Reports whether a key writes a letter.
-pub(super) fn is_text_key(key: KeyEvent) -> bool {
+pub fn is_text_key(key: KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 

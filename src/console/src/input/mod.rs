@@ -19,6 +19,7 @@ mod trouble;
 mod typing;
 mod verbs;
 
+pub use self::dialog::is_text_key;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Size;
 

@@ -37,9 +37,10 @@ use super::{
 };
 use crate::{
     effects::{perform::perform, reader, settings_writer::SettingsWriter},
-    input::update,
+    input::{is_text_key, update},
     state::{
         App, AppConfig,
+        dialog::Dialog,
         event::{Effect, Event},
         past::{ReadRequest, ReadResponse},
         settings::{self, Settings},
@@ -351,11 +352,18 @@ impl Console {
         }
     }
 
-    /// Discards the keys and texts that have arrived and that nobody has taken yet.
+    /// Discards the keys and texts that have arrived and that nobody has taken yet. Letters stay if the dialog begins in
+    /// a text field: there they cannot act, and a reason without its first letters would be misleading.
     async fn discard_typed(&mut self) {
+        let keeps_letters = self.app.dialog.as_ref().is_some_and(Dialog::typing);
         let mut others = Vec::new();
         while let Ok(Some(event)) = timeout(Duration::ZERO, self.input_reader.next()).await {
-            if !matches!(event, Event::Key(_) | Event::Paste(_)) {
+            let is_kept = match &event {
+                Event::Key(key) => keeps_letters && is_text_key(*key),
+                Event::Paste(_) => false,
+                _ => true,
+            };
+            if is_kept {
                 others.push(event);
             }
         }
