@@ -1,153 +1,25 @@
 //! Map of the racks: each machine is a sign that shows its state, with its name where there is room. The map is
 //! recomputed when the state changes; only its visible part is drawn. Cursor and marks are those of the Nodes view.
 
+mod state;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
 use cketerm_model::{
-    cketerm_records::{Order, Verb},
+    cketerm_records::Order,
     entry::{EntryId, Stored},
-    entry_ref::EntryRef,
     names::NodeName,
     reason::Reason,
     reboot::RebootEntry,
     repair::RepairEntry,
 };
-use cketerm_rules::trouble;
 use imbl::OrdMap;
 
+pub use self::state::State;
 use super::{App, fleet::NodeNames, queries};
-
-/// State of a machine, as far as a letter can show it. The first that applies wins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// An operator should look: its drain is stuck, its repair has failed, or its cordon is orphaned.
-    Stuck,
-    /// Its node is being drained.
-    Draining,
-    /// It is rebooting.
-    Rebooting,
-    /// It is being repaired.
-    Repairing,
-    /// It is not Ready, and nothing is being done about it.
-    NotReady,
-    /// Its entry is on hold.
-    Held,
-    /// Its entry is in backoff.
-    Backoff,
-    /// Its entry is waiting.
-    Queued,
-    /// It is cordoned.
-    Cordoned,
-    /// It is in the definition but not in Kubernetes.
-    NoNode,
-    /// The list of Nodes is not known yet.
-    Unknown,
-    /// It is healthy.
-    Ready,
-}
-
-impl State {
-    /// All states, in the order of the legend.
-    pub const ALL: [Self; 12] = [
-        Self::Ready,
-        Self::Queued,
-        Self::Backoff,
-        Self::Held,
-        Self::Draining,
-        Self::Rebooting,
-        Self::Repairing,
-        Self::Cordoned,
-        Self::NotReady,
-        Self::Stuck,
-        Self::NoNode,
-        Self::Unknown,
-    ];
-
-    /// Returns its sign, which no other state has: a block for the common ones, a letter for the others.
-    pub fn sign(self) -> char {
-        match self {
-            Self::Ready => '\u{2588}',
-            Self::Queued => '\u{2591}',
-            Self::Draining => '\u{2584}',
-            Self::Rebooting => '\u{2580}',
-            Self::Backoff => '\u{2592}',
-            Self::Held => 'h',
-            Self::Repairing => 'p',
-            Self::Cordoned => 'c',
-            Self::NotReady => 'x',
-            Self::Stuck => '!',
-            Self::NoNode => '-',
-            Self::Unknown => '?',
-        }
-    }
-
-    /// Returns its name for the legend.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Queued => "queued",
-            Self::Backoff => "backoff",
-            Self::Held => "on hold",
-            Self::Draining => "draining",
-            Self::Rebooting => "rebooting",
-            Self::Repairing => "in repair",
-            Self::Cordoned => "cordoned",
-            Self::NotReady => "not ready",
-            Self::Stuck => "STUCK",
-            Self::NoNode => "no Node",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Returns true if the machine is being worked on.
-    pub fn is_active(self) -> bool {
-        matches!(self, Self::Draining | Self::Rebooting | Self::Repairing)
-    }
-
-    /// Returns the state of a machine.
-    pub fn of(app: &App, name: &str) -> Self {
-        let seen = &app.seen;
-        let entries = || app.knowledge.totals.entries_of(name);
-        if seen.orphans.contains_key(name) || entries().any(|id| trouble::is_stuck(seen, id)) {
-            return Self::Stuck;
-        }
-        let work = entries().filter_map(|id| of_entry(app, id)).min();
-        if let Some(work) = work.filter(|work| work.is_active()) {
-            return work;
-        }
-        let node = match queries::node(seen, name) {
-            None if seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => Self::NoNode,
-            None => Self::Unknown,
-            Some(row) if !row.ready => Self::NotReady,
-            Some(row) if row.unschedulable => Self::Cordoned,
-            Some(_) => Self::Ready,
-        };
-        work.map_or(node, |work| work.min(node))
-    }
-}
-
-fn of_entry(app: &App, id: EntryId) -> Option<State> {
-    let (seen, now) = (&app.seen, app.known());
-    let held =
-        matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) || queries::order(seen, id) == Some(Verb::Hold);
-    let waits = |backoff: bool| match (held, backoff) {
-        (true, _) => State::Held,
-        (false, true) => State::Backoff,
-        (false, false) => State::Queued,
-    };
-    let entry = seen.snapshot.store.entry(id).filter(|e| e.unfinished())?;
-    if !entry.in_work() {
-        return Some(waits(entry.backoff_expire().is_some_and(|t| t > now)));
-    }
-    Some(match (entry.is_after_command(), entry) {
-        (false, _) => State::Draining,
-        (true, EntryRef::Reboot(_)) => State::Rebooting,
-        (true, EntryRef::Repair(_)) => State::Repairing,
-    })
-}
 
 /// A machine on the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,6 +116,10 @@ const BORDER_WIDTH: usize = 3;
 /// Columns of a machine without its name: the cursor's bracket, and the sign. The bracket behind it, or the mark of an
 /// API server, stands where the next machine begins.
 const SIGN_WIDTH: usize = 2;
+/// Most columns that a machine gets beyond its name.
+const MAX_GAP: usize = 12;
+/// Most lines of the screen for each line of the map.
+const MAX_SPACING: usize = 4;
 /// Smallest screen on which the map is the first thing that Nodes shows.
 const MIN_DEFAULT_SIZE: (usize, usize) = (120, 20);
 
@@ -264,6 +140,11 @@ impl Grid {
     /// Returns the columns of a machine's name. 0 = names are not shown.
     pub fn name_width(self) -> usize {
         self.tile.saturating_sub(SIGN_WIDTH + 2)
+    }
+
+    /// Returns true if there is a line below each machine for its state.
+    pub fn has_states(self) -> bool {
+        self.spacing > 2 && self.name_width() > 0
     }
 }
 
@@ -306,11 +187,16 @@ impl Map {
             if self.lines(one_a_line) <= height { one_a_line } else { side_by_side }
         };
         let named = arranged(SIGN_WIDTH + 2 + self.name);
-        let mut grid = if self.lines(named) <= height { named } else { arranged(SIGN_WIDTH) };
-        if self.lines(grid) * 2 <= height {
-            grid.spacing = 2;
+        if self.lines(named) > height {
+            let compact = arranged(SIGN_WIDTH);
+            let spacing = if self.lines(compact) * 2 <= height { 2 } else { 1 };
+            return Grid { spacing, ..compact };
         }
-        grid
+        // what is left of the screen goes between the machines and between the lines
+        let widest = width.saturating_sub(self.label + BORDER_WIDTH + 1) / (named.per_line * named.beside).max(1);
+        let tile = if named.beside == 1 { named.tile.max(widest.min(named.tile + MAX_GAP)) } else { named.tile };
+        let spacing = (height / self.lines(named).max(1)).clamp(1, MAX_SPACING);
+        Grid { tile, spacing, ..named }
     }
 
     fn arranged(&self, tile: usize, width: usize) -> Grid {

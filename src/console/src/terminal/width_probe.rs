@@ -50,6 +50,26 @@ fn starts_beyond_one_cell(position: &io::Result<(u16, u16)>) -> bool {
 mod tests {
     use super::*;
 
+    /// Prints the result and then the keys, up to `q`. Run it alone on a terminal: `--ignored --nocapture`.
+    #[tokio::test]
+    #[ignore = "needs a terminal"]
+    async fn the_probe_on_this_terminal() {
+        use futures::StreamExt;
+        crossterm::terminal::enable_raw_mode().unwrap();
+        print!("{QUERY}");
+        io::Write::flush(&mut io::stdout()).unwrap();
+        let began = std::time::Instant::now();
+        let (mut input, is_wide) = is_wide(EventStream::new()).await;
+        println!("wide={is_wide} after {:?}\r", began.elapsed());
+        while let Some(Ok(event)) = input.next().await {
+            println!("{event:?}\r");
+            if event == crossterm::event::Event::Key(crossterm::event::KeyCode::Char('q').into()) {
+                break;
+            }
+        }
+        crossterm::terminal::disable_raw_mode().unwrap();
+    }
+
     #[test]
     fn a_block_of_one_cell_leaves_the_cursor_in_the_second_column() {
         assert!(!starts_beyond_one_cell(&Ok((1, 0))));

@@ -105,6 +105,10 @@ fn nodes_begin_with_the_map_where_it_fits_and_the_choice_is_remembered() {
         "cursor, sign, API server: {text}"
     );
     assert!(text.contains("\u{258c} API server"), "{text}");
+    // three racks of three machines: all of the screen is used, with states in words
+    assert!(text.lines().any(|line| line.contains("queued") && !line.contains("cp-1")), "{text}");
+    let last = text.lines().position(|line| line.contains("worker-3")).unwrap();
+    assert!(last > 9, "lines are spread: {text}");
     let effects = press(&mut app, "v");
     assert!(effects.contains(&Effect::SaveSettings(Change::Map(false))), "{effects:?}");
     press(&mut app, "1 2");

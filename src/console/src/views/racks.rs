@@ -153,5 +153,14 @@ fn draw_machine(app: &App, machine: &Machine, buffer: &mut Buffer, (x, y): (u16,
             severity @ (Severity::Rebooting | Severity::Slow | Severity::Failed) => theme.severity(severity),
         };
         put(buffer, x + 3, y, width, &name, style);
+        if grid.has_states() {
+            // a block twice as high, and the state in words unless all is well
+            if machine.state.is_block() {
+                put(buffer, x + 1, y + 1, 1, &sign.content, sign.style);
+            }
+            if machine.state != State::Ready {
+                put(buffer, x + 3, y + 1, width, machine.state.label(), style);
+            }
+        }
     }
 }
