@@ -45,6 +45,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     let opened = match command {
         Command::HostPower => dialogs::host::power(app),
         Command::Fence => dialogs::host::fence(app),
+        Command::Hold if app.navigation.view == View::Hosts => dialogs::host::hold_off(app),
         Command::Unhold if app.navigation.view == View::Hosts => dialogs::host::release(app),
         Command::Repair => dialogs::repair::open(app),
         Command::DeleteFinished => dialogs::cancel::delete_all_repairs(app, true),
