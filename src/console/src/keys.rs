@@ -164,7 +164,7 @@ pub const TABLE: &[Binding] = &[
     change_binding(&["R"], Command::Reboot, "reboot", "reboot", "Queue a reboot of the marked nodes, or of the one under the cursor"),
     change_binding(&["P"], Command::Repair, "repair", "repair", "Queue a repair of the marked nodes, or of the one under the cursor; on a repair: queue it again"),
     change_binding(&["B"], Command::ResetBackoff, "reset-backoff", "reset backoff", "End the backoff of the entries; the next pass takes them"),
-    change_binding(&["H"], Command::Hold, "hold", "hold", "Hold the entries until they are released; in Machines and Diff: stop applying definitions"),
+    change_binding(&["H"], Command::Hold, "hold", "hold", "Hold the entries until they are released; in Machines and Diff: stop applying definitions; in Hosts: hold the host off"),
     change_binding(&["L"], Command::Unhold, "unhold", "unhold", "Release entries on hold; in Machines and Diff: resume applying; in Hosts: release a host held off by cketerm"),
     change_binding(&["E"], Command::Switch, "switch", "on/off", "Enable or disable the queue: in Repairs the repair queue, in Machines and Diff the sabakan integration, elsewhere the reboot queue"),
     change_binding(&[], Command::Stop, "stop", "", "Disable both queues, whoever leads, and record which were enabled"),

@@ -110,6 +110,17 @@ pub fn power(app: &App) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
+/// Opens the same dialog with a soft hold chosen.
+pub fn hold_off(app: &App) -> Result<Dialog, String> {
+    let mut dialog = power(app)?;
+    if let Some(pick) = &mut dialog.pick {
+        pick.choose(HOLD);
+        pick.cycle_operation(true);
+    }
+    follow_choice(&mut dialog);
+    Ok(dialog)
+}
+
 /// Formats a hold from the annotation's value: `held off hard by alice@admin1 since 2026-11-21T09:40:00Z`.
 fn hold(value: &str) -> String {
     let fields: serde_json::Value = serde_json::from_str(value).unwrap_or_default();

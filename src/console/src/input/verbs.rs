@@ -50,6 +50,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         Command::Cancel if batches => dialogs::batches::open(app, BatchAction::Cancel),
         Command::HostPower => dialogs::host::power(app),
         Command::Fence => dialogs::host::fence(app),
+        Command::Hold if view == View::Hosts => dialogs::host::hold_off(app),
         Command::Unhold if view == View::Hosts => dialogs::host::release(app),
         Command::Repair => dialogs::repair::open(app),
         Command::DeleteFinished => dialogs::cancel::delete_all_repairs(app, true),

@@ -16,7 +16,7 @@ pub fn requested(command: Command, view: View) -> Option<OperatorCommand> {
     Some(match command {
         Command::Hold if registry => OperatorCommand::HoldApplying,
         Command::Unhold if registry => OperatorCommand::ApplyAgain,
-        Command::Unhold if view == View::Hosts => OperatorCommand::Manual,
+        Command::Hold | Command::Unhold if view == View::Hosts => OperatorCommand::Manual,
         Command::Hold => OperatorCommand::Hold,
         Command::Unhold => OperatorCommand::Unhold,
         Command::Retry => OperatorCommand::Retry,

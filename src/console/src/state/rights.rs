@@ -15,7 +15,7 @@ pub fn area(command: Command, view: View) -> Option<Area> {
     let registry = matches!(view, View::Machines | View::Diff);
     Some(match command {
         Command::HostPower | Command::Fence => Area::Hosts,
-        Command::Unhold if view == View::Hosts => Area::Hosts,
+        Command::Hold | Command::Unhold if view == View::Hosts => Area::Hosts,
         Command::Switch | Command::Hold | Command::Unhold if registry => Area::Registry,
         Command::Approve | Command::AutoRepair => Area::Registry,
         Command::Constraint => Area::Settings,

@@ -27,7 +27,7 @@ use crate::{
 const SIZES: [(u16, u16); 3] = [(60, 15), (80, 24), (200, 50)];
 
 /// Returns a world with repairs and hosts.
-fn full_world() -> World {
+pub(super) fn full_world() -> World {
     let (mut world, hosts) = (World::with_repairs(), World::with_hosts());
     world.kube.hosts = hosts.kube.hosts.clone();
     let source = hosts.kube.sources.get("baremetalhosts").cloned();

@@ -244,5 +244,7 @@ fn a_host_is_released_by_its_own_name_or_its_nodes_name() {
     let app = console(80, 24, "6 : \"unhold w9\" enter");
     assert!(screen::text(&app).contains("w9 is not a host, nor the node of one"), "{}", screen::text(&app));
     let app = console(80, 24, "6 : \"hold m1\" enter");
-    assert!(screen::text(&app).contains("W holds a host off"), "{}", screen::text(&app));
+    let text = screen::text(&app);
+    assert!(text.contains("metal3/m1") && text.contains("Hold off 1 host"), "{text}");
+    assert!(text.contains("tokyo0 1"), "power without a drain is confirmed by typing: {text}");
 }

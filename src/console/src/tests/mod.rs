@@ -30,5 +30,6 @@ mod tasks;
 mod tour;
 mod typing;
 mod undo;
+mod walks;
 mod windows;
 mod world;

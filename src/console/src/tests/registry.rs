@@ -54,6 +54,12 @@ fn seen(world: &World, outcome: Option<Result<Plan, String>>, applying: ApplySta
     Arc::new(seen)
 }
 
+/// Returns a snapshot in which a change of the definition waits for approval.
+pub(super) fn gated() -> Arc<Seen> {
+    let approval = ApplyState::Approval("d1".into(), "a rack has gone".into());
+    seen(&World::usual(), Some(Ok(plan(true, &[]))), approval)
+}
+
 fn plan(changed: bool, warnings: &[&str]) -> Plan {
     Plan {
         action: if changed { Action::TaintNodes } else { Action::None },

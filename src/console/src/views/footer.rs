@@ -247,7 +247,7 @@ fn view_hints(app: &App) -> &'static [&'static str] {
         View::Diff => {
             &["open", "approve", "constraint", "hold", "unhold", "switch", "auto-repair", "racks", "filter", "sort"]
         }
-        View::Hosts => &["open", "host-power", "fence", "unhold", "mark", "jump", "filter", "trouble", "sort"],
+        View::Hosts => &["open", "host-power", "hold", "unhold", "fence", "mark", "jump", "filter", "trouble", "sort"],
         View::History if app.navigation.cke_records => &["open", "racks", "filter", "sort"],
         View::History => &["open", "racks", "reboot", "filter", "trouble", "sort", "jump", "logs-of"],
         View::Audit => &["open", "jump", "logs-of", "filter", "sort"],

@@ -88,12 +88,7 @@ fn event(app: &App, row: &OverviewRow) -> Option<PanelLine> {
 fn ended(app: &App, id: &PastId) -> Option<Vec<Span<'static>>> {
     let theme = &app.config.theme;
     let e = app.knowledge.past.history.get(id)?;
-    // a machine is away from its command on; without a command, the time counts from the request
-    let took = match (e.command_started, &e.request) {
-        (Some(began), _) => format!(" in {}", when::age(began, e.at)),
-        (None, Some(r)) => format!(" after {}", when::age(r.at, e.at)),
-        (None, None) => String::new(),
-    };
+    let took = e.took().map(|took| format!(" in {}", when::span(took))).unwrap_or_default();
     let by = e.request.as_ref().map(|r| format!(" ({})", short_text::safe(&r.who.user))).unwrap_or_default();
     let node = short_text::shorten_middle(&app.seen.snapshot.machine(&e.address), 24);
     Some(vec![
