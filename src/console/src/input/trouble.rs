@@ -80,7 +80,7 @@ pub(super) fn open(app: &mut App, object: &Object) {
             app.print_here("the filter hid this row and is cleared");
         }
     }
-    app.navigation.pane = object.target().filter(|_| had_pane).map(|of| Pane { of, scroll: 0 });
+    app.navigation.pane = object.target().filter(|_| had_pane).map(Pane::new);
 }
 
 /// Moves the cursor to the object's row. Returns false if the view does not show it.

@@ -223,6 +223,7 @@ fn objects(action: &Action) -> Vec<Object> {
         Action::Remove { entry, .. } | Action::Order { entry, .. } => vec![Object::Entry(*entry)],
         Action::Hosts { hosts, .. } => hosts.iter().map(|(name, _)| Object::Name(name.clone())).collect(),
         Action::KeepCordoned { node, .. } => vec![Object::Name(node.to_string())],
+        Action::Batches { batches, .. } => batches.iter().map(|id| Object::Name(id.to_string())).collect(),
         Action::Switch { .. }
         | Action::Stop { .. }
         | Action::Resume { .. }
