@@ -57,6 +57,8 @@ pub fn here(app: &App, command: Command) -> bool {
             // one host at a time
             matches!(app.chosen_hosts().as_slice(), [id] if host(app, command, id))
         }
+        // a hold of a host is a choice of the dialog about its power
+        Command::Hold if view == View::Hosts => app.chosen_hosts().iter().any(|id| host(app, Command::HostPower, id)),
         Command::HostPower => app.chosen_hosts().iter().any(|id| host(app, command, id)),
         Command::Cancel | Command::Hold | Command::Unhold | Command::ResetBackoff => any_entry(command),
         Command::Retry | Command::Done | Command::Force => {

@@ -120,7 +120,8 @@ fn task_find_why_a_node_does_not_reboot() {
 
 #[test]
 fn task_let_a_blocked_drain_go_on() {
-    let (_, effects) = run_task("Let a blocked drain go on", &World::usual());
+    let (app, effects) = run_task("Let a blocked drain go on", &World::usual());
+    assert!(!effects.is_empty(), "{}", screen::text(&app));
     let Action::Order { entry, verb, .. } = action(effects) else { panic!() };
     assert_eq!((entry.index, verb), (3, cketerm_model::cketerm_records::Verb::Force));
 }
@@ -168,7 +169,8 @@ fn task_read_the_output_of_a_failed_command() {
 
 #[test]
 fn task_repair_a_machine_and_delete_ended_repairs() {
-    let (_, effects) = run_task("Repair again what failed", &World::with_repairs());
+    let (app, effects) = run_task("Repair again what failed", &World::with_repairs());
+    assert!(!effects.is_empty(), "{}", screen::text(&app));
     let Action::AddRepairs { addresses, operation, .. } = action(effects) else { panic!() };
     assert_eq!((addresses, operation.as_str()), (vec![Address::new("10.0.0.18")], "unreachable"));
     let (_, effects) = run_task("Delete the repairs that ended", &World::with_repairs());
