@@ -16,7 +16,7 @@ use super::{
 /// I53, at each start of a queued entry by an engine, in that very revision (the transaction compares the batch): the
 /// batch of the entry is not paused. Entries without a batch are those of other programs.
 pub fn i53(view: &View<'_>) -> Vec<Breach> {
-    let reboots = view.entry_changes().into_iter().filter(|m| m.starts());
+    let reboots = view.entry_changes().into_iter().filter(super::view::EntryChange::starts);
     let reboots = reboots.map(|m| (EntryId::reboot(m.index), m.at, m.revision));
     let is_queued = |entry: Option<&RepairEntry>| entry.is_some_and(|e| e.status == RepairStatus::Queued);
     let is_started = |entry: Option<&RepairEntry>| entry.is_some_and(|e| e.status == RepairStatus::Processing);

@@ -161,12 +161,11 @@ impl Store {
         let Some(reason) = entries.first().map(|(_, request)| request.reason.clone()) else {
             return Ok(Some(Vec::new()));
         };
-        let (mut batch, batch_revision) = match &cursor.batch {
-            Some(known) => known.clone(),
-            None => {
-                let (who, at) = (note.person.who().clone(), self.clock().wall());
-                (Batch::new(queue, who, at, reason.clone(), asked as u64), 0)
-            }
+        let (mut batch, batch_revision) = if let Some(known) = &cursor.batch {
+            known.clone()
+        } else {
+            let (who, at) = (note.person.who().clone(), self.clock().wall());
+            (Batch::new(queue, who, at, reason.clone(), asked as u64), 0)
         };
         batch.asked = asked as u64;
         batch.added = batch.added.saturating_add(count);

@@ -82,6 +82,7 @@ fn line(batch: &BatchSummary) -> String {
 fn commanded(app: &App, id: BatchId) -> bool {
     let store = &app.seen.snapshot.store;
     store.entries_of_batch(id).any(|entry| {
-        queries::in_work(&app.seen, entry) && store.entry(entry).is_some_and(|entry| entry.is_after_command())
+        queries::in_work(&app.seen, entry)
+            && store.entry(entry).is_some_and(cketerm_model::entry_ref::EntryRef::is_after_command)
     })
 }

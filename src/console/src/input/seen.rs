@@ -176,15 +176,15 @@ where
     let row = |id: &'a T::Id| RowCells::<T>::new(app, id);
     let types_filter = app.typing.filter.is_some() && app.navigation.help.is_none();
     let texts = types_filter.then(|| {
-        let text_of = |_, id: &&'a T::Id| Some(searchable_text(&row(*id)));
+        let text_of = |_, id: &&'a T::Id| Some(searchable_text(&row(id)));
         app.typing.row_texts.get_or_init(|| map_in_parallel(&ids, &text_of))
     });
     let mut all: Vec<Id> = match texts.filter(|texts| texts.len() == ids.len()) {
         _ if list.active_filter.is_empty() => ids.iter().map(|id| (*id).to_owned()).collect(),
-        None => map_in_parallel(&ids, &|_, id| list.active_filter.passes(&row(*id)).then(|| (*id).to_owned())),
+        None => map_in_parallel(&ids, &|_, id| list.active_filter.passes(&row(id)).then(|| (*id).to_owned())),
         Some(texts) => map_in_parallel(&ids, &|place, id| {
             let text = texts.get(place).map_or("", |text| text);
-            list.active_filter.passes_text(text, || row(*id)).then(|| (*id).to_owned())
+            list.active_filter.passes_text(text, || row(id)).then(|| (*id).to_owned())
         }),
     };
     if let Some((column, largest_first)) = list.sort {

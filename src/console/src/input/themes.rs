@@ -28,13 +28,11 @@ pub(super) fn read(app: &mut App, name: Option<&str>, themes: Vec<(String, Theme
         [only] => themes.iter().find(|(listed, _)| listed == only),
         _ => None,
     });
-    match found {
-        Some((name, theme)) => put(app, name, theme),
-        None => {
-            let names =
-                if similar.is_empty() { themes.iter().map(|(name, _)| name.clone()).collect() } else { similar };
-            app.print_error(format!("there is no theme {name}: choose {}", names.join(", ")));
-        }
+    if let Some((name, theme)) = found {
+        put(app, name, theme)
+    } else {
+        let names = if similar.is_empty() { themes.iter().map(|(name, _)| name.clone()).collect() } else { similar };
+        app.print_error(format!("there is no theme {name}: choose {}", names.join(", ")));
     }
 }
 

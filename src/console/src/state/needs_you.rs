@@ -291,12 +291,11 @@ fn hosts(app: &App) -> Vec<NeedsYou> {
     let mut lines: Vec<NeedsYou> = Vec::new();
     for id in &hosts.trouble {
         let what = short_text::host(&app.seen, id).0;
-        match lines.iter_mut().find(|line| line.what == what) {
-            Some(line) => line.count += 1,
-            None => {
-                let line = NeedsYou::new(Object::Host(id.clone()), id.1.clone(), what, Urgency::Stuck);
-                lines.push(line.remedies(&[Command::Unhold, Command::HostPower]));
-            }
+        if let Some(line) = lines.iter_mut().find(|line| line.what == what) {
+            line.count += 1
+        } else {
+            let line = NeedsYou::new(Object::Host(id.clone()), id.1.clone(), what, Urgency::Stuck);
+            lines.push(line.remedies(&[Command::Unhold, Command::HostPower]));
         }
     }
     if let Some(first) = hosts.held.first() {
@@ -324,12 +323,11 @@ fn machines(app: &App) -> Vec<NeedsYou> {
             || totals.entries_of(&name).any(|id| queries::in_work(seen, id) || id.queue == QueueKind::Repair);
         let Some(machine) = app.knowledge.registry.at(seen, address).filter(|_| !handled) else { continue };
         let what = format!("{} in the registry", machine.state);
-        match lines.iter_mut().find(|line| line.what == what) {
-            Some(line) => line.count += 1,
-            None => {
-                let line = NeedsYou::new(Object::Machine(address.clone()), name, what, Urgency::Stuck);
-                lines.push(line.remedies(&[Command::Repair]));
-            }
+        if let Some(line) = lines.iter_mut().find(|line| line.what == what) {
+            line.count += 1
+        } else {
+            let line = NeedsYou::new(Object::Machine(address.clone()), name, what, Urgency::Stuck);
+            lines.push(line.remedies(&[Command::Repair]));
         }
     }
     lines

@@ -57,7 +57,7 @@ pub fn of(app: &App, id: EntryId) -> Option<Progress> {
             .filter(|progress| progress.pods_at_start > 0)
             .map(|progress| Progress::Pods { gone: progress.pods_gone, all: progress.pods_at_start });
     }
-    let attempt = store.attempts_of(id).filter_map(Stored::get).filter(|attempt| !attempt.success).next_back()?;
+    let attempt = store.attempts_of(id).filter_map(Stored::get).rfind(|attempt| !attempt.success)?;
     Some(match &attempt.outcome {
         None => Progress::Command { number: attempt.number, allowed: allowed(app, entry), since: attempt.start },
         Some(outcome) => Progress::Boot { since: outcome.at, limit: limit(app, entry) },

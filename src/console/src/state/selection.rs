@@ -45,7 +45,7 @@ impl App {
                 Row::Field(_) => None,
             },
             View::Hosts => self.lists.hosts.cursor.clone().map(Target::Host),
-            View::Overview => self.lists.overview_rows.cursor.as_ref().and_then(|row| row.target()),
+            View::Overview => self.lists.overview_rows.cursor.as_ref().and_then(super::overview::OverviewRow::target),
             View::History if self.navigation.cke_records => {
                 self.lists.records.cursor.clone().map(|id| Target::Past(Folder::Records, id))
             }

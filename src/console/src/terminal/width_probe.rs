@@ -28,16 +28,15 @@ pub(super) async fn is_wide(input: EventStream) -> (EventStream, bool) {
         return (input, false);
     }
     let mut answer = answer;
-    match tokio::time::timeout(TIMEOUT, &mut answer).await {
-        Ok(position) => (input, position.is_ok_and(|position| starts_beyond_one_cell(&position))),
-        Err(_) => {
-            // the end of the stream wakes the reader, which would keep the keys for two seconds
-            drop(input);
-            let late = answer.await.is_ok_and(|position| starts_beyond_one_cell(&position));
-            // keys that the reader has set aside come before those that follow
-            let _ = crossterm::event::poll(Duration::ZERO);
-            (EventStream::new(), late)
-        }
+    if let Ok(position) = tokio::time::timeout(TIMEOUT, &mut answer).await {
+        (input, position.is_ok_and(|position| starts_beyond_one_cell(&position)))
+    } else {
+        // the end of the stream wakes the reader, which would keep the keys for two seconds
+        drop(input);
+        let late = answer.await.is_ok_and(|position| starts_beyond_one_cell(&position));
+        // keys that the reader has set aside come before those that follow
+        let _ = crossterm::event::poll(Duration::ZERO);
+        (EventStream::new(), late)
     }
 }
 

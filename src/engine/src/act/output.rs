@@ -104,7 +104,7 @@ mod tests {
         tokio::join!(prints(sender), publish(receiver, write));
         let writes = writes.into_inner();
         assert_eq!(writes.len(), 7, "{writes:?}");
-        assert!(writes.windows(2).all(|two| two[1].0 - two[0].0 >= PUBLISH_INTERVAL), "{writes:?}");
+        assert!(writes.windows(2).all(|two| two[1].0.checked_sub(two[0].0).unwrap() >= PUBLISH_INTERVAL), "{writes:?}");
         assert_eq!(writes[5].1, "line 99\n", "the newest output is written, whatever was skipped");
         assert_eq!(writes[6].1, "the last line\n");
     }

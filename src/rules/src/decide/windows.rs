@@ -120,7 +120,7 @@ impl<'a> Pass<'a> {
         let batch = self.snap.store.batch_of(ctx.id).filter(|_| ctx.is_queued());
         let revision = |id: BatchId| self.snap.store.batches.get(&id).map_or(0, |stored| stored.mod_revision);
         let batch = batch.map(|id| (id, revision(id)));
-        Guard { until, batch, ..Guard::start_guard(ctx.id, ctx.mod_revision, &self.snap.store) }
+        Guard { batch, until, ..Guard::start_guard(ctx.id, ctx.mod_revision, &self.snap.store) }
     }
 
     /// Returns the state of this machine's window, or `None` if it has none.
