@@ -77,7 +77,7 @@ pub struct Theme {
     pub mark: Style,
 }
 
-/// What a piece of work asks of an operator. Every view shows it in the same colour.
+/// Demand of a piece of work on an operator. Every view shows it in the same colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// It is over, and succeeded.
