@@ -43,7 +43,10 @@ impl BatchId {
 
 impl fmt::Display for BatchId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digit = |place: usize| DIGITS.get((self.0 >> (5 * place)) as usize & 31).copied().unwrap_or(b'0');
+        let digit = |place: usize| {
+            let digit = usize::try_from(self.0 >> (5 * place) & 31).unwrap_or(0);
+            DIGITS.get(digit).copied().unwrap_or(b'0')
+        };
         let text: String = (0..LENGTH).rev().map(|place| char::from(digit(place))).collect();
         f.pad(&text)
     }

@@ -129,27 +129,27 @@ mod tests {
             let mut scene = Self { keys, store: StoreView::default(), id, revision: 1 };
             let paused = Some(Paused { who: Who::default(), at: now(), reason: None });
             let batch = Batch { added, paused, ..Batch::new(QueueKind::Reboot, Who::default(), now(), None, added) };
-            scene.put(scene.keys.batch(id), &batch);
+            scene.put(&scene.keys.batch(id), &batch);
             scene
         }
 
-        fn put(&mut self, key: String, value: &impl serde::Serialize) {
+        fn put(&mut self, key: &str, value: &impl serde::Serialize) {
             self.revision += 1;
             let text = serde_json::to_string(value).unwrap();
-            self.store.put(&self.keys, &Row::new(&key, &text, self.revision, self.revision));
+            self.store.put(&self.keys, &Row::new(key, &text, self.revision, self.revision));
         }
 
         fn queued(&mut self, index: u64) {
             let entry = EntryId::reboot(index);
             let text = format!(r#"{{"index":"{index}","node":"10.0.0.1","status":"queued"}}"#);
-            self.put(self.keys.entry(entry), &serde_json::from_str::<serde_json::Value>(&text).unwrap());
+            self.put(&self.keys.entry(entry), &serde_json::from_str::<serde_json::Value>(&text).unwrap());
             let request = serde_json::json!({"who": Who::default(), "at": now(), "batch": self.id});
-            self.put(self.keys.request(entry), &request);
+            self.put(&self.keys.request(entry), &request);
         }
 
         fn ended(&mut self, indexes: std::ops::Range<u64>, end: &str) {
             for index in indexes {
-                self.put(self.keys.batch_end(self.id, EntryId::reboot(index)), &end);
+                self.put(&self.keys.batch_end(self.id, EntryId::reboot(index)), &end);
             }
         }
 
@@ -210,9 +210,9 @@ mod tests {
         for _ in 0..204 {
             id = id.next();
             let ended = Batch { ended: Some(now()), ..scene.batch().clone() };
-            scene.put(scene.keys.batch(id), &ended);
+            scene.put(&scene.keys.batch(id), &ended);
         }
-        scene.put(scene.keys.batch_end(id.next(), EntryId::reboot(1)), &"booted");
+        scene.put(&scene.keys.batch_end(id.next(), EntryId::reboot(1)), &"booted");
         scene.upkeep(now());
         assert_eq!((scene.store.batches.len(), scene.store.batch_ends.len()), (201, 0));
         assert!(scene.batch().ended.is_some(), "ended just now");

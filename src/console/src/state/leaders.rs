@@ -43,13 +43,14 @@ pub fn requested(command: Command, view: View) -> Option<OperatorCommand> {
 fn requested_by(action: &Action) -> OperatorCommand {
     match action {
         Action::AddReboots { .. } | Action::AddRepairs { .. } => OperatorCommand::Add,
-        Action::Cancel { .. } | Action::Remove { .. } => OperatorCommand::Cancel,
+        Action::Cancel { .. } | Action::Remove { .. } | Action::Batches { what: BatchAction::Cancel, .. } => {
+            OperatorCommand::Cancel
+        }
         Action::ResetBackoff { .. } => OperatorCommand::ResetBackoff,
         Action::Hold { hold: true, .. } => OperatorCommand::Hold,
         Action::Hold { hold: false, .. } => OperatorCommand::Unhold,
         Action::Batches { what: BatchAction::Pause, .. } => OperatorCommand::PauseBatch,
         Action::Batches { what: BatchAction::Resume, .. } => OperatorCommand::ResumeBatch,
-        Action::Batches { what: BatchAction::Cancel, .. } => OperatorCommand::Cancel,
         Action::Switch { enabled: true, .. } => OperatorCommand::Enable,
         Action::Switch { enabled: false, .. } => OperatorCommand::Disable,
         Action::Registry { what, .. } => match what {

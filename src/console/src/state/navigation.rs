@@ -90,6 +90,7 @@ pub struct ViewPosition {
 }
 
 /// Place in the console.
+#[allow(clippy::struct_excessive_bools)] // four independent switches of views
 #[derive(Clone, Debug, Default)]
 pub struct Navigation {
     /// The open view.

@@ -65,7 +65,7 @@ fn the_output_of_a_running_command_comes_before_everything_else() {
 
 #[test]
 fn follow_keeps_to_the_end_of_the_output_until_the_operator_scrolls_up() {
-    let lines = |n: usize| (1..=n).map(|i| format!("line {i}\n")).collect::<String>();
+    let lines = |n: usize| (1..=n).map(|i| format!("line {i}")).collect::<Vec<_>>().join("\n") + "\n";
     let mut world = running(&lines(60), "");
     let mut app = world.console(80, 24);
     press(&mut app, "j : \"follow\" enter");

@@ -268,13 +268,13 @@ fn an_approval_is_offered_unless_applying_is_on_hold() {
     press(&mut app, "Y");
     assert!(app.dialog.is_some() && screen::text(&app).contains("Approve"), "{}", screen::text(&app));
     // on hold: the hold is what waits, and the key that ends it is offered
-    let mut held = World::usual();
+    let mut world = World::usual();
     let who = Who { user: "ann".into(), host: "ops2".into(), ssh_client: None };
     let hold = Hold { who, at: after(wall(), -600), reason: Some("storage".into()) };
-    held.store.registry.hold = Some(stored("hold", 7, hold));
-    let mut app = overview(&held, 100, 30);
+    world.store.registry.hold = Some(stored("hold", 7, hold));
+    let mut app = overview(&world, 100, 30);
     let waits = ApplyState::Waits("on hold by ann".into());
-    update(&mut app, Event::Seen(Arc::new(with_plan(&held, 11, waits))));
+    update(&mut app, Event::Seen(Arc::new(with_plan(&world, 11, waits))));
     let line = app.knowledge.needs_you.iter().find(|line| line.object == Object::Definition).unwrap();
     assert_eq!(line.what, "10 machines change, 1 leave: on hold by ann");
     assert_eq!(line.keys(&app), [Command::Unhold]);

@@ -89,23 +89,20 @@ pub fn apply_charset(buffer: &mut Buffer, charset: Charset) {
 fn ascii_border(symbol: &str) -> Option<char> {
     let c = symbol.chars().next()?;
     match c {
-        '\u{2500}' | '\u{2501}' | '\u{2504}' | '\u{2505}' | '\u{2508}' | '\u{2509}' | '\u{2550}' => Some('-'),
-        '\u{2502}' | '\u{2503}' | '\u{2506}' | '\u{2507}' | '\u{250a}' | '\u{250b}' | '\u{2551}' => Some('|'),
+        '\u{2013}' | '\u{2500}' | '\u{2501}' | '\u{2504}' | '\u{2505}' | '\u{2508}' | '\u{2509}' | '\u{2550}'
+        | '\u{2591}' | '\u{25af}' => Some('-'),
+        '\u{2502}' | '\u{2503}' | '\u{2506}' | '\u{2507}' | '\u{250a}' | '\u{250b}' | '\u{2551}' | '\u{258c}'
+        | '\u{2590}' => Some('|'),
         '\u{250c}'..='\u{257f}' => Some('+'),
         // signs of the severities and parts of bars (`views/gauge.rs`) stay distinct
-        '\u{2580}' => Some('^'),
+        '\u{2580}' | '\u{25b2}' => Some('^'),
         '\u{2584}' => Some('_'),
         '\u{2592}' => Some(':'),
         '\u{2593}' => Some('='),
-        '\u{258c}' | '\u{2590}' => Some('|'),
-        '\u{2591}' | '\u{25af}' => Some('-'),
         '\u{2581}'..='\u{259f}' | '\u{25ae}' | '\u{25a0}' => Some('#'),
-        '\u{25b2}' => Some('^'),
         '\u{25cf}' => Some('*'),
-        '\u{2026}' => Some('~'),
-        // ranges and intervals: `20-40s`, `07:41Z ~ 6m`
-        '\u{2013}' => Some('-'),
-        '\u{b1}' => Some('~'),
+        // `\u{b1}` and `\u{2013}`: intervals and ranges, `07:41Z ~ 6m`, `20-40s`
+        '\u{2026}' | '\u{b1}' => Some('~'),
         _ => None,
     }
 }

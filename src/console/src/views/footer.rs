@@ -270,7 +270,7 @@ pub(super) fn names_here(app: &App) -> Vec<&'static str> {
 
 /// Returns the commands that the footer names for a line of the Overview: those of its object, then the others.
 fn overview_hints(app: &App, row: &OverviewRow) -> Vec<&'static str> {
-    let named = |command| TABLE.iter().find(|b| b.command == command).map(|b| b.name);
+    let name_of = |command| TABLE.iter().find(|b| b.command == command).map(|b| b.name);
     let keys = match row {
         OverviewRow::NeedsYou(object) => {
             let line = app.knowledge.needs_you.iter().find(|line| line.object == *object);
@@ -286,7 +286,7 @@ fn overview_hints(app: &App, row: &OverviewRow) -> Vec<&'static str> {
     let mut names = vec!["open", "trouble"];
     // on a narrow screen the line itself shows its first key
     let from = usize::from(app.size.width < WIDE);
-    names.extend(keys.into_iter().filter_map(named).skip(from));
+    names.extend(keys.into_iter().filter_map(name_of).skip(from));
     let verbs = match row {
         // nothing but its own keys ends what is not a row of a table
         OverviewRow::NeedsYou(Object::Source(_) | Object::Leadership | Object::Definition) => [].as_slice(),

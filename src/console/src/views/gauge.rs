@@ -132,7 +132,7 @@ fn widths(amounts: &[usize], width: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn text(spans: Vec<Span>) -> String {
+    fn text(spans: &[Span]) -> String {
         spans.iter().map(|span| span.content.as_ref()).collect()
     }
 
@@ -160,19 +160,19 @@ mod tests {
     #[test]
     fn bars_have_a_sign_for_each_part_in_blocks_and_in_ascii() {
         let plain = Style::new();
-        assert_eq!(text(done_of(6, 8, 8, plain, plain, true)), "██████░░");
-        assert_eq!(text(done_of(6, 8, 8, plain, plain, false)), "######--");
-        assert_eq!(text(done_of(799, 800, 8, plain, plain, false)), "#######-", "not full before the end");
-        assert_eq!(text(elapsed_of(50, 40, 10, plain, plain, true)), "████████▓▓");
-        assert_eq!(text(elapsed_of(10, 40, 8, plain, plain, false)), "##------");
+        assert_eq!(text(&done_of(6, 8, 8, plain, plain, true)), "██████░░");
+        assert_eq!(text(&done_of(6, 8, 8, plain, plain, false)), "######--");
+        assert_eq!(text(&done_of(799, 800, 8, plain, plain, false)), "#######-", "not full before the end");
+        assert_eq!(text(&elapsed_of(50, 40, 10, plain, plain, true)), "████████▓▓");
+        assert_eq!(text(&elapsed_of(10, 40, 8, plain, plain, false)), "##------");
     }
 
     #[test]
     fn slots_are_drawn_one_by_one_until_they_are_too_many() {
-        assert_eq!(text(slots(3, 4, Style::new(), true)), "▮▮▮▯ 3/4");
-        assert_eq!(text(slots(4, 4, Style::new(), false)), "#### 4/4");
-        assert_eq!(text(slots(0, 2, Style::new(), false)), "-- 0/2");
-        assert_eq!(text(slots(12, 40, Style::new(), true)), "12/40");
-        assert_eq!(text(slots(5, 4, Style::new(), true)), "5/4", "an engine may lower the limit meanwhile");
+        assert_eq!(text(&slots(3, 4, Style::new(), true)), "▮▮▮▯ 3/4");
+        assert_eq!(text(&slots(4, 4, Style::new(), false)), "#### 4/4");
+        assert_eq!(text(&slots(0, 2, Style::new(), false)), "-- 0/2");
+        assert_eq!(text(&slots(12, 40, Style::new(), true)), "12/40");
+        assert_eq!(text(&slots(5, 4, Style::new(), true)), "5/4", "an engine may lower the limit meanwhile");
     }
 }

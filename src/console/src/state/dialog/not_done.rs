@@ -22,7 +22,7 @@ fn of(action: &Action) -> &'static str {
         Action::Cancel { entries, .. } if entries.iter().all(|id| id.queue == QueueKind::Repair) => {
             "nothing was deleted"
         }
-        Action::Cancel { .. } => "nothing was cancelled",
+        Action::Cancel { .. } | Action::Batches { what: BatchAction::Cancel, .. } => "nothing was cancelled",
         Action::Remove { .. } => "nothing was removed",
         Action::ResetBackoff { .. } => "no backoff was reset",
         Action::Hold { hold: true, .. } | Action::Registry { what: RegistryAction::Hold(true, _), .. } => {
@@ -33,7 +33,6 @@ fn of(action: &Action) -> &'static str {
         }
         Action::Batches { what: BatchAction::Pause, .. } => "nothing was paused",
         Action::Batches { what: BatchAction::Resume, .. } => "nothing was resumed",
-        Action::Batches { what: BatchAction::Cancel, .. } => "nothing was cancelled",
         Action::Switch { enabled: true, .. }
         | Action::Registry { what: RegistryAction::Enable(true) | RegistryAction::AutoRepair(true), .. } => {
             "nothing was enabled"

@@ -21,6 +21,9 @@ pub struct RackStates {
     of: Option<MapInputs>,
 }
 
+/// Order of the racks: machines without a rack last, then names with their numbers in order.
+type RackKey = (bool, (String, u64, String));
+
 impl RackStates {
     /// Returns the racks for the present state.
     pub(super) fn updated(self, app: &App) -> Self {
@@ -31,7 +34,7 @@ impl RackStates {
         if self.of.as_ref().is_some_and(|of| of.is(&inputs)) {
             return self;
         }
-        let mut racks: BTreeMap<(bool, (String, u64, String)), Vec<(State, bool)>> = BTreeMap::new();
+        let mut racks: BTreeMap<RackKey, Vec<(State, bool)>> = BTreeMap::new();
         for name in fleet::names(&app.seen) {
             let rack = queries::rack(&app.seen, name);
             let machine = (State::of(app, name), queries::is_api_server(&app.seen, name));
