@@ -29,7 +29,7 @@ pub(super) fn read(app: &mut App, name: Option<&str>, themes: Vec<(String, Theme
         _ => None,
     });
     if let Some((name, theme)) = found {
-        put(app, name, theme)
+        put(app, name, theme);
     } else {
         let names = if similar.is_empty() { themes.iter().map(|(name, _)| name.clone()).collect() } else { similar };
         app.print_error(format!("there is no theme {name}: choose {}", names.join(", ")));

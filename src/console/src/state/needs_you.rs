@@ -292,7 +292,7 @@ fn hosts(app: &App) -> Vec<NeedsYou> {
     for id in &hosts.trouble {
         let what = short_text::host(&app.seen, id).0;
         if let Some(line) = lines.iter_mut().find(|line| line.what == what) {
-            line.count += 1
+            line.count += 1;
         } else {
             let line = NeedsYou::new(Object::Host(id.clone()), id.1.clone(), what, Urgency::Stuck);
             lines.push(line.remedies(&[Command::Unhold, Command::HostPower]));
@@ -324,7 +324,7 @@ fn machines(app: &App) -> Vec<NeedsYou> {
         let Some(machine) = app.knowledge.registry.at(seen, address).filter(|_| !handled) else { continue };
         let what = format!("{} in the registry", machine.state);
         if let Some(line) = lines.iter_mut().find(|line| line.what == what) {
-            line.count += 1
+            line.count += 1;
         } else {
             let line = NeedsYou::new(Object::Machine(address.clone()), name, what, Urgency::Stuck);
             lines.push(line.remedies(&[Command::Repair]));

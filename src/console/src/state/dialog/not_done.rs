@@ -32,7 +32,6 @@ fn of(action: &Action) -> &'static str {
             "nothing was released"
         }
         Action::Batches { what: BatchAction::Pause, .. } => "nothing was paused",
-        Action::Batches { what: BatchAction::Resume, .. } => "nothing was resumed",
         Action::Switch { enabled: true, .. }
         | Action::Registry { what: RegistryAction::Enable(true) | RegistryAction::AutoRepair(true), .. } => {
             "nothing was enabled"
@@ -42,7 +41,7 @@ fn of(action: &Action) -> &'static str {
             "nothing was disabled"
         }
         Action::Stop { .. } => "nothing was stopped",
-        Action::Resume { .. } => "nothing was resumed",
+        Action::Resume { .. } | Action::Batches { what: BatchAction::Resume, .. } => "nothing was resumed",
         Action::Registry { what: RegistryAction::Approve(_), .. } => "nothing was approved",
         Action::Registry { what: RegistryAction::Constraint { .. }, .. } => "no constraint was set",
         Action::Order { .. } => "nothing was ordered",
