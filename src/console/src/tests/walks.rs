@@ -1,5 +1,6 @@
-//! Random walks over the keys, in every view of several worlds. After each key, what the screen promises must hold: Esc
-//! leads back to the bare view, and an action concerns no more objects than the dialog said.
+//! Random walks over the keys, in every view of several worlds. After each key, what the screen promises must hold: the
+//! cursor and the pane name one object, Esc leads back to the bare view, an action concerns no more objects than the
+//! dialog said, and every key in the footer does something.
 //!
 //! Walks are seeded: a failure names its world, its view and the keys, which `press` takes. The
 //! comment of each check names a fault that it must find.
@@ -15,8 +16,9 @@ use super::{
 };
 use crate::{
     input::update,
+    keys,
     state::{
-        App, View,
+        App, Target, View,
         event::{Action, Effect, Event, RegistryAction},
     },
     terminal::screen,
@@ -172,6 +174,19 @@ impl Walk {
         }
     }
 
+    /// Fails if the list's cursor moves while a pane is open and the pane stays.
+    fn assert_cursor_and_pane_agree(&self) {
+        let Some(pane) = &self.app.navigation.pane else { return };
+        let mut bare = self.app.clone();
+        bare.navigation.pane = None;
+        if let Some(cursor) = bare.target()
+            && cursor != pane.of
+            && same_kind(&cursor, &pane.of)
+        {
+            self.fail(&format!("the cursor is on {cursor:?}, the pane shows {:?}", pane.of));
+        }
+    }
+
     /// Fails if `back` ignores the marks or the filter.
     fn assert_esc_ends_in_the_bare_view(&self) {
         let mut app = self.app.clone();
@@ -182,6 +197,17 @@ impl Walk {
             }
             press(&mut app, "esc");
             presses += 1;
+        }
+    }
+    /// Fails if the footer names a command that only answers with a message, such as `Y approve` while nothing waits.
+    fn assert_footer_keys_work(&self) {
+        for (key, word) in footer(&self.app) {
+            let mut app = self.app.clone();
+            let effects = press(&mut app, &key);
+            if effects.is_empty() && unchanged(&self.app, &app) {
+                let answer = app.session.message.map(|m| m.text).unwrap_or_default();
+                self.fail(&format!("the footer's `{key} {word}` does nothing but say {answer:?}"));
+            }
         }
     }
 }
@@ -200,6 +226,44 @@ fn layer(app: &App) -> Option<&'static str> {
         ("a message", app.session.message.is_some()),
     ];
     layers.iter().find(|(_, open)| *open).map(|(layer, _)| *layer)
+}
+
+/// Reports whether the screens differ in nothing but the message.
+fn unchanged(before: &App, after: &App) -> bool {
+    let silent = |app: &App| {
+        let mut app = app.clone();
+        app.session.message = None;
+        screen::buffer(&app)
+    };
+    silent(before) == silent(after)
+}
+
+/// Returns the keys and words of the footer's last line.
+fn footer(app: &App) -> Vec<(String, String)> {
+    if app.key_context() == keys::Context::Field || !app.typing.chord.is_empty() {
+        return Vec::new();
+    }
+    let text = screen::text(app);
+    let hints = text.lines().last().unwrap_or_default().split("  ").filter_map(|hint| hint.trim().split_once(' '));
+    hints
+        .filter_map(|(key, word)| {
+            let key = key.to_lowercase();
+            let name = if key.chars().count() == 1 { hint_key(word, &key, app) } else { key };
+            keys::parse(&name).map(|_| (name, word.to_owned()))
+        })
+        .collect()
+}
+
+/// Returns a single key with its case: titles of letters keep theirs.
+fn hint_key(word: &str, lower: &str, app: &App) -> String {
+    let text = screen::text(app);
+    let upper = lower.to_uppercase();
+    if text.lines().last().unwrap_or_default().contains(&format!("{upper} {word}")) { upper } else { lower.to_owned() }
+}
+
+/// Reports whether two targets are of one kind, so that one list can hold both.
+fn same_kind(a: &Target, b: &Target) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
 /// Object of an action.
@@ -274,6 +338,11 @@ fn each_walk(sizes: &[(u16, u16)], mut check: impl FnMut(&Walk)) {
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 36), (200, 50)];
 
 #[test]
+fn cursor_and_pane_name_the_same_object() {
+    each_walk(&SIZES, Walk::assert_cursor_and_pane_agree);
+}
+
+#[test]
 fn esc_ends_in_the_bare_view_and_actions_concern_what_was_said() {
     let mut actions = 0;
     each_walk(&SIZES, |walk| {
@@ -281,4 +350,15 @@ fn esc_ends_in_the_bare_view_and_actions_concern_what_was_said() {
         actions += usize::from(walk.actions > 0);
     });
     assert!(actions > 100, "only {actions} steps of walks followed an action: the checks would say little");
+}
+
+#[test]
+fn every_key_in_the_footer_does_something() {
+    let mut step = 0;
+    each_walk(&SIZES, |walk| {
+        step += 1;
+        if step % STEPS == 0 || walk.keys.len() == 1 {
+            walk.assert_footer_keys_work();
+        }
+    });
 }
