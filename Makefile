@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables: a panic aborts (Cargo.toml, profile `dist`).
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld)
-.PHONY: run demo test sim fuzz faults soak deny scale lint docs pictures figures bench operations build package setup
+.PHONY: run demo test sim fuzz faults soak deny scale lint docs pictures screens figures bench operations build package setup
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -72,6 +72,9 @@ docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, d
 pictures: build ## makes the pictures of docs/views.md again
 	docs/pictures/make $(BINARY)
 
+screens: ## PNG pictures of every view in a real terminal, dark and light, in four sizes, into FOLDER (default: target/pictures); needs a debug build
+	python3 docs/pictures/screens.py $(or $(PROGRAM),target/debug/cketerm) $(if $(FOLDER),--folder $(FOLDER))
+
 figures: setup build ## requests and time of drains, compared with kubectl; time of `rq add`, of a pass, of a round of health checks
 	python3 tests/figures/drain.py $(BINARY)
 	cargo bench --locked --profile dist --bench pass
@@ -85,6 +88,9 @@ bench: setup build ## cost of the console compared with sofka and kubetui, and o
 
 scale: setup build ## an engine on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md (seven minutes)
 	python3 tests/figures/scale.py $(BINARY) --write docs/performance.md
+
+eta: ## simulated weeks of nine clusters: how often batches end within the estimated interval, into docs/performance.md (a minute)
+	python3 tests/figures/eta.py docs/performance.md
 
 operations: setup build ## windows, a freeze, a stuck rack and failing notice receivers on real servers for ten minutes; OLD_BINARY=PATH: also upgrade from that version and downgrade to it
 	python3 tests/figures/windows.py $(BINARY)

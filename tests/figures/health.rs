@@ -98,7 +98,7 @@ async fn main() {
     backends.spawner = Spawner::elsewhere(Checks { log: log.clone(), host });
     let store = backends.store.clone();
     let who = Who { user: "figure".to_owned(), ..Who::default() };
-    let request = Request { who: who.clone(), at: Clock::host().wall(), reason: None, node_uid: None };
+    let request = Request { who: who.clone(), at: Clock::host().wall(), reason: None, node_uid: None, batch: None };
     // the queue is disabled: the entries stay unfinished, and their health is still checked
     store.set_switch(cketerm_model::stored::keys::SwitchName::Repairs, false, &Person::asks(&who), None).await.unwrap();
     for index in 0..REPAIRS {
@@ -142,8 +142,8 @@ async fn main() {
         }
         tokio::time::sleep(Duration::from_millis(37)).await;
         let added = Instant::now();
-        let indexes =
-            store.add_reboots(&Person::asks(&request.who), &[worker], &request, &BTreeMap::new()).await.unwrap();
+        let added_entries = store.add_reboots(&Person::asks(&request.who), &[worker], &request, &BTreeMap::new()).await;
+        let indexes = added_entries.unwrap().indexes;
         let started = |view: &Arc<cketerm_model::stored::view::StoreView>| {
             let entry = view.reboots.entries.get(&indexes[0]).and_then(|s| s.get());
             entry.is_some_and(|e| e.status != RebootStatus::Queued)

@@ -14,6 +14,8 @@ ANSWERS = [
     (re.compile(rb"\x1b\[>0?q"), b"\x1bP>|xterm(390)\x1b\\"),
 ]
 FRAME = b"\x1b[?2026h"
+# seconds after a key from which the cursor rests: the console draws a preview after 0.1 s
+REST = 0.09
 
 
 def ms(seconds):
@@ -116,21 +118,30 @@ class Terminal:
         return {"cpu_pct": round(100 * (self.cpu_seconds() - processor) / took, 2), "bytes_s": round((self.bytes - bytes_) / took, 1),
                 "frames_s": round((self.frames - frames) / took, 2)}
 
-    def keys(self, key, times, pause=0.25):
-        """Bytes after a key, and milliseconds to the first of them: median and maximum."""
-        sizes, delays = [], []
+    def keys(self, key, times, pause=0.4):
+        """Bytes of the answer to a key, bytes that follow once the cursor rests (a preview), and milliseconds to the first byte:
+        median and maximum."""
+        sizes, later, delays = [], [], []
         for _ in range(times):
             while self.read(0):
                 pass
-            before, sent, first = self.bytes, time.monotonic(), None
+            before, sent, first, at_rest = self.bytes, time.monotonic(), None, None
             self.press(key)
             while (left := sent + pause - time.monotonic()) > 0:
-                if self.read(left) and first is None:
+                # what arrives behind this moment is drawn because the cursor rests
+                wait = left if at_rest is not None else left - (pause - REST)
+                data = self.read(wait)
+                if data and first is None:
                     first = self.began + self.reads[-1][0] - sent
-            sizes.append(self.bytes - before)
+                if at_rest is None and time.monotonic() >= sent + REST:
+                    at_rest = self.bytes - (len(data) if data and self.began + self.reads[-1][0] >= sent + REST else 0)
+            at_rest = self.bytes if at_rest is None else at_rest
+            sizes.append(at_rest - before)
+            later.append(self.bytes - at_rest)
             delays += [first] if first is not None else []
-        return {"bytes": round(statistics.median(sizes)), "median_ms": ms(statistics.median(delays)) if delays else None,
-                "max_ms": ms(max(delays)) if delays else None, "unanswered": times - len(delays)}
+        return {"bytes": round(statistics.median(sizes)), "preview_bytes": round(statistics.median(later)), "preview_max_bytes": max(later),
+                "median_ms": ms(statistics.median(delays)) if delays else None, "max_ms": ms(max(delays)) if delays else None,
+                "unanswered": times - len(delays)}
 
     def repaint(self, size):
         """Bytes that a resize costs."""

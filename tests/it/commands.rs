@@ -2,6 +2,7 @@
 
 mod about;
 mod bad_input;
+mod batches;
 mod ckecli;
 mod good_input;
 mod help;

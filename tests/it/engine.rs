@@ -13,6 +13,7 @@ mod events;
 mod evictions;
 mod failover;
 mod faults;
+mod live_output;
 mod migration;
 mod preflight;
 mod repairs;

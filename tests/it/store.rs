@@ -23,7 +23,13 @@ fn person() -> Person {
 }
 
 fn request() -> Request {
-    Request { who: who(), at: jiff::Timestamp::now(), reason: Some("firmware 7".to_owned()), node_uid: None }
+    Request {
+        who: who(),
+        at: jiff::Timestamp::now(),
+        reason: Some("firmware 7".to_owned()),
+        node_uid: None,
+        batch: None,
+    }
 }
 
 fn registration() -> EngineRegistration {

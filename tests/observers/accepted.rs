@@ -1,6 +1,7 @@
 //! Requests that cketerm accepts from people while CKE leads (I52).
 
 use cketerm_model::{
+    batch::{Batch, BatchId},
     cketerm_records::{Order, Verb},
     entry::EntryId,
     policy::Policy,
@@ -15,6 +16,7 @@ use super::{
 /// I52, at each revision that no engine wrote, while a candidate without a registration leads:
 ///
 /// - no order (hold, retry, done, force, release) is stored;
+/// - no batch is paused that was not paused before;
 /// - applying is not held, and no change of the definition is approved;
 /// - of the policy only `engine` changes, or windows, freeze and groups are removed, unless the audit record of that
 ///   revision states that the change prepares a handover.
@@ -33,6 +35,7 @@ pub fn i52(view: &View<'_>) -> Vec<Breach> {
         let Some(cke) = cke.filter(|_| change.value.is_some() && !by_engine) else { continue };
         let violation = match rest.split_once('/') {
             Some(("orders", id)) if id.parse::<EntryId>().is_ok() => order(change),
+            Some(("batches", id)) => id.parse().ok().and_then(|id| batch(view, id, change.revision)),
             Some(("approvals", what)) => Some(format!("approvals/{what} is stored")),
             None if rest == "policy" => policy(view, change, &previous, &before),
             _ => None,
@@ -48,6 +51,13 @@ pub fn i52(view: &View<'_>) -> Vec<Breach> {
 fn order(change: &KeyChange) -> Option<String> {
     let order: Order = serde_json::from_slice(change.value.as_deref()?).ok()?;
     (order.verb != Verb::Unhold).then(|| format!("{} of {} is accepted", order.verb, change.key))
+}
+
+fn batch(view: &View<'_>, id: BatchId, revision: i64) -> Option<String> {
+    let line = view.batches.get(&id)?;
+    let is_paused = |batch: Option<&Batch>| batch.is_some_and(|b| b.paused.is_some());
+    (is_paused(line.get(revision)) && !is_paused(line.before(revision)))
+        .then(|| format!("a pause of batch {id} is accepted"))
 }
 
 fn policy(

@@ -23,13 +23,14 @@ type Refused = (Timestamp, BTreeSet<Means>, String);
 
 /// Reasons that take precedence over those of refused evictions because they are worse. Working and waiting for its
 /// turn are not among them.
-const OVERRIDING_REASONS: [&str; 13] = [
+const OVERRIDING_REASONS: [&str; 14] = [
     "TerminatingStuck",
     "UncordonedByOther",
     "NodeMismatch",
     "Stale",
     "EffectFailed",
     "OnHold",
+    "BatchPaused",
     "BlockedByJob",
     "OutcomeUnknown",
     "InvalidEntry",

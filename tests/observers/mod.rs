@@ -21,6 +21,7 @@ pub mod record;
 mod accepted;
 mod acknowledged_commands;
 mod audit;
+mod batches;
 mod bounds;
 mod commands;
 mod cordon;
@@ -122,6 +123,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I48", bounds::i48),
     ("I49", bounds::i49),
     ("I52", accepted::i52),
+    ("I53", batches::i53),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cketerm_model::{
     attempt::Attempt,
+    batch::{Batch, BatchId},
     cketerm_records::{Ending, Order, Request},
     cluster::{Cluster, Node as Member},
     constraints::Constraints,
@@ -96,6 +97,10 @@ pub struct View<'a> {
     pub orders: BTreeMap<u64, Timeline<Order>>,
     /// `cketerm/requests/reboots/` by index.
     pub requests: BTreeMap<u64, Timeline<Request>>,
+    /// `cketerm/requests/repairs/` by index.
+    pub repair_requests: BTreeMap<u64, Timeline<Request>>,
+    /// `cketerm/batches/` by id.
+    pub batches: BTreeMap<BatchId, Timeline<Batch>>,
     /// `cketerm/history/reboots-…` by index.
     pub endings: BTreeMap<u64, Timeline<Ending>>,
     /// `cluster`; what cannot be read counts as none.
@@ -169,6 +174,8 @@ impl<'a> View<'a> {
             repair_switch: Timeline::default(),
             orders: BTreeMap::new(),
             requests: BTreeMap::new(),
+            repair_requests: BTreeMap::new(),
+            batches: BTreeMap::new(),
             endings: BTreeMap::new(),
             clusters: Timeline::default(),
             constraints: Timeline::default(),
@@ -274,8 +281,17 @@ impl<'a> View<'a> {
                 }
             }
             "requests" => {
-                if let Some(id) = reboot(name) {
-                    self.requests.entry(id.index).or_default().push(at, revision, value.and_then(read));
+                if let Ok(id) = name.parse::<EntryId>() {
+                    let all = match id.queue {
+                        QueueKind::Reboot => &mut self.requests,
+                        QueueKind::Repair => &mut self.repair_requests,
+                    };
+                    all.entry(id.index).or_default().push(at, revision, value.and_then(read));
+                }
+            }
+            "batches" => {
+                if let Ok(id) = name.parse::<BatchId>() {
+                    self.batches.entry(id).or_default().push(at, revision, value.and_then(read));
                 }
             }
             "history" => {

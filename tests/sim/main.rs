@@ -9,6 +9,7 @@
 mod observers;
 
 mod admission_webhooks;
+mod batch_operator;
 mod cke;
 mod coverage;
 mod definition_editor;

@@ -76,6 +76,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::AuditFlooded => &["I48"],
         Mutation::TransactionUnbounded => &["I49"],
         Mutation::OrderAcceptedAnyway => &["I52"],
+        Mutation::BatchPauseForgotten => &["I53"],
     }
 }
 

@@ -21,7 +21,7 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    admission_webhooks, cke,
+    admission_webhooks, batch_operator, cke,
     coverage::{self, Pairs},
     definition_editor,
     engine_reports::sample,
@@ -313,6 +313,13 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
         actors.push(tokio::spawn(async move { people::volumes(&stage.sandbox, &names, rng, began, &selection).await }));
     }
     actors.extend(admission_webhooks::start(seed, &stage, began, selection, &hits));
+    let batch_operator = batch_operator::random_generator(seed).map(|random| (stage.operator("batches"), random));
+    if let Some((operator, random)) = batch_operator.clone() {
+        let selection = Arc::clone(selection);
+        actors.push(tokio::spawn(async move {
+            Box::pin(batch_operator::work(operator, random, began, &selection)).await;
+        }));
+    }
     if let Some(random) = quorum::random(seed) {
         let (stage, selection) = (Arc::clone(&stage), Arc::clone(selection));
         actors.push(tokio::spawn(async move { quorum::trouble(&stage.sandbox, random, began, &selection).await }));
@@ -380,6 +387,9 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
     final_person.release_everything(&store).await;
     if let Some(operator) = &policy_operator {
         policy_editor::reset(operator).await;
+    }
+    if let Some((operator, _)) = &batch_operator {
+        batch_operator::resume_all(operator).await;
     }
     let calm = clock.wall();
     let all = async {

@@ -1,9 +1,9 @@
-//! Selection of nodes of the definition by attributes in place of addresses.
+//! Selection of nodes of the definition by name or by attributes in place of addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
-    cluster::{Cluster, Node},
+    cluster::{Cluster, MemberNames, Members, NamingError, Node},
     labels::{Labels, attribute},
     names::{Address, NodeName},
     selector::Selector,
@@ -26,6 +26,33 @@ impl NodeSelection {
     /// Returns true if no attribute is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Parses words such as `rack=3`, `role=cs` or `LABEL=VALUE`, all of which must match. Returns `None` if a word is
+    /// a name or an address.
+    pub fn parse(words: &[String]) -> Option<Result<Self, ActionError>> {
+        if words.is_empty() || !words.iter().all(|word| word.contains('=')) {
+            return None;
+        }
+        let mut selection = Self::default();
+        let mut labels = Vec::new();
+        for word in words {
+            match word.split_once('=') {
+                Some(("rack", rack)) => match rack.parse() {
+                    Ok(rack) => selection.rack = Some(rack),
+                    Err(_) => return Some(Err(ActionError::misused(format!("{word}: a rack is a number")))),
+                },
+                Some(("role", role)) => selection.role = Some(role.to_owned()),
+                Some(_) | None => labels.push(word.as_str()),
+            }
+        }
+        if !labels.is_empty() {
+            match labels.join(",").parse() {
+                Ok(selector) => selection.selector = Some(selector),
+                Err(why) => return Some(Err(ActionError::misused(format!("{}: {why}", labels.join(" "))))),
+            }
+        }
+        Some(Ok(selection))
     }
 
     /// Reports whether the role means the API servers: it is `api` or `control-plane`, and no node has that value as
@@ -58,7 +85,71 @@ impl Operator {
         };
         matching_addresses(&cluster, &nodes, selection)
     }
+
+    /// Returns the addresses of the members that these words name: by address, by the name of the Node, or by the first
+    /// part of that name. All of them must name exactly one member.
+    pub async fn resolve<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<Address>, ActionError> {
+        let cluster = self.definition().await?;
+        resolve(&cluster, &Members::of(&cluster), words)
+    }
+
+    /// Returns the address of the machine that a word names. An IP address need not belong to a member.
+    pub async fn resolve_machine(&self, word: &str) -> Result<Address, ActionError> {
+        if word.parse::<std::net::IpAddr>().is_ok() {
+            return Ok(Address::new(word));
+        }
+        let cluster = self.definition().await?;
+        machine_address(&cluster, &Members::of(&cluster), word)
+    }
 }
+
+/// Returns the address of the machine that a word names. An IP address need not belong to a member.
+pub fn machine_address(cluster: &Cluster, members: &Members, word: &str) -> Result<Address, ActionError> {
+    if word.parse::<std::net::IpAddr>().is_ok() {
+        return Ok(Address::new(word));
+    }
+    match MemberNames::of(cluster, members).resolve(word) {
+        Ok(member) => Ok(member.address().clone()),
+        Err(NamingError::Unknown { near, .. }) => {
+            let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+            Err(ActionError::misused(format!(
+                "{word:?} is not an IP address, nor the name of a machine of the definition{near}; no entry was written"
+            )))
+        }
+        Err(why @ NamingError::Ambiguous { .. }) => Err(ActionError::failed(format!("{why}; give the address"))),
+    }
+}
+
+/// Returns the addresses of the members that these words name, in the order of the words.
+pub fn resolve<S: AsRef<str>>(cluster: &Cluster, members: &Members, words: &[S]) -> Result<Vec<Address>, ActionError> {
+    let names = MemberNames::of(cluster, members);
+    let (mut addresses, mut unknown, mut ambiguous) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for word in words {
+        match names.resolve(word.as_ref()) {
+            Ok(member) => addresses.push(member.address().clone()),
+            Err(why @ NamingError::Unknown { .. }) => drop(unknown.insert(why.to_string())),
+            Err(why @ NamingError::Ambiguous { .. }) => drop(ambiguous.insert(why.to_string())),
+        }
+    }
+    if unknown.is_empty() && ambiguous.is_empty() {
+        return Ok(addresses);
+    }
+    let mut text = Vec::new();
+    if !unknown.is_empty() {
+        let shown = unknown.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = unknown.len().saturating_sub(MAX_SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        text.push(format!("not in the cluster definition: {shown}{more}"));
+    }
+    if !ambiguous.is_empty() {
+        let shown = ambiguous.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+        text.push(format!("{shown}; give the address"));
+    }
+    Err(ActionError::failed(format!("{}; nothing was written; see `cketerm cluster get`", text.join("; "))))
+}
+
+/// Most names that a message lists.
+const MAX_SHOWN: usize = 5;
 
 /// Returns the addresses of the matching nodes. `nodes` are the labels of the Kubernetes Nodes by name; they override
 /// the definition's labels.
@@ -125,6 +216,48 @@ mod tests {
         let nobody = NodeSelection { rack: Some(9), ..role };
         let why = select(&none, &nobody).unwrap_err().text;
         assert!(why.contains("3 nodes") && why.contains("roles: cs, ss; racks: 0, 1"), "{why}");
+    }
+
+    #[test]
+    fn words_with_an_equals_sign_are_attributes_and_never_mixed_with_names() {
+        let parse = |words: &[&str]| NodeSelection::parse(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+        let both = parse(&["rack=1", "role=cs"]).unwrap().unwrap();
+        assert_eq!(select(&BTreeMap::new(), &both).unwrap(), ["10.0.0.2"]);
+        let label = parse(&["cke.cybozu.com/role=ss"]).unwrap().unwrap();
+        assert_eq!(select(&BTreeMap::new(), &label).unwrap(), ["10.0.0.3"]);
+        assert!(parse(&["rack=one"]).unwrap().unwrap_err().text.contains("a rack is a number"));
+        for names in [&["w01"][..], &["rack=1", "w01"], &[]] {
+            assert!(parse(names).is_none(), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_machine_is_an_ip_address_or_the_name_of_a_member() {
+        let mut cluster = cluster();
+        cluster.nodes[0].hostname = NodeName::new("w01");
+        let members = Members::of(&cluster);
+        assert_eq!(machine_address(&cluster, &members, "w01").unwrap(), "10.0.0.1");
+        assert_eq!(machine_address(&cluster, &members, "10.9.9.9").unwrap(), "10.9.9.9", "not a member");
+        let why = machine_address(&cluster, &members, "w02").unwrap_err();
+        assert!(why.text.contains("\"w02\" is not an IP address") && why.text.contains("did you mean w01?"), "{why}");
+        assert_eq!(why.kind.status(), 2);
+    }
+
+    #[test]
+    fn names_resolve_to_addresses_and_an_error_names_every_word_that_does_not() {
+        let mut cluster = cluster();
+        for (node, name) in cluster.nodes.iter_mut().zip(["w01", "w02.a", "w02.b"]) {
+            node.hostname = NodeName::new(name);
+        }
+        let members = Members::of(&cluster);
+        let of = |words: &[&str]| resolve(&cluster, &members, words);
+        assert_eq!(of(&["w01", "10.0.0.2", "w01"]).unwrap(), ["10.0.0.1", "10.0.0.2", "10.0.0.1"]);
+        let why = of(&["w01", "w9", "w02", "10.0.0.9"]).unwrap_err().text;
+        for part in
+            ["not in the cluster definition: ", "w9", "10.0.0.9", "w02 is the name of 2 machines: w02.a (10.0.0.2)"]
+        {
+            assert!(why.contains(part), "{part}: {why}");
+        }
     }
 
     /// The console's ROLE column says `api`.

@@ -8,7 +8,7 @@ use cketerm_model::{
     cketerm_records::Who,
     host::{HOLD_KEY, HostRow, Mode},
     kube::KubeView,
-    names::Address,
+    names::{Address, NodeName},
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -88,7 +88,7 @@ impl Hosts {
         single_host(address, hosts?, &view).map_err(ActionError::failed)
     }
 
-    /// Returns the host with this name or `namespace/name`, or the one at this address.
+    /// Returns the host with this name or `namespace/name`, or the one of the Node with this name or address.
     pub async fn find(&self, name: &str) -> Result<HostRow, ActionError> {
         if name.parse::<IpAddr>().is_ok() {
             return self.at(&Address::new(name)).await;
@@ -106,8 +106,17 @@ impl Hosts {
                 more + 1,
                 host.namespace
             ))),
-            (None, _) => Err(missing()),
+            (None, _) => match self.address_of_node(name).await {
+                Some(address) => self.at(&address).await,
+                None => Err(missing()),
+            },
         }
+    }
+
+    /// Returns the IP address of the Node with this name. `None` also if Kubernetes does not tell.
+    async fn address_of_node(&self, name: &str) -> Option<Address> {
+        let row = self.kube.node(&NodeName::new(name)).await.ok()??;
+        row.addresses.iter().find(|address| address.parse::<IpAddr>().is_ok()).cloned()
     }
 
     /// Requests one power cycle and does not wait for it: the controller turns the host off and on again and removes

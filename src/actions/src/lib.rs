@@ -6,10 +6,12 @@
 
 mod accept;
 mod added;
+mod batches;
 mod bmcs;
 mod choose;
 mod definition;
 mod error;
+pub mod estimate;
 mod host;
 mod host_actions;
 mod manual_drain;
@@ -30,8 +32,9 @@ mod who;
 
 pub use accept::{note, refusal};
 pub use added::Added;
+pub use batches::BatchRow;
 pub use bmcs::{BmcLookup, Registered};
-pub use choose::NodeSelection;
+pub use choose::{NodeSelection, machine_address, resolve};
 pub use definition::{ClusterIdentities, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{HostRequest, Hosts, own_key};

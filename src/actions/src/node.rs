@@ -48,9 +48,7 @@ impl Operator {
         if let Some(row) = kube.node(&NodeName::new(name)).await.map_err(failed)? {
             return Ok(row);
         }
-        let all = kube.nodes().await.map_err(failed)?;
-        let found = all.into_iter().find(|row| row.addresses.iter().any(|a| a == name));
-        found.ok_or_else(|| ActionError::failed(format!("Kubernetes has no Node {name}; see `cketerm nodes list`")))
+        single_node(name, kube.nodes().await.map_err(failed)?)
     }
 
     /// Cordons a node for the administrator. No engine removes that cordon.
@@ -192,6 +190,25 @@ impl Operator {
     }
 }
 
+/// Returns the Node that a text names: by one of its addresses, or by the part of its name before the first dot. Nodes
+/// that share it are an error, because a cordon must not meet another machine.
+fn single_node(name: &str, all: Vec<NodeRow>) -> Result<NodeRow, ActionError> {
+    let matches = |row: &NodeRow| {
+        let short = || row.name.split_once('.').map(|(first, _)| first);
+        row.addresses.iter().any(|a| a == name) || short().is_some_and(|first| first.eq_ignore_ascii_case(name))
+    };
+    let mut found: Vec<NodeRow> = all.into_iter().filter(matches).collect();
+    match (found.pop(), found.as_slice()) {
+        (Some(row), []) => Ok(row),
+        (Some(row), others) => {
+            let names: Vec<&str> = others.iter().chain([&row]).map(|row| row.name.as_str()).collect();
+            let names = names.join(", ");
+            Err(ActionError::failed(format!("{name} means several Nodes: {names}; give the full name")))
+        }
+        (None, _) => Err(ActionError::failed(format!("Kubernetes has no Node {name}; see `cketerm nodes list`"))),
+    }
+}
+
 fn refuse_claimed(view: &StoreView, row: &NodeRow) -> Result<(), ActionError> {
     claiming_entry(view, row).map_or(Ok(()), |entry| {
         Err(ActionError::refused(format!(
@@ -226,4 +243,27 @@ fn claiming_entry(view: &StoreView, row: &NodeRow) -> Option<String> {
         open.into_iter().find(|a| alive(a.lease)).map(|a| format!("the command of {}", a.entry))
     };
     reboot.or_else(repair).or_else(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_found_by_its_address_or_the_first_part_of_its_name_if_only_one_has_it() {
+        let row = |name: &str, address: &str| NodeRow {
+            name: NodeName::new(name),
+            addresses: vec![Address::new(address)],
+            ..NodeRow::default()
+        };
+        let all =
+            || vec![row("w1.a", "10.0.0.1"), row("w2.a", "10.0.0.2"), row("w2.b", "10.0.0.3"), row("w3.a", "10.0.0.1")];
+        assert_eq!(single_node("10.0.0.2", all()).unwrap().name, "w2.a");
+        assert_eq!(single_node("W1", all()).unwrap().name, "w1.a");
+        for (name, expected) in [("w2", "w2.a, w2.b"), ("10.0.0.1", "w1.a, w3.a")] {
+            let why = single_node(name, all()).unwrap_err().text;
+            assert!(why.contains(&format!("{name} means several Nodes: {expected}; give the full name")), "{why}");
+        }
+        assert!(single_node("w", all()).unwrap_err().text.contains("has no Node w"));
+    }
 }

@@ -18,6 +18,7 @@ use cketerm_model::{
 use super::{
     accept::{MAX_CHECKS, refusal},
     added::Added,
+    batches::without_batch,
     error::ActionError,
     operator::{Operator, TIMEOUT},
     repair,
@@ -32,7 +33,7 @@ impl Operator {
         if addresses.is_empty() {
             return Ok(Added::default());
         }
-        let (cluster, notes) = self.check_reboots(addresses).await?;
+        let (cluster, mut notes) = self.check_reboots(addresses).await?;
         let members = Members::of(&cluster);
         let uids = self.node_uids(addresses, &cluster, &members).await;
         let request = Request {
@@ -40,9 +41,11 @@ impl Operator {
             at: self.store.clock().wall(),
             reason: reason.map(str::to_owned),
             node_uid: None,
+            batch: None,
         };
-        let indexes = self.store.add_reboots(&self.person, addresses, &request, &uids).await?;
-        Ok(Added { indexes, notes })
+        let added = self.store.add_reboots(&self.person, addresses, &request, &uids).await?;
+        notes.extend(without_batch(&added));
+        Ok(Added { indexes: added.indexes, batch: added.batch, notes })
     }
 
     /// Runs all checks of [`Self::add_reboots`] without a write. Returns the definition and notes for the operator.

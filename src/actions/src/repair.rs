@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use cketerm_clients::store::repairs::Which;
 use cketerm_model::{
+    batch::BatchId,
     cketerm_records::{Request, Verb},
     cluster::{Cluster, Members},
     entry::EntryId,
@@ -15,6 +16,7 @@ use cketerm_model::{
 
 use super::{
     added::Added,
+    batches::without_batch,
     error::ActionError,
     operator::{Operator, TIMEOUT},
 };
@@ -36,6 +38,16 @@ impl Operator {
     /// Queues one repair. If the definition has no such operation for the machine type, it is refused and the message
     /// names the known ones.
     pub async fn add_repair(&self, new_repair: &NewRepair, reason: Option<&str>) -> Result<Added, ActionError> {
+        self.add_repair_to(None, new_repair, reason).await
+    }
+
+    /// Queues one repair as [`Self::add_repair`] does; with `batch`, as a further entry of that batch.
+    pub async fn add_repair_to(
+        &self,
+        batch: Option<BatchId>,
+        new_repair: &NewRepair,
+        reason: Option<&str>,
+    ) -> Result<Added, ActionError> {
         let Ok(address) = new_repair.address.parse::<IpAddr>() else {
             return Err(ActionError::misused(format!(
                 "{:?} is not an IP address; no entry was written",
@@ -53,17 +65,19 @@ impl Operator {
         let known_address = cluster.nodes.iter().find(|n| n.address.parse() == Ok(address)).map(|n| n.address.clone());
         let address = known_address.unwrap_or_else(|| Address::new(address.to_string()));
         let view = self.store.read_view().await?;
-        let notes = notes(&view, &cluster, &members, &address);
+        let mut notes = notes(&view, &cluster, &members, &address);
         let request = Request {
             who: self.who().clone(),
             at: self.store.clock().wall(),
             reason: reason.map(str::to_owned),
             node_uid: self.uid_of(&cluster, &members, &address).await,
+            batch,
         };
         let serial = new_repair.serial.as_deref().filter(|s| !s.is_empty());
         let entry = RepairEntry::queued(0, &address, &new_repair.machine_type, &new_repair.operation, serial);
-        let index = self.store.add_repair(&self.person, &entry, &request).await?;
-        Ok(Added { indexes: vec![index], notes })
+        let added = self.store.add_repair(&self.person, &entry, &request).await?;
+        notes.extend(without_batch(&added));
+        Ok(Added { indexes: added.indexes, batch: added.batch, notes })
     }
 
     /// Marks one repair as deleted, in any state; the leader removes it. `seen` is the `ModRevision` that the operator

@@ -3,7 +3,7 @@
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::theme::Theme;
+use super::theme::{Severity, Theme};
 
 /// A column, ready to be drawn.
 #[derive(Clone, Debug)]
@@ -16,25 +16,60 @@ pub struct DrawnColumn {
     pub cells: Vec<Cell>,
 }
 
-/// A cell.
+/// A cell: a shape, and text to its right. Either may be missing.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
+    /// A sign or a bar, and its style.
+    pub shape: Option<(String, Style)>,
     /// Its text.
     pub text: String,
-    /// Its style.
+    /// The text's style.
     pub style: Style,
 }
 
 impl Cell {
     /// Creates a cell in the terminal's own colours.
     pub fn plain(text: impl Into<String>) -> Self {
-        Self { text: text.into(), style: Style::new() }
+        Self::styled(text, Style::new())
     }
 
     /// Creates a cell with a style.
     pub fn styled(text: impl Into<String>, style: Style) -> Self {
-        Self { text: text.into(), style }
+        Self { shape: None, text: text.into(), style }
     }
+
+    /// Creates a cell with a sign and text, both of this severity.
+    pub fn signed(theme: &Theme, severity: Severity, text: impl Into<String>) -> Self {
+        let shape = Some((severity.sign().to_owned(), theme.shape(severity)));
+        Self { shape, text: text.into(), style: theme.severity(severity) }
+    }
+
+    /// Creates a cell with a [`bar`] of this severity and text.
+    pub fn bar(bar: String, theme: &Theme, severity: Severity, text: impl Into<String>) -> Self {
+        Self { shape: Some((bar, theme.shape(severity))), text: text.into(), style: Style::new() }
+    }
+
+    /// Returns its width in terminal columns.
+    pub fn width(&self) -> usize {
+        let shape = self.shape.as_ref().map_or(0, |(shape, _)| shape.width());
+        shape + usize::from(shape > 0 && !self.text.is_empty()) + self.text.width()
+    }
+
+    /// Returns true if there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.shape.is_none() && self.text.is_empty()
+    }
+}
+
+/// Returns a bar: `part` of `whole` is filled. It is full only at the end, and not empty after the beginning.
+pub fn bar(part: u64, whole: u64, width: u16) -> String {
+    let (part, width) = (part.min(whole), u64::from(width));
+    let filled = match (part, whole) {
+        (0, _) | (_, 0) => 0,
+        (part, whole) if part == whole => width,
+        (part, whole) => (u128::from(part) * u128::from(width) / u128::from(whole)).try_into().unwrap_or(width).max(1),
+    };
+    (0..width).map(|at| if at < filled { '\u{2588}' } else { '\u{2591}' }).collect()
 }
 
 /// Signs in front of a visible row.
@@ -49,8 +84,8 @@ pub struct RowMarks {
 /// Width of the gutter, in columns: the cursor's mark and the mark.
 pub const GUTTER: u16 = 2;
 
-/// Draws titles and rows. The cursor is a sign in the gutter and a bold first cell, so that a move costs few bytes on a
-/// slow link.
+/// Draws titles and rows. The row under the cursor is a bar over the full width, in which cells keep their colours. A
+/// sign in the gutter shows it without colours too.
 pub fn draw(
     buffer: &mut Buffer,
     area: Rect,
@@ -64,18 +99,40 @@ pub fn draw(
     }
     for ((line, row), nth) in (area.y + 1..area.bottom()).zip(rows).zip(0..) {
         if row.cursor {
-            put(buffer, area.x, line, 1, ">", theme.cursor);
+            put(buffer, area.x, line, 1, ">", Style::new());
         }
         if row.marked {
             put(buffer, area.x + 1, line, 1, "*", theme.mark);
         }
+        // a theme whose bar cannot be seen shows the names in another face
+        let has_bar = theme.selection != Style::new();
+        if row.cursor {
+            buffer.set_style(Rect { y: line, height: 1, ..area }, theme.selection);
+        }
         for (position, (column, x, width)) in places(columns, area).enumerate() {
             let Some(cell) = column.cells.get::<usize>(nth) else { continue };
-            let style = if is_stale { theme.muted } else { cell.style };
-            let style = if row.cursor && position < 2 { style.patch(theme.cursor) } else { style };
-            put(buffer, x, line, width, &cell.text, style);
+            let named = row.cursor && position < 2 && !has_bar;
+            put_cell(buffer, (x, line), width, cell, |style| match (is_stale, named) {
+                (true, true) => theme.muted.patch(theme.cursor),
+                (true, false) => theme.muted,
+                (false, true) => style.patch(theme.cursor),
+                (false, false) => style,
+            });
         }
     }
+}
+
+/// Writes a cell: its shape, a gap, its text. A shape is never part of the cursor's bar: in reverse video a full block
+/// would look empty.
+fn put_cell(buffer: &mut Buffer, (x, y): (u16, u16), width: u16, cell: &Cell, style: impl Fn(Style) -> Style) {
+    let mut left = x;
+    if let Some((shape, of)) = &cell.shape {
+        let shape_width = u16::try_from(shape.width()).unwrap_or(width);
+        buffer.set_style(Rect::new(x, y, shape_width.min(width), 1), Style::reset());
+        put(buffer, x, y, width, shape, style(*of));
+        left = left.saturating_add(shape_width + 1);
+    }
+    put(buffer, left, y, (x + width).saturating_sub(left), &cell.text, style(cell.style));
 }
 
 /// Returns the width that is left beside these columns.
@@ -161,6 +218,8 @@ pub fn mark_cut(line: &mut String, width: usize) {
 
 #[cfg(test)]
 mod tests {
+    use ratatui::style::Modifier;
+
     use super::*;
 
     #[test]
@@ -168,6 +227,34 @@ mod tests {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
         assert_eq!(wrap("a\n\nb", 8), ["a", "", "b"]);
+    }
+
+    #[test]
+    fn a_bar_is_full_only_at_the_end_and_empty_only_at_the_beginning() {
+        let filled = |part, whole| bar(part, whole, 8).chars().filter(|c| *c == '\u{2588}').count();
+        let all = [(0, 40), (1, 40), (20, 40), (39, 40), (40, 40), (50, 40), (0, 0), (u64::MAX - 1, u64::MAX)];
+        assert_eq!(all.map(|(part, whole)| filled(part, whole)), [0, 1, 4, 7, 8, 8, 0, 7]);
+        assert_eq!(bar(1, 2, 4), "\u{2588}\u{2588}\u{2591}\u{2591}");
+    }
+
+    /// The colour of a severity and the marks can be seen in the row under the cursor too, and without colours.
+    #[test]
+    fn the_cursors_row_is_a_full_bar_that_keeps_colours_and_marks() {
+        let area = Rect::new(0, 0, 30, 3);
+        let mut buffer = Buffer::empty(area);
+        let theme = Theme::named("terminal", true).unwrap();
+        let status = |severity| Cell::signed(&theme, severity, "text");
+        let column = |title, cells| DrawnColumn { title, width: 10, cells };
+        let columns = [
+            column("A", vec![Cell::plain("one"), Cell::plain("two")]),
+            column("B", vec![status(Severity::Waiting), status(Severity::Failed)]),
+        ];
+        let rows = [RowMarks::default(), RowMarks { cursor: true, marked: true }];
+        draw(&mut buffer, area, &theme, &columns, rows.into_iter(), false);
+        let reversed = |y: u16| (0..30).filter(|x| buffer[(*x, y)].modifier.contains(Modifier::REVERSED)).count();
+        assert_eq!((reversed(1), reversed(2)), (0, 29), "all but the sign, whose block reverse video would empty");
+        assert_eq!((buffer[(0, 2)].symbol(), buffer[(1, 2)].symbol(), buffer[(13, 2)].symbol()), (">", "*", "!"));
+        assert_eq!((Some(buffer[(13, 2)].fg), Some(buffer[(15, 2)].fg)), (theme.danger.fg, theme.danger.fg));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use cketerm_clients::{
     store::{Store, live::Live, members::EtcdMembers},
 };
 use cketerm_model::cketerm_records::EngineMode;
+use cketerm_rules::console_leads::LeadAnswer;
+use tokio::sync::watch;
 
 use crate::{
     command::Spawner,
@@ -56,6 +58,21 @@ pub struct Backends {
 impl Backends {
     /// Starts an engine; `http` is the address of its endpoint.
     pub fn start(&self, mode: EngineMode, campaign: bool, http: Option<String>) -> Handle {
+        self.start_answered(mode, campaign, http, None)
+    }
+
+    /// Starts the engine of a console, which campaigns by the policy `console_leads` and this answer of its operator.
+    pub fn start_console(&self, campaign: bool, answer: watch::Receiver<LeadAnswer>) -> Handle {
+        self.start_answered(EngineMode::Console, campaign, None, Some(answer))
+    }
+
+    fn start_answered(
+        &self,
+        mode: EngineMode,
+        campaign: bool,
+        http: Option<String>,
+        answer: Option<watch::Receiver<LeadAnswer>>,
+    ) -> Handle {
         let live = Arc::new(Live::follow(&self.store));
         let copies = self.kube.clone().map(|kube| {
             let live = KubeLive::follow(&kube, self.streaming);
@@ -63,6 +80,7 @@ impl Backends {
         });
         let options = Options {
             campaign,
+            answer,
             mode,
             http,
             ttl: self.ttl,

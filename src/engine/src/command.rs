@@ -7,6 +7,7 @@
 mod helper;
 mod init;
 mod options;
+mod output;
 mod results;
 
 use std::{
@@ -20,22 +21,27 @@ use std::{
 use cketerm_model::{
     attempt::{CheckAnswer, Ended, Outcome},
     boot_time::BootTime,
+    output::OutputTails,
     result::{CommandResult, ResultLabel},
     secret,
 };
 use cketerm_runtime::descriptors;
 use futures::future::BoxFuture;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::Semaphore,
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    sync::{Semaphore, watch},
 };
 
-use self::{helper::Report, options::HelperOptions};
 pub use self::{
-    helper::{TAIL, helper_main},
+    helper::helper_main,
     init::{init_main, is_init},
     options::SUBCOMMAND,
+    output::TAIL,
     results::{ResultFolder, ResultScan},
+};
+use self::{
+    helper::{Message, Report},
+    options::HelperOptions,
 };
 
 /// Purpose of a command, which decides whether it outlives the engine.
@@ -66,6 +72,8 @@ pub struct CommandLine {
     pub input: Option<String>,
     /// Attempt whose result must outlive this engine; none for checks and notices.
     pub label: Option<ResultLabel>,
+    /// Receiver of what the command has printed so far; none for checks and notices.
+    pub output: Option<watch::Sender<OutputTails>>,
 }
 
 /// Executor of command lines that are not processes of this host, such as the sandbox's machines.
@@ -292,6 +300,7 @@ impl Host {
             input: line.input.as_ref().map(|input| input.len() as u64),
             result: self.results.as_ref().zip(line.label.clone()).map(|(at, label)| (at.path().to_owned(), label)),
             descriptors: descriptors::inherited(),
+            report_output: line.output.is_some(),
             argv: line.argv.clone(),
         };
         command
@@ -315,21 +324,27 @@ impl Host {
             let _ = stdin.write_all(input.as_bytes()).await;
             let _ = stdin.flush().await;
         }
-        let mut output = String::new();
-        if let Some(mut stdout) = stdout {
-            let read = stdout.read_to_string(&mut output).await;
-            read.map_err(|e| NoReport::Lost(format!("helper's answer: {e}")))?;
+        let mut report = None;
+        if let Some(stdout) = stdout {
+            let mut lines = BufReader::new(stdout).lines();
+            let read = |e| NoReport::Lost(format!("helper's answer: {e}"));
+            while let Some(text) = lines.next_line().await.map_err(read)? {
+                match (serde_json::from_str(&text), &line.output) {
+                    (Ok(Message::Report(ended)), _) => report = Some(ended),
+                    (Ok(Message::SoFar(tails)), Some(output)) => drop(output.send_replace(tails)),
+                    (Ok(Message::SoFar(_)), None) | (Err(_), _) => {}
+                }
+            }
         }
         let status = child.wait().await.map_err(|e| NoReport::Lost(format!("helper: {e}")))?;
         drop(stdin);
-        serde_json::from_str(output.trim()).or_else(|_| {
-            // The helper itself was killed. The fate of the command is unknown, which differs from "not started".
-            Ok(Report {
-                end: Ended::Unknown(format!("the helper ended with {status}")),
-                stdout: String::new(),
-                stderr: String::new(),
-            })
-        })
+        // Without a report the helper itself was killed. The fate of the command is unknown, which differs from "not
+        // started".
+        Ok(report.unwrap_or_else(|| Report {
+            end: Ended::Unknown(format!("the helper ended with {status}")),
+            stdout: String::new(),
+            stderr: String::new(),
+        }))
     }
 }
 
@@ -396,6 +411,7 @@ mod tests {
             attempt: String::new(),
             input: None,
             label: None,
+            output: None,
         };
         spawner.try_again().await;
         for _ in 0..MAX_START_FAILURES {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cketerm_clients::store::{Store, election::Candidacy};
 use cketerm_model::{
-    cketerm_records::{EngineRegistration, Who},
+    cketerm_records::{EngineRegistration, FirstDaemon, Who},
     fence::Fence,
 };
 use cketerm_runtime::heartbeat::Heartbeat;
@@ -52,20 +52,21 @@ impl Drop for Campaign {
 
 impl Campaign {
     /// Starts a campaign. The candidacy lasts while the heartbeat beats. If `migrate` is set, the new leader migrates
-    /// records of an older version before it decides anything (SAF-3).
+    /// records of an older version before it decides anything (SAF-3). The first daemon of the cluster is recorded.
     pub(super) fn begin(
         store: &Store,
         ttl: Duration,
         host: &str,
         registration: EngineRegistration,
         heartbeat: &Heartbeat,
-        migrate: Option<Who>,
+        (migrate, first_daemon): (Option<Who>, Option<FirstDaemon>),
     ) -> Self {
         let (orders, inbox) = mpsc::channel(8);
         let (outbox, events) = mpsc::channel(8);
         let (store, host, heartbeat) = (store.clone(), host.to_owned(), heartbeat.clone());
         let task = cketerm_runtime::tasks::spawn(async move {
-            let candidacy = Candidacy::campaign(&store, ttl, &host, registration, &heartbeat).await;
+            let candidacy =
+                Candidacy::campaign_as_first(&store, ttl, &host, registration, &heartbeat, first_daemon).await;
             let last = match candidacy {
                 Ok(candidacy) => Box::pin(campaign(&store, candidacy, migrate, inbox, &outbox)).await,
                 Err(e) => CandidacyEvent::Failed(e.to_string()),

@@ -54,6 +54,7 @@ pub enum OperatorCommand {
     Resume,
     Engine,
     Unhold,
+    ResumeBatch,
     Unfreeze,
     ApplyAgain,
     GiveCordonBack,
@@ -62,6 +63,7 @@ pub enum OperatorCommand {
     Force,
     Release,
     Hold,
+    PauseBatch,
     KeepCordoned,
     Approve,
     HoldApplying,
@@ -114,7 +116,7 @@ impl Acceptance {
 
 impl OperatorCommand {
     /// All values, in the order of the table.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::Add,
         Self::Cancel,
         Self::ResetBackoff,
@@ -126,6 +128,7 @@ impl OperatorCommand {
         Self::Resume,
         Self::Engine,
         Self::Unhold,
+        Self::ResumeBatch,
         Self::Unfreeze,
         Self::ApplyAgain,
         Self::GiveCordonBack,
@@ -134,6 +137,7 @@ impl OperatorCommand {
         Self::Force,
         Self::Release,
         Self::Hold,
+        Self::PauseBatch,
         Self::KeepCordoned,
         Self::Approve,
         Self::HoldApplying,
@@ -148,7 +152,7 @@ impl OperatorCommand {
         match self {
             Self::Add => "`rq add`, `repair-queue add`",
             Self::Cancel => {
-                "`rq cancel`, `rq cancel-all`, `repair-queue delete`, `delete-finished`, `delete-unfinished`"
+                "`rq cancel`, `rq cancel-all`, `repair-queue delete`, `delete-finished`, `delete-unfinished`; `--batch`"
             }
             Self::ResetBackoff => "`rq reset-backoff`, `repair-queue reset-backoff`",
             Self::Enable => "`enable` of queue, integration or automatic repair",
@@ -161,6 +165,7 @@ impl OperatorCommand {
             Self::Resume => "`resume`",
             Self::Engine => "`policy set engine`",
             Self::Unhold => "`rq unhold`, `repair-queue unhold`",
+            Self::ResumeBatch => "`rq resume`, `repair-queue resume`",
             Self::Unfreeze => "`unfreeze`; `policy set` of `freeze`, `windows` or `groups` to `none`",
             Self::ApplyAgain => "`sabakan unhold`",
             Self::GiveCordonBack => "`nodes keep-cordoned --give-back`",
@@ -169,6 +174,7 @@ impl OperatorCommand {
             Self::Force => "`rq force`, `repair-queue force`",
             Self::Release => "release of a cordon that a cancelled entry left",
             Self::Hold => "`rq hold`, `repair-queue hold`",
+            Self::PauseBatch => "`rq pause`, `repair-queue pause`",
             Self::KeepCordoned => "`nodes keep-cordoned`",
             Self::Approve => "`sabakan approve`",
             Self::HoldApplying => "`sabakan hold`",
@@ -193,6 +199,7 @@ impl OperatorCommand {
             Self::Resume => "resume",
             Self::Engine => "policy engine",
             Self::Unhold => "unhold",
+            Self::ResumeBatch => "resume of a batch",
             Self::Unfreeze => "unfreeze",
             Self::ApplyAgain => "sabakan unhold",
             Self::GiveCordonBack => "nodes keep-cordoned --give-back",
@@ -201,6 +208,7 @@ impl OperatorCommand {
             Self::Force => "force",
             Self::Release => "release",
             Self::Hold => "hold",
+            Self::PauseBatch => "pause",
             Self::KeepCordoned => "nodes keep-cordoned",
             Self::Approve => "sabakan approve",
             Self::HoldApplying => "sabakan hold",
@@ -218,6 +226,10 @@ impl OperatorCommand {
             Self::Hold => {
                 "cancel the entry (`cketerm rq cancel`, `cketerm repair-queue delete`), disable its queue (`cketerm rq disable`, \
                  `cketerm repair-queue disable`), or stop both queues with `cketerm stop`"
+            }
+            Self::PauseBatch => {
+                "cancel the batch (`cketerm rq cancel --batch BATCH`), disable its queue (`cketerm rq disable`, `cketerm \
+                 repair-queue disable`), or stop both queues with `cketerm stop`"
             }
             Self::Retry => {
                 "cancel the entry and add it again, or run the power command yourself with `cketerm power cycle ADDRESS`"
@@ -250,6 +262,7 @@ impl OperatorCommand {
             | Self::Resume
             | Self::Engine
             | Self::Unhold
+            | Self::ResumeBatch
             | Self::Unfreeze
             | Self::ApplyAgain
             | Self::GiveCordonBack => "",
@@ -269,11 +282,14 @@ impl OperatorCommand {
             | Self::Resume
             | Self::Engine
             | Self::Unhold
+            | Self::ResumeBatch
             | Self::Unfreeze
             | Self::ApplyAgain
             | Self::GiveCordonBack => AcceptanceClass::Always,
             Self::Retry | Self::Done | Self::Force | Self::Release => AcceptanceClass::Order,
-            Self::Hold | Self::KeepCordoned | Self::Approve | Self::HoldApplying => AcceptanceClass::Hold,
+            Self::Hold | Self::PauseBatch | Self::KeepCordoned | Self::Approve | Self::HoldApplying => {
+                AcceptanceClass::Hold
+            }
             Self::Freeze | Self::Windows | Self::Groups | Self::Policy => AcceptanceClass::Rule,
         }
     }
@@ -359,16 +375,25 @@ mod tests {
     #[test]
     fn i52_only_commands_that_the_leader_honours_are_accepted() {
         use OperatorCommand::{
-            Cancel, Disable, Done, Enable, Engine, Force, Freeze, Groups, Hold, Policy, Resume, Retry, Stop, Windows,
+            Cancel, Disable, Done, Enable, Engine, Force, Freeze, Groups, Hold, PauseBatch, Policy, Resume,
+            ResumeBatch, Retry, Stop, Windows,
         };
         for lead in LeaderKind::ALL {
-            for always in
-                [Cancel, Enable, Disable, Engine, Stop, Resume, OperatorCommand::Unhold, OperatorCommand::Unfreeze]
-            {
+            for always in [
+                Cancel,
+                Enable,
+                Disable,
+                Engine,
+                Stop,
+                Resume,
+                ResumeBatch,
+                OperatorCommand::Unhold,
+                OperatorCommand::Unfreeze,
+            ] {
                 assert_eq!(acceptance(always, lead), Acceptance::Accepted, "{always:?} under {lead:?}");
             }
         }
-        for refused in [Hold, Force, Retry, Done] {
+        for refused in [Hold, PauseBatch, Force, Retry, Done] {
             for lead in [LeaderKind::Cke, LeaderKind::Unknown] {
                 assert_eq!(acceptance(refused, lead), Acceptance::Refused, "{refused:?} under {lead:?}");
             }

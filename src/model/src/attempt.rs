@@ -60,6 +60,10 @@ pub struct Attempt {
     pub node_uid: Option<String>,
     /// Time of the record, right before the start.
     pub start: Timestamp,
+    /// Start of the drain before it; none without a drain, and in records of version 0.1. It outlives the entry's
+    /// transition, so that the history knows how long drains take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_start: Option<Timestamp>,
     /// Whether pods and volumes were skipped by an operator's order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,

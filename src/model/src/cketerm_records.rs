@@ -15,6 +15,7 @@ pub use self::{
 pub use super::verb::Verb;
 use super::{
     attempt::CheckAnswer,
+    batch::BatchId,
     entry::QueueKind,
     names::Address,
     reason::{Blocker, Reason},
@@ -219,6 +220,9 @@ pub struct Request {
     /// UID of the Kubernetes Node at that time, if the program read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
+    /// The batch of the entry. Version 0.1 wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchId>,
 }
 
 /// Value of `cketerm/progress/<queue>/<index>`: the leader's view of an entry, under its lease, for every console.
@@ -304,6 +308,18 @@ pub struct Stopped {
     pub reason: Option<String>,
     /// Queues that were enabled before. `cketerm resume` enables them again.
     pub queues: Vec<QueueKind>,
+}
+
+/// Value of `cketerm/daemon`: the first daemon that registered. The transaction that registers it writes this. It stays
+/// when the daemon is gone: from then on consoles do not campaign by themselves (policy `console_leads`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstDaemon {
+    /// Its host.
+    pub host: String,
+    /// Its version of cketerm.
+    pub version: String,
+    /// Time of the registration.
+    pub at: Timestamp,
 }
 
 /// Value of `cketerm/generated`: cketerm's last change of the definition, written in the same transaction.

@@ -6,6 +6,7 @@
 pub mod acceptance;
 pub mod any;
 pub mod attempt;
+pub mod batch;
 pub mod boot_time;
 pub mod cketerm_records;
 pub mod clock;
@@ -24,6 +25,7 @@ pub mod labels;
 pub mod mutation;
 pub mod names;
 pub mod notice;
+pub mod output;
 pub mod pairs;
 pub mod policy;
 pub mod power_state;

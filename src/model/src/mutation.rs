@@ -18,6 +18,8 @@ pub enum Mutation {
     RetriesInMemory,
     /// An entry is written although another program has changed it in between.
     CancelOverwritten,
+    /// Queued entries of a paused batch start.
+    BatchPauseForgotten,
     /// An operator's `done` is forgotten before the Node is uncordoned.
     DoneForgotten,
     /// A published result is accepted for any open attempt.
@@ -158,6 +160,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::ForgottenCordon,
     Mutation::RetriesInMemory,
     Mutation::CancelOverwritten,
+    Mutation::BatchPauseForgotten,
     Mutation::DoneForgotten,
     Mutation::ResultOfAnother,
     Mutation::ResultsIgnored,

@@ -21,6 +21,19 @@ pub enum EngineChoice {
     Always,
 }
 
+/// Whether a console's engine campaigns (SAF-5). Daemons do not ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConsoleLeads {
+    /// Yes, if an operator of its host has agreed, unless a daemon has ever registered.
+    #[default]
+    Auto,
+    /// Yes.
+    Always,
+    /// No; consoles only observe.
+    Never,
+}
+
 /// Order of API servers relative to other machines (REB-13, REB-14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -164,6 +177,8 @@ impl From<ControlPlaneProbe> for String {
 pub struct Policy {
     /// Whether cketerm's engine campaigns.
     pub engine: EngineChoice,
+    /// Whether a console's engine campaigns.
+    pub console_leads: ConsoleLeads,
     /// Order of API servers: last or first.
     pub api_server_order: ApiServerOrder,
     /// Rule for unreachable nodes.
@@ -217,6 +232,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             engine: EngineChoice::default(),
+            console_leads: ConsoleLeads::default(),
             api_server_order: ApiServerOrder::default(),
             unreachable_rule: UnreachableRule::default(),
             control_plane_probe: ControlPlaneProbe::default(),

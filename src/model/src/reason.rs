@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{attention::Attention, sentence::DONE_ORDERED};
 use super::{
     attempt::Ended,
+    batch::BatchId,
     entry::EntryId,
     names::{Address, NodeName},
     verb::Verb,
@@ -303,6 +304,20 @@ pub enum Reason {
     OrderIgnored {
         verb: Verb,
         who: String,
+        leader: String,
+    },
+    /// The entry's batch is paused: its queued entries do not start.
+    BatchPaused {
+        batch: BatchId,
+        by: String,
+        since: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// The batch was paused before CKE took the lead, and CKE does not know batches.
+    BatchPauseIgnored {
+        batch: BatchId,
+        by: String,
         leader: String,
     },
     Stale {

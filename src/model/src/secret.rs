@@ -52,6 +52,13 @@ pub fn end(text: &str, most: usize, whole: bool) -> String {
     masked[start..].to_owned()
 }
 
+/// Returns the last `most` bytes of a text that is still being written, masked before the cut, as [`end`] does. Only
+/// complete lines count: what marks a word as a secret may follow it, on the same line.
+pub fn end_so_far(text: &str, most: usize, whole: bool) -> String {
+    let lines = text.rfind(['\n', '\r']).map_or(0, |at| at + 1);
+    end(&text[..lines], most, whole)
+}
+
 /// Steps of the search, counted in tests: the cost of masking for each byte.
 mod steps {
     #[cfg(test)]

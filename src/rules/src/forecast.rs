@@ -194,7 +194,9 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::EngineObserving { .. }
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
+        | Reason::BatchPaused { .. }
         | Reason::OrderIgnored { .. }
+        | Reason::BatchPauseIgnored { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }

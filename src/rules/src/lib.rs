@@ -11,9 +11,12 @@
 //! | `memory` | state kept between passes: observations only |
 //! | `publish` | progress and status for every observer |
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
+//! | `eta/` | estimated end of a queue or of a part of it |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
 //! | `manual_drain` | drain of one node by an operator |
+//! | `usual/` | usual durations of each phase, and the judgement of running ones |
 //! | `trouble` | classification of entries that do not proceed |
+//! | `console_leads` | whether a console's engine campaigns |
 //! | `preflight_fault` | faults for which an engine only observes |
 //! | `state` | a snapshot exported without secrets, and read back |
 //! | `registry/` | the plan made from sabakan's answers |
@@ -24,7 +27,10 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod assumptions;
+pub mod batches;
+pub mod console_leads;
 pub mod decide;
+pub mod eta;
 pub mod explain;
 pub mod forecast;
 pub mod manual_drain;
@@ -39,3 +45,4 @@ pub mod snapshot;
 pub mod start;
 pub mod state;
 pub mod trouble;
+pub mod usual;

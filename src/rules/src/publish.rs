@@ -140,7 +140,9 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::EngineElsewhere { .. }
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
+        | Reason::BatchPaused { .. }
         | Reason::OrderIgnored { .. }
+        | Reason::BatchPauseIgnored { .. }
         | Reason::WaitingForHealth { .. }
         | Reason::WaitingForJoin { .. }
         | Reason::WaitingForBoot { .. }

@@ -174,7 +174,7 @@ fn windows_of<'a>(
 }
 
 /// Returns the labels of a machine as the rules take them: the definition's, else those of its Node that screens show.
-fn labels(store: &StoreView, kube: &KubeView, address: &Address) -> Labels {
+pub(crate) fn labels(store: &StoreView, kube: &KubeView, address: &Address) -> Labels {
     let member = store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
     if let Some(labels) = member.and_then(|m| m.node().labels.as_ref()).filter(|labels| !labels.is_empty()) {
         return labels.clone();

@@ -79,11 +79,11 @@ impl command::Commands for Commands {
             let env = env.map(|(name, value)| (name.to_owned(), value));
             let bound = Some(Duration::from_secs(line.bound));
             match line.purpose {
-                Purpose::Check => machines.command_within(&line.argv, &env, bound).await,
+                Purpose::Check => machines.command_within(&line.argv, &env, bound, None).await,
                 // Goes on even if the engine that started it is gone.
                 Purpose::Power => {
                     let task = tokio::spawn(async move {
-                        let ended = machines.command_within(&line.argv, &env, bound).await;
+                        let ended = machines.command_within(&line.argv, &env, bound, line.output.clone()).await;
                         Self::store_result(disk.as_ref(), &line, &clock, &ended);
                         ended
                     });

@@ -17,11 +17,11 @@ async fn an_unknown_address_rejects_the_whole_list() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     let before = rig.keys().await;
-    let output = rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.99 worker13");
+    let output = rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.99 worker31");
     assert_message(
         &output,
         1,
-        &["10.0.0.99", "worker13 (a name; its address is 10.0.0.13)", "nothing was written", "cluster get"],
+        &["10.0.0.99", "worker31 (did you mean worker13?)", "nothing was written", "cluster get"],
     );
     assert_eq!(rig.keys().await, before);
 }

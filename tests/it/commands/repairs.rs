@@ -36,7 +36,8 @@ const ADD: [&str; 5] = ["repair-queue", "add", "unreachable", "QEMU", "10.0.0.12
 async fn a_repair_records_user_and_reason_and_may_be_outside_the_cluster() {
     let Some(rig) = rig().await else { return };
     let output = rig.run(&[&ADD[..], &["--reason", "INC-9"]].concat());
-    assert_eq!((output.status, output.stdout.as_str(), output.stderr.as_str()), (0, "", "added: 0\n"));
+    assert_eq!((output.status, output.stdout.as_str()), (0, ""));
+    assert!(output.stderr.starts_with("added: 0\nbatch: "), "{output:?}");
     let request = json_of(&rig.get("/cke/cketerm/requests/repairs/0").await.unwrap());
     assert_eq!(request["reason"], "INC-9");
     let output = rig.run(&["repair-queue", "add", "unhealthy", "iDRAC-9", "10.9.9.9", "SN7"]);
@@ -58,7 +59,7 @@ async fn an_undefined_repair_operation_is_refused_with_the_defined_ones() {
     for (words, status, text) in [
         (["unreachable", "qemu", "10.0.0.12"], 3, "known types: QEMU, iDRAC-9"),
         (["reachable", "QEMU", "10.0.0.12"], 3, "known operations: unreachable, unhealthy"),
-        (["unreachable", "QEMU", "worker13"], 2, "\"worker13\" is not an IP address"),
+        (["unreachable", "QEMU", "worker31"], 2, "\"worker31\" is not an IP address"),
     ] {
         let output = rig.run(&[&["repair-queue", "add"][..], &words].concat());
         assert_eq!(output.status, status, "{output:?}");
@@ -200,4 +201,19 @@ async fn why_of_a_finished_repair_reports_how_it_ended() {
     let text = json_of(&rig.run(&["repair-queue", "why", "2", "-o", "json"]).stdout);
     assert_eq!((&text["entry"], &text["at"]), (&json!("repairs/2"), &json!("2026-06-01T01:02:03Z")), "{text}");
     assert_eq!(text["last"]["status"], "succeeded", "{text}");
+}
+
+#[tokio::test]
+async fn each_repair_is_a_batch_that_is_paused_and_deleted() {
+    let Some(rig) = rig().await else { return };
+    let added = rig.run(&ADD);
+    let listed = json_of(&rig.run(&["repair-queue", "batches", "-o", "json"]).stdout);
+    let id = listed[0]["id"].as_str().unwrap().to_owned();
+    assert!(added.stderr.ends_with(&format!("batch: {id}\n")), "{added:?}");
+    assert_eq!(rig.run(&["rq", "batches", "-o", "json"]).stdout, "[]\n");
+    assert_eq!(rig.run(&["repair-queue", "pause", &id]).status, 0);
+    let listed = json_of(&rig.run(&["repair-queue", "batches", "-o", "json"]).stdout);
+    assert_eq!((&listed[0]["state"], &listed[0]["queued"]), (&json!("paused"), &json!(1)));
+    assert_eq!(rig.run(&["repair-queue", "delete", "--batch", &id]).status, 0);
+    assert_eq!(json_of(&rig.run(&["repair-queue", "list"]).stdout)[0]["deleted"], true);
 }

@@ -83,6 +83,39 @@ fn the_theme_follows_the_terminals_reported_background_and_no_key_is_lost() {
     }
 }
 
+/// With East Asian settings a block takes two cells: the cursor stands in the third column after it.
+#[test]
+fn a_terminal_with_wide_blocks_gets_ascii_and_one_that_does_not_answer_keeps_keys() {
+    const POSITION_QUERY: &str = "\u{1b}[H\u{2588}\u{1b}[6n";
+    let config = unreachable_config("wide");
+    let is_block = |c: char| ('\u{2500}'..='\u{25ff}').contains(&c);
+    for (answer, is_wide) in [("\u{1b}[1;3R", true), ("\u{1b}[1;2R", false)] {
+        let mut console = start(&config, &[], &[]);
+        console.wait_for_output(POSITION_QUERY);
+        console.send(answer.as_bytes());
+        console.press("?");
+        let text = console.wait_for_text("the same key in every view", 30);
+        assert_eq!(text.contains(is_block), !is_wide, "{answer:?}: {text}");
+        assert!(!text.contains("[1;"), "{text}");
+        console.press("\u{1b}");
+        console.wait_for_text("connecting to etcd", 30);
+        quit(console);
+    }
+    // no answer: the keys wait for a moment, and then arrive in their order
+    let mut console = start(&config, &[], &[]);
+    console.wait_for_output(POSITION_QUERY);
+    console.press("3");
+    console.press("?");
+    let text = console.wait_for_text("the same key in every view", 30);
+    assert!(text.contains("[3 Repairs") && text.contains(is_block), "{text}");
+    console.press("\u{1b}");
+    console.wait_for_text("connecting to etcd", 30);
+    quit(console);
+    let console = start(&config, &[], &[("TERM", "dumb")]);
+    console.wait_for_text("connecting to etcd", 30);
+    assert!(!quit(console).raw().contains("[6n"));
+}
+
 #[test]
 fn without_a_background_report_the_terminals_own_colours_are_kept_until_it_arrives() {
     let config = config_with_console("late", "{theme: auto}");
@@ -189,11 +222,10 @@ fn a_terminal_whose_locale_is_not_utf8_gets_ascii() {
     plain.wait_for_text("copied", 30);
     plain.wait_for_output("\u{1b}]52;c;");
     plain.press("Rx");
-    plain.wait_for_text("+----", 30);
+    plain.wait_for_text("+- Reboot 1 machine? -", 30);
     plain.press("\u{1b}");
     std::thread::sleep(std::time::Duration::from_millis(200));
-    plain.press("q");
-    assert_eq!(plain.wait_for_end(60), 0);
+    assert_eq!(plain.quit(60), 0);
     assert!(plain.raw().is_ascii());
 }
 

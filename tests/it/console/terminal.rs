@@ -160,6 +160,20 @@ impl Console {
         }
     }
 
+    /// Quits, and confirms it if the console asks. Returns the exit status.
+    pub fn quit(&mut self, seconds: u64) -> u32 {
+        self.press("q");
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(1) && self.child.try_wait().expect("a status").is_none() {
+            if self.text().contains("Quit?") {
+                self.press("y");
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.wait_for_end(seconds)
+    }
+
     /// Gives the terminal another size.
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };

@@ -143,6 +143,7 @@ fn attempt(id: EntryId, address: &str) -> Attempt {
         not_ready: false,
         node_uid: None,
         start: after(now(), -60),
+        drain_start: None,
         forced: false,
         ordered_by: None,
         done_by: None,

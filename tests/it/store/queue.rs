@@ -5,12 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cketerm_clients::store::{StoreError, folders::FolderCursor};
+use cketerm_clients::store::{StoreError, enqueue::Enqueued, folders::FolderCursor};
 use cketerm_model::{
     cketerm_records::{Audit, Verb},
     entry::{EntryId, QueueKind},
     names::Address,
-    stored::{keys::SwitchName, view::Switch},
+    stored::{keys::SwitchName, leadership::LeaderGuard, view::Switch},
 };
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -37,18 +37,23 @@ async fn an_enqueue_is_one_transaction_that_also_records_the_requester() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
         let uids = BTreeMap::from([(Address::new("10.0.0.12"), "uid-12".to_owned())]);
-        assert_eq!(store.add_reboots(&person(), &[Address::new("10.0.0.12")], &request(), &uids).await, Ok(vec![0]));
+        let added = store.add_reboots(&person(), &[Address::new("10.0.0.12")], &request(), &uids).await.unwrap();
+        assert_eq!(added.indexes, [0]);
         assert_eq!(etcd.value("/cke/reboots/data/0000000000000000"), ENTRY);
         assert_eq!(etcd.value("/cke/reboots/write-index"), "1");
         let asked = json(&etcd, "/cke/cketerm/requests/reboots/0");
         assert_eq!((&asked["who"]["user"], &asked["node_uid"]), (&"ann".into(), &"uid-12".into()));
+        let id = added.batch.unwrap().to_string();
+        assert_eq!(asked["batch"], id.as_str());
+        let batch = json(&etcd, &format!("/cke/cketerm/batches/{id}"));
+        assert_eq!((&batch["who"]["user"], &batch["asked"], &batch["added"]), (&"ann".into(), &1.into(), &1.into()));
         let audit = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/cketerm/audit/"]);
         let audit: Value = serde_json::from_str(audit.trim()).unwrap();
         assert_eq!((&audit["what"], &audit["result"]), (&"reboot add".into(), &"entries 0".into()));
-        // all four keys have the same revision
-        assert_eq!(etcd.ctl(&["get", "--prefix", "/", "-w", "json"]).matches("\"mod_revision\":2,").count(), 4);
+        // all five keys have the same revision
+        assert_eq!(etcd.ctl(&["get", "--prefix", "/", "-w", "json"]).matches("\"mod_revision\":2,").count(), 5);
         let before = etcd.ctl(&["get", "x", "-w", "json"]);
-        assert_eq!(store.add_reboots(&person(), &[], &request(), &none()).await, Ok(vec![]));
+        assert_eq!(store.add_reboots(&person(), &[], &request(), &none()).await, Ok(Enqueued::default()));
         assert_eq!(before, etcd.ctl(&["get", "x", "-w", "json"]), "an empty list must write nothing");
     }
 }
@@ -65,7 +70,8 @@ async fn i29_concurrent_enqueues_never_share_or_skip_an_index() {
                 for round in 0..5 {
                     // some rounds exceed the size of one transaction
                     let n = if (task + round) % 7 == 0 { 70 } else { 1 + round };
-                    own_indexes.extend(store.add_reboots(&person(), &addresses(n), &request(), &none()).await.unwrap());
+                    let added = store.add_reboots(&person(), &addresses(n), &request(), &none()).await.unwrap();
+                    own_indexes.extend(added.indexes);
                 }
                 own_indexes
             });
@@ -89,7 +95,8 @@ async fn i29_an_index_is_not_used_again_when_the_write_index_was_lost() {
     let store = etcd.store().await;
     store.add_reboots(&person(), &addresses(3), &request(), &none()).await.unwrap();
     etcd.ctl(&["del", "/cke/reboots/write-index"]);
-    assert_eq!(store.add_reboots(&person(), &addresses(1), &request(), &none()).await, Ok(vec![3]));
+    let added = store.add_reboots(&person(), &addresses(1), &request(), &none()).await;
+    assert_eq!(added.map(|added| added.indexes), Ok(vec![3]));
     etcd.ctl(&["put", "/cke/reboots/write-index", "four"]);
     let error = store.add_reboots(&person(), &addresses(1), &request(), &none()).await.unwrap_err().to_string();
     for words in ["/cke/reboots/write-index", "\"four\"", "etcdctl put /cke/reboots/write-index 4"] {
@@ -103,15 +110,19 @@ async fn two_thousand_addresses_are_queued_in_few_transactions() {
     let store = etcd.store().await;
     store.read_view().await.unwrap();
     let began = Instant::now();
-    let indexes = store.add_reboots(&person(), &addresses(2000), &request(), &none()).await.unwrap();
+    let added = store.add_reboots(&person(), &addresses(2000), &request(), &none()).await.unwrap();
     let took = began.elapsed();
     eprintln!("2,000 entries in {took:?} (this build)");
-    assert_eq!(indexes, (0..2000).collect::<Vec<_>>());
+    assert_eq!(added.indexes, (0..2000).collect::<Vec<_>>());
     let revision: Value = serde_json::from_str(&etcd.ctl(&["get", "x", "-w", "json"])).unwrap();
-    assert!(revision["header"]["revision"].as_i64().unwrap() <= 1 + 32, "{revision}");
+    assert!(revision["header"]["revision"].as_i64().unwrap() <= 1 + 33, "{revision}");
     assert!(took < Duration::from_secs(3), "{took:?}");
     let view = store.read_view().await.unwrap();
     assert_eq!((view.reboots.entries.len(), view.requests.len()), (2000, 2000));
+    let id = added.batch.unwrap();
+    let batch = view.batch(id).unwrap();
+    assert_eq!((view.batches.len(), batch.asked, batch.added), (1, 2000, 2000));
+    assert_eq!(view.entries_of_batch(id).count(), 2000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,7 +150,7 @@ async fn i28_a_write_with_a_lost_answer_is_carried_out_once() {
             assert_eq!(index, "1", "{written:?}");
             continue;
         }
-        assert_eq!((written, index.as_str()), (Ok(vec![1, 2]), "3"));
+        assert_eq!((written.map(|added| added.indexes), index.as_str()), (Ok(vec![1, 2]), "3"));
         assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 3);
         return;
     }
@@ -383,4 +394,49 @@ async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
         3,
         "unreadable records must not be deleted by age"
     );
+}
+
+/// A command whose process ends between two transactions leaves a batch with what was added. Somebody who pauses it
+/// meanwhile is not overwritten, and two enqueues of one moment get two batches.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_usable_after_half_of_its_enqueue_and_a_pause_during_it_stays() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    let adding = |n| {
+        let store = store.clone();
+        tokio::spawn(async move { store.add_reboots(&person(), &addresses(n), &request(), &none()).await })
+    };
+    let (first, second) = (adding(2000), adding(2000));
+    let id = loop {
+        let view = store.read_view().await.unwrap();
+        if let Some((id, _)) = view.batches.get_min() {
+            break *id;
+        }
+    };
+    store.pause_batch(id, &person(), Some("wait"), &LeaderGuard::Nobody).await.unwrap();
+    let ids = [first.await.unwrap().unwrap().batch.unwrap(), second.await.unwrap().unwrap().batch.unwrap()];
+    assert!(ids[0] != ids[1] && ids.contains(&id), "{ids:?}");
+    let view = store.read_view().await.unwrap();
+    assert_eq!(view.batches.values().filter_map(|b| b.get()).map(|b| b.added).collect::<Vec<_>>(), [2000, 2000]);
+    assert_eq!(view.batch(id).unwrap().paused.as_ref().unwrap().reason.as_deref(), Some("wait"));
+
+    let half = adding(2000);
+    let started = loop {
+        let view = store.read_view().await.unwrap();
+        if let Some((id, _)) = view.batches.iter().find(|(id, _)| !ids.contains(id)) {
+            break *id;
+        }
+    };
+    half.abort();
+    let _ = half.await;
+    let view = store.read_view().await.unwrap();
+    let batch = view.batch(started).unwrap();
+    assert!(batch.added > 0 && batch.asked == 2000, "{batch:?}");
+    assert_eq!(view.entries_of_batch(started).count() as u64, batch.added);
+    let entries: BTreeSet<EntryId> = view.entries_of_batch(started).collect();
+    let cancelled = store.cancel_entries_of_batch(QueueKind::Reboot, &entries, &person(), None).await.unwrap();
+    assert_eq!(cancelled.len() as u64, batch.added);
+    let totals = store.read_view().await.unwrap().batch_totals();
+    assert_eq!((totals[&started].ends.withdrawn, totals[&started].open()), (batch.added, 0));
+    assert_eq!(totals[&id].queued, 2000, "other batches are untouched");
 }

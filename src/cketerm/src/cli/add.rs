@@ -1,8 +1,8 @@
-//! `rq add`: addresses from a file, nodes by their attributes, or both.
+//! `rq add`: nodes by name or address, from a file, by their attributes, or from a file and by attributes.
 
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, path::Path};
 
 use cketerm_actions::{ActionError, NodeSelection, Operator};
 use cketerm_model::{names::Address, selector::Selector};
@@ -19,8 +19,10 @@ use super::{
 /// Nodes to add, and options of the entries.
 #[derive(Args, Debug)]
 pub struct AddArgs {
-    /// File of node addresses (- = standard input); with selectors, only those that match
-    pub file: Option<PathBuf>,
+    /// Nodes by name or address, or rack=3, role=cs, LABEL=VALUE (all must match); or one file of them (- = standard
+    /// input)
+    #[arg(value_name = "NODE")]
+    pub nodes: Vec<String>,
     /// Nodes of this role (label cke.cybozu.com/role)
     #[arg(long, value_name = "ROLE")]
     pub role: Option<String>,
@@ -40,10 +42,8 @@ pub struct AddArgs {
 
 /// Queues the selected nodes.
 pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
-    let listed = args.file.as_deref().map(read).transpose()?;
-    let listed: Option<Vec<Address>> = listed.map(|text| text.split_whitespace().map(Address::new).collect());
     let operator = context.operator_with_kube().await?;
-    let addresses = addresses(args, listed, &operator).await?;
+    let addresses = addresses(args, &operator).await?;
     if args.dry_run {
         return Box::pin(dry_run(&addresses, &operator, context)).await;
     }
@@ -51,32 +51,61 @@ pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     for note in &added.notes {
         context.print_message(note);
     }
-    let which =
-        if added.indexes.is_empty() { "nothing: no address was given".to_owned() } else { join(&added.indexes) };
+    let which = if added.indexes.is_empty() { "nothing: no node was given".to_owned() } else { join(&added.indexes) };
     context.print_message(&format!("added: {which}"));
+    if let Some(batch) = added.batch {
+        context.print_message(&format!("batch: {batch}"));
+    }
     Ok(())
 }
 
-/// Returns the addresses of the file, those with the attributes, or (with both) the addresses in both sets.
-async fn addresses(
-    args: &AddArgs,
-    listed: Option<Vec<Address>>,
-    operator: &Operator,
-) -> Result<Vec<Address>, ActionError> {
-    let what = NodeSelection { role: args.role.clone(), rack: args.rack, selector: args.selector.clone() };
-    match listed {
-        Some(listed) if what.is_empty() => Ok(listed),
-        None if what.is_empty() => Err(ActionError::misused(
-            "rq add needs a file of addresses (- = standard input), or --role, --rack or --selector",
-        )),
-        None => operator.choose(&what).await,
-        Some(listed) => {
-            // an address that belongs to no member is an error here too
-            operator.check_reboots(&listed).await?;
-            let chosen: BTreeSet<Address> = operator.choose(&what).await?.into_iter().collect();
-            Ok(listed.into_iter().filter(|address| chosen.contains(address)).collect())
+/// Returns the addresses of the named nodes, those with the attributes, or (with both) the addresses in both sets.
+async fn addresses(args: &AddArgs, operator: &Operator) -> Result<Vec<Address>, ActionError> {
+    let mut what = NodeSelection { role: args.role.clone(), rack: args.rack, selector: args.selector.clone() };
+    let mut named = None;
+    match NodeSelection::parse(&args.nodes) {
+        Some(selection) if what.is_empty() => what = selection?,
+        Some(_) => {
+            return Err(ActionError::misused("rq add: give attributes as words or as options, not both"));
+        }
+        None if args.nodes.is_empty() => {}
+        None => {
+            // an address that belongs to no member is an error also where the attributes would leave it out
+            named = Some(operator.resolve(&words(&args.nodes, operator).await?).await?);
         }
     }
+    match named {
+        Some(named) if what.is_empty() => Ok(named),
+        None if what.is_empty() => Err(ActionError::misused(
+            "rq add needs nodes: names, addresses, rack=3, a file of them (- = standard input), or --role, --rack or \
+             --selector",
+        )),
+        None => operator.choose(&what).await,
+        Some(named) => {
+            let chosen: BTreeSet<Address> = operator.choose(&what).await?.into_iter().collect();
+            Ok(named.into_iter().filter(|address| chosen.contains(address)).collect())
+        }
+    }
+}
+
+/// Returns the words of the file, if a single argument names one, or the arguments.
+async fn words(nodes: &[String], operator: &Operator) -> Result<Vec<String>, ActionError> {
+    if let Some(mixed) = nodes.iter().find(|word| word.contains('=') && !Path::new(word).exists()) {
+        return Err(ActionError::misused(format!(
+            "rq add {mixed}: give names and addresses, or attributes such as rack=3, not both"
+        )));
+    }
+    let [single] = nodes else { return Ok(nodes.to_vec()) };
+    let file = Path::new(single);
+    if single != "-" && !single.contains('/') && !file.exists() {
+        return Ok(nodes.to_vec());
+    }
+    if single != "-" && !single.contains('/') && operator.resolve(&[single]).await.is_ok() {
+        return Err(ActionError::misused(format!(
+            "{single} is a machine and a file in this folder: write ./{single} for the file, or the machine's address"
+        )));
+    }
+    Ok(read(file)?.split_whitespace().map(str::to_owned).collect())
 }
 
 async fn dry_run(addresses: &[Address], operator: &Operator, context: &Context) -> Result<(), ActionError> {

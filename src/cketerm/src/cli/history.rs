@@ -5,6 +5,7 @@ use cketerm_actions::ActionError;
 use cketerm_clients::store::Store;
 use cketerm_model::{
     cketerm_records::{Audit, Ending},
+    cluster::{MemberNames, NamingError},
     entry::Stored,
     names::Address,
     record::Record,
@@ -157,10 +158,14 @@ async fn audit_of(store: &Store, endings: &[&Ending]) -> Result<Vec<Stored<Audit
 /// Returns the address of the machine with this name or address in the definition.
 async fn address_of(store: &Store, name: &str) -> Result<Option<Address>, ActionError> {
     let view = store.read_view().await?;
-    let found = view.definition().and_then(|d| {
-        d.members.by_name(&d.cluster, name).or_else(|| d.members.by_address(&d.cluster, &Address::new(name)))
-    });
-    Ok(found.map(|node| node.address.clone()))
+    let Some(definition) = view.definition() else { return Ok(None) };
+    match MemberNames::of(&definition.cluster, &definition.members).resolve(name) {
+        Ok(member) => Ok(Some(member.address().clone())),
+        Err(NamingError::Unknown { .. }) => Ok(None),
+        Err(why @ NamingError::Ambiguous { .. }) => {
+            Err(ActionError::failed(format!("--node: {why}; give the address")))
+        }
+    }
 }
 
 /// Renders an entry's timeline for people: a headline and one line per event.

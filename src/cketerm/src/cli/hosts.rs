@@ -33,14 +33,14 @@ pub enum HostsCommand {
     },
     /// Hold a host off, wait for proof that it is off, delete its Node, release it
     Fence {
-        /// NAME, NAMESPACE/NAME, or the address of its Node.
+        /// NAME, NAMESPACE/NAME, or the name or address of its Node
         name: String,
         /// Node to delete; it must belong to this host.
         node: String,
     },
     /// Remove cketerm's key; the host is turned on when no key is left
     Release {
-        /// NAME, NAMESPACE/NAME, or the address of its Node.
+        /// NAME, NAMESPACE/NAME, or the name or address of its Node
         name: String,
         /// Name that was given to `hold`
         #[arg(long = "as", value_name = "NAME")]
@@ -51,7 +51,7 @@ pub enum HostsCommand {
 /// A host, and options of the request.
 #[derive(Args, Debug)]
 pub struct PowerArgs {
-    /// NAME, NAMESPACE/NAME, or the address of its Node.
+    /// NAME, NAMESPACE/NAME, or the name or address of its Node
     name: String,
     /// Cut its power at once, without shutting down its operating system
     #[arg(long)]

@@ -6,6 +6,7 @@
 mod add;
 mod args;
 mod audit;
+mod batches;
 mod cluster;
 mod config;
 mod constraints;

@@ -17,12 +17,12 @@ use super::{Context, options::Output};
 pub enum PowerCommand {
     /// Print on or off, or what else the driver reports
     Status {
-        /// The node's address.
+        /// The node's address, or its name
         address: String,
     },
     /// Turn the machine on, and verify that it is on
     On {
-        /// The node's address.
+        /// The node's address, or its name
         address: String,
     },
     /// Shut the machine down, or else cut its power, and verify that it is off
@@ -34,7 +34,7 @@ pub enum PowerCommand {
         /// Take a machine that is on as booted if neither the BMC nor Kubernetes can tell
         #[arg(long)]
         on_is_enough: bool,
-        /// The node's address.
+        /// The node's address, or its name
         address: String,
         /// Unix time in seconds.
         unixtime: i64,
@@ -47,7 +47,7 @@ pub struct OffArgs {
     /// Cut the power at once, without shutting down the operating system
     #[arg(long)]
     hard: bool,
-    /// The node's address.
+    /// The node's address, or its name
     address: String,
 }
 
@@ -74,12 +74,14 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
     let report = |text: &str| context.print_message(text);
     match command {
         PowerCommand::Status { address } => {
+            let address = resolved(address, context).await?;
             let found = find(&address, context).await?;
             let machine = found.driver.read().await;
             found.driver.close().await;
             status(address, &found, &machine.map_err(|e| failed(&e))?, context)
         }
         PowerCommand::On { address } => {
+            let address = resolved(address, context).await?;
             let found = find(&address, context).await?;
             let answer = switch::on(&*found.driver, &found.timeouts, &report).await;
             found.driver.close().await;
@@ -88,7 +90,7 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
             Ok(())
         }
         PowerCommand::Off(args) => {
-            let found = find(&args.address, context).await?;
+            let found = find(&resolved(args.address.clone(), context).await?, context).await?;
             let answer = switch::off(&*found.driver, args.mode(), &found.timeouts, &report).await;
             found.driver.close().await;
             context.print_message(match answer.map_err(|e| failed(&e))? {
@@ -99,7 +101,7 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
             Ok(())
         }
         PowerCommand::Cycle(args) => {
-            let found = find(&args.address, context).await?;
+            let found = find(&resolved(args.address.clone(), context).await?, context).await?;
             let answer = switch::cycle(&*found.driver, args.mode(), &found.timeouts, &report).await;
             found.driver.close().await;
             answer.map_err(|e| failed(&e))?;
@@ -109,6 +111,7 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
         PowerCommand::Booted { on_is_enough, address, unixtime } => {
             let since = Timestamp::from_second(unixtime)
                 .map_err(|_| ActionError::misused(format!("{unixtime} is not a time: give Unix time in seconds")))?;
+            let address = resolved(address, context).await?;
             let found = find(&address, context).await?;
             let machine = found.driver.read().await;
             found.driver.close().await;
@@ -122,6 +125,15 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
             context.out.line(if booted { "true" } else { "false" })
         }
     }
+}
+
+/// Returns the address of a node that is given by name. An address is taken as it is, without a query: CKE's commands
+/// give one.
+async fn resolved(node: String, context: &Context) -> Result<String, ActionError> {
+    if node.parse::<std::net::IpAddr>().is_ok() {
+        return Ok(node);
+    }
+    Ok(context.operator().await?.resolve_machine(&node).await?.to_string())
 }
 
 fn failed(e: &PowerError) -> ActionError {

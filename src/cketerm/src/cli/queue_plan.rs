@@ -2,8 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_actions::{ActionError, not_members, plan::previews, preview::Preview};
-use cketerm_clients::kubernetes::{Kube, KubeError};
+use cketerm_actions::{
+    ActionError,
+    estimate::{Basis, usual_times},
+    machine_address,
+    plan::previews,
+    preview::Preview,
+    resolve,
+};
+use cketerm_clients::{
+    kubernetes::{Kube, KubeError},
+    store::Store,
+};
 use cketerm_model::{
     clock::Now,
     cluster::{Eviction, Member},
@@ -47,24 +57,20 @@ struct Planned {
     unread: Option<String>,
 }
 
-/// `rq plan`: previews these nodes, or the queue as it is.
-pub async fn reboots(addresses: &[Address], context: &Context) -> Result<(), ActionError> {
+/// `rq plan`: previews these nodes, by name or address, or the queue as it is.
+pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("rq plan").await?;
     let store = context.store().await?;
     let view = store.read_view().await?;
     let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     let (cluster, members) = (&definition.cluster, &definition.members);
-    let unknown = addresses.iter().filter(|a| members.by_address(cluster, a).is_none());
-    let unknown: Vec<&Address> = unknown.collect();
-    if !unknown.is_empty() {
-        return Err(ActionError::failed(not_members(cluster, members, &unknown)));
-    }
+    let addresses = resolve(cluster, members, nodes)?;
     let failed = |e| ActionError::failed(format!("rq plan: {e}"));
     let (kube_view, rows) = tokio::join!(kube.read_drain_objects(), kube.nodes());
     let mut kube_view = kube_view.map_err(failed)?;
     rows.map_err(failed)?.into_iter().for_each(|row| kube_view.put_node(row));
     let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
-    let line = forecast(&view, &kube_view, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
+    let line = forecast(&view, &kube_view, &addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     if line.placed.is_empty() {
         context.print_message("the reboot queue is empty: give addresses to preview them");
     }
@@ -78,6 +84,7 @@ pub async fn reboots(addresses: &[Address], context: &Context) -> Result<(), Act
     if let Some(bar @ Bar::Before(..)) = start.bar {
         context.print_message(&format!("note: nothing starts {}", bar.described(|at| moment(&view.policy(), at))));
     }
+    print_estimate(&store, (&view, &kube_view), &addresses, now, context).await;
     let is_checked = |p: &&MachineForecast| !matches!(&p.place, Place::InWork(status) if status == "rebooting");
     let names: BTreeSet<&str> = line.placed.iter().filter(is_checked).map(|p| p.name.as_str()).collect();
     let nodes: Vec<_> = names.iter().filter_map(|name| kube_view.nodes.get(*name).cloned()).collect();
@@ -91,6 +98,28 @@ pub async fn reboots(addresses: &[Address], context: &Context) -> Result<(), Act
     match context.output(Output::Table) {
         Output::Table => context.out.text(text(&planned)),
         form => context.out.value(&planned, form),
+    }
+}
+
+/// Prints when these machines are done, after what is queued, or the queue without machines. Too few ended entries give
+/// no line.
+async fn print_estimate(
+    store: &Store,
+    (view, kube): (&StoreView, &KubeView),
+    addresses: &[Address],
+    now: Now,
+    context: &Context,
+) {
+    let usual = match usual_times(store, view).await {
+        Ok(usual) => usual,
+        Err(why) => return context.print_message(&format!("note: no estimate: {why}")),
+    };
+    let basis = Basis { view, kube, usual: &usual, now: now.wall };
+    let answers = basis.answers(QueueKind::Reboot, addresses, 1, &|_| None);
+    let answer = if addresses.is_empty() { answers.last() } else { answers.first() };
+    if let Some(Ok(estimate)) = answer {
+        let end = estimate.described(|at| moment(&view.policy(), at));
+        context.print_message(&format!("note: {end}, like the last {} reboots", estimate.samples));
     }
 }
 
@@ -165,18 +194,12 @@ async fn drain(
 }
 
 /// `repair-queue plan`: prints the steps of an operation and the preview of its drains.
-pub async fn repair(
-    operation: &str,
-    machine_type: &str,
-    address: &Address,
-    context: &Context,
-) -> Result<(), ActionError> {
-    if address.parse::<std::net::IpAddr>().is_err() {
-        return Err(ActionError::misused(format!("{address:?} is not an IP address")));
-    }
+pub async fn repair(operation: &str, machine_type: &str, machine: &str, context: &Context) -> Result<(), ActionError> {
     let view = context.store().await?.read_view().await?;
     let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     let cluster = &definition.cluster;
+    // the address of a machine that has left the cluster is allowed, as for a repair
+    let address = &machine_address(cluster, &definition.members, machine)?;
     let found = cluster.repair.operation(machine_type, operation).map_err(ActionError::refused)?;
     let member = definition.members.by_address(cluster, address);
     let drains = found.steps().iter().any(|s| s.need_drain.unwrap_or(false));

@@ -3,6 +3,7 @@
 use cketerm_actions::ActionError;
 use cketerm_model::{
     attempt::Attempt,
+    batch::BatchId,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
     names::Address,
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use super::{
     Context, add,
+    batches::{self, BatchArgs},
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
     output::{cell, columns, join},
@@ -29,15 +31,24 @@ pub enum RebootCommand {
     /// The queue's switch.
     #[command(flatten)]
     Switch(SwitchCommand),
-    /// Queue reboots of the nodes in a file, or of the nodes that the options select
+    /// Queue reboots of nodes: by name, by address, by attributes, or from a file
     Add(add::AddArgs),
     /// List the entries
     List,
-    /// Cancel one entry, in any state
+    /// List the batches, newest first: the entries of one enqueue each
+    Batches,
+    /// Pause a batch: its queued entries do not start, those in work finish
+    Pause(BatchArgs),
+    /// Let the queued entries of a paused batch start again
+    Resume(BatchArgs),
+    /// Cancel one entry, in any state, or all entries of a batch
     Cancel {
         /// Index of the entry
-        #[arg(allow_negative_numbers = true)]
-        index: u64,
+        #[arg(allow_negative_numbers = true, required_unless_present = "batch", conflicts_with = "batch")]
+        index: Option<u64>,
+        /// Cancel all entries of this batch
+        #[arg(long, value_name = "BATCH", conflicts_with = "unreadable")]
+        batch: Option<BatchId>,
         /// Remove an unreadable entry if it has this revision; without it, the entry and its revision are printed
         #[arg(long, value_name = "REVISION")]
         unreadable: Option<i64>,
@@ -57,8 +68,8 @@ pub enum RebootCommand {
     },
     /// Preview reboots of these nodes, or of the queue: order, waves, pods, blockers
     Plan {
-        /// Node addresses; without any, the queue as it is
-        address: Vec<String>,
+        /// Nodes by name or address; without any, the queue as it is
+        node: Vec<String>,
     },
     /// Print why an entry waits
     Why {
@@ -91,10 +102,19 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::Switch(command) => switches::run(command, SwitchName::Reboots, context).await,
         RebootCommand::Add(args) => Box::pin(add::run(&args, context)).await,
         RebootCommand::List => list(context).await,
-        RebootCommand::Cancel { index, unreadable: Some(revision), reason } => {
+        RebootCommand::Batches => batches::list(QueueKind::Reboot, context).await,
+        RebootCommand::Pause(args) => batches::pause(QueueKind::Reboot, &args, context).await,
+        RebootCommand::Resume(args) => batches::resume(QueueKind::Reboot, &args, context).await,
+        RebootCommand::Cancel { batch: Some(id), reason, .. } => {
+            batches::cancel(QueueKind::Reboot, id, &reason, context).await
+        }
+        RebootCommand::Cancel { index: None, .. } => Err(ActionError::misused("rq cancel needs an index or --batch")),
+        RebootCommand::Cancel { index: Some(index), unreadable: Some(revision), reason, .. } => {
             Box::pin(remove_unreadable(EntryId::reboot(index), revision, &reason, context)).await
         }
-        RebootCommand::Cancel { index, unreadable: None, reason } => Box::pin(cancel(index, &reason, context)).await,
+        RebootCommand::Cancel { index: Some(index), unreadable: None, reason, .. } => {
+            Box::pin(cancel(index, &reason, context)).await
+        }
         RebootCommand::CancelAll(reason) => {
             let cancelled = context.operator().await?.cancel_all_reboots(reason.get()).await?;
             let left = unreadable_indexes(&context.store().await?.read_view().await?);
@@ -109,10 +129,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::ResetBackoff { index, reason } => {
             reset_backoff(QueueKind::Reboot, index, &reason, context).await
         }
-        RebootCommand::Plan { address } => {
-            let addresses: Vec<Address> = address.into_iter().map(Address::new).collect();
-            Box::pin(queue_plan::reboots(&addresses, context)).await
-        }
+        RebootCommand::Plan { node } => Box::pin(queue_plan::reboots(&node, context)).await,
         RebootCommand::Why { index } => why::run(EntryId::reboot(index), context).await,
         RebootCommand::Wait { index, timeout_seconds } => Box::pin(wait::run(&index, timeout_seconds, context)).await,
         RebootCommand::Retry(o) => order(EntryId::reboot(o.index), Verb::Retry, &o.reason, context).await,
@@ -156,10 +173,10 @@ const COLUMNS: [(&str, &str); 6] = [
 const GO_ZERO: &str = "0001-01-01T00:00:00Z";
 
 /// Columns that follow those of `ckecli`; `-o simple` leaves them out.
-const EXTRA_COLUMNS: [&str; 3] = ["Name", "Who", "Reason"];
+const EXTRA_COLUMNS: [&str; 4] = ["Name", "Batch", "Who", "Reason"];
 
-/// Returns the Node's name, who requested the entry and why, and whether it is held.
-fn extra_cells(entry: &Value, view: &StoreView) -> [String; 3] {
+/// Returns the Node's name, the batch, who requested the entry and why, and whether it is held.
+fn extra_cells(entry: &Value, view: &StoreView) -> [String; 4] {
     let index = entry.get("index").and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or_default();
     let id = EntryId::reboot(index);
     let address = Address::new(entry.get("node").and_then(Value::as_str).unwrap_or_default());
@@ -171,6 +188,7 @@ fn extra_cells(entry: &Value, view: &StoreView) -> [String; 3] {
     let reason = [request.and_then(|r| r.reason.clone()), held].into_iter().flatten().collect::<Vec<_>>().join("; ");
     [
         member.map(|m| m.node_name().to_string()).unwrap_or_default(),
+        view.batch_of(id).map(|batch| batch.to_string()).unwrap_or_default(),
         request.map(|r| r.who.to_string()).unwrap_or_default(),
         reason,
     ]
@@ -210,7 +228,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
             let mut rows: Vec<Vec<String>> = entries.iter().map(row).collect();
             if !context.simple() {
                 insert_unreadable(&mut rows, &view.reboots.entries, |index, why| {
-                    let cells = [index, "", "BROKEN", "", "", "", "", "", why];
+                    let cells = [index, "", "BROKEN", "", "", "", "", "", "", why];
                     cells.map(str::to_owned).to_vec()
                 });
             }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use cketerm_actions::{ActionError, NewRepair};
 use cketerm_clients::store::repairs::Which;
 use cketerm_model::{
+    batch::BatchId,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind},
-    names::Address,
     stored::keys::SwitchName,
 };
 use clap::{Args, Subcommand};
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::{
     Context,
+    batches::{self, BatchArgs},
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
     output::{cell, columns, join},
@@ -35,11 +36,20 @@ pub enum RepairCommand {
     Add(Add),
     /// List the entries
     List,
-    /// Delete one entry, in any state; the leader removes it
+    /// List the batches, newest first: the entries of one enqueue each
+    Batches,
+    /// Pause a batch: its queued entries do not start, those in work finish
+    Pause(BatchArgs),
+    /// Let the queued entries of a paused batch start again
+    Resume(BatchArgs),
+    /// Delete one entry, in any state, or all unfinished entries of a batch; the leader removes them
     Delete {
         /// Index of the entry
-        #[arg(allow_negative_numbers = true)]
-        index: u64,
+        #[arg(allow_negative_numbers = true, required_unless_present = "batch", conflicts_with = "batch")]
+        index: Option<u64>,
+        /// Delete all unfinished entries of this batch
+        #[arg(long, value_name = "BATCH", conflicts_with = "unreadable")]
+        batch: Option<BatchId>,
         /// Remove an unreadable entry if it has this revision; without it, the entry and its revision are printed
         #[arg(long, value_name = "REVISION")]
         unreadable: Option<i64>,
@@ -74,8 +84,8 @@ pub enum RepairCommand {
         operation: String,
         /// Type of the machine
         machine_type: String,
-        /// IP address of the machine
-        address: String,
+        /// Name or IP address of the machine
+        machine: String,
     },
     /// Print why an entry waits
     Why {
@@ -101,8 +111,8 @@ pub struct Add {
     operation: String,
     /// Type of the machine, which selects the repair procedure
     machine_type: String,
-    /// IP address of the machine; it need not be a member of the cluster
-    address: String,
+    /// Name of the machine, or its IP address, which need not belong to a member of the cluster
+    machine: String,
     /// Serial number of the machine
     serial: Option<String>,
     #[command(flatten)]
@@ -130,10 +140,19 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::Switch(command) => switches::run(command, SwitchName::Repairs, context).await,
         RepairCommand::Add(wanted) => Box::pin(add(wanted, context)).await,
         RepairCommand::List => list(context).await,
-        RepairCommand::Delete { index, unreadable: Some(revision), reason } => {
+        RepairCommand::Batches => batches::list(QueueKind::Repair, context).await,
+        RepairCommand::Pause(args) => batches::pause(QueueKind::Repair, &args, context).await,
+        RepairCommand::Resume(args) => batches::resume(QueueKind::Repair, &args, context).await,
+        RepairCommand::Delete { batch: Some(id), reason, .. } => {
+            batches::cancel(QueueKind::Repair, id, &reason, context).await
+        }
+        RepairCommand::Delete { index: None, .. } => {
+            Err(ActionError::misused("repair-queue delete needs an index or --batch"))
+        }
+        RepairCommand::Delete { index: Some(index), unreadable: Some(revision), reason, .. } => {
             Box::pin(remove_unreadable(EntryId::repair(index), revision, &reason, context)).await
         }
-        RepairCommand::Delete { index, unreadable: None, reason } => {
+        RepairCommand::Delete { index: Some(index), unreadable: None, reason, .. } => {
             context.operator().await?.delete_repair(index, None, reason.get()).await?;
             context.print_message(&format!("deleted: {index}"));
             Ok(())
@@ -146,8 +165,8 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::Wait { timeout_seconds, interval_seconds } => {
             wait(Duration::from_secs(timeout_seconds), Duration::from_secs(interval_seconds.max(1)), context).await
         }
-        RepairCommand::Plan { operation, machine_type, address } => {
-            Box::pin(queue_plan::repair(&operation, &machine_type, &Address::new(address), context)).await
+        RepairCommand::Plan { operation, machine_type, machine } => {
+            Box::pin(queue_plan::repair(&operation, &machine_type, &machine, context)).await
         }
         RepairCommand::Why { index } => why::run(EntryId::repair(index), context).await,
         RepairCommand::Retry(o) => order(EntryId::repair(o.index), Verb::Retry, &o.reason, context).await,
@@ -159,13 +178,18 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
 }
 
 async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
-    let Add { operation, machine_type, address, serial, reason } = add;
-    let wanted = NewRepair { operation, machine_type, address: Address::new(address), serial };
-    let added = context.operator_with_kube().await?.add_repair(&wanted, reason.get()).await?;
+    let Add { operation, machine_type, machine, serial, reason } = add;
+    let operator = context.operator_with_kube().await?;
+    let address = operator.resolve_machine(&machine).await?;
+    let wanted = NewRepair { operation, machine_type, address, serial };
+    let added = operator.add_repair(&wanted, reason.get()).await?;
     for note in &added.notes {
         context.print_message(note);
     }
     context.print_message(&format!("added: {}", join(&added.indexes)));
+    if let Some(batch) = added.batch {
+        context.print_message(&format!("batch: {batch}"));
+    }
     Ok(())
 }
 

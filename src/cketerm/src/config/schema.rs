@@ -82,7 +82,7 @@ const SECTIONS: &[(&str, &[Key])] = &[
         &[
             ("theme", Form::Text, "theme name"),
             ("view", Form::Text, "first view"),
-            ("mouse", Form::Word(&["always"]), "use of the mouse; true: only without SSH"),
+            ("mouse", Form::Word(&["always"]), "use of the mouse; true: without SSH and tmux only"),
             ("title", Form::Flag, "show the cluster's state in the terminal's title"),
             ("bell", Form::Word(&["never", "stuck", "ended", "both"]), "when the terminal's bell rings"),
             ("ascii", Form::Word(&["auto"]), "draw lines and borders in ASCII"),

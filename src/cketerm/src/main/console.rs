@@ -18,12 +18,12 @@ use cketerm_console::{
     },
     theme::{
         self,
-        charset::{Charset, has_blocks},
+        charset::{Charset, can_report_position, has_blocks},
     },
 };
 use cketerm_engine::{backends::Backends, run::LONGEST_END};
 use cketerm_model::{cketerm_records::EngineMode, clock::Clock};
-use cketerm_rules::seen::Seen;
+use cketerm_rules::{console_leads::LeadAnswer, seen::Seen};
 use cketerm_runtime::{
     host::host_name,
     telemetry::{self, Logs, Ring, Target},
@@ -56,10 +56,15 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         settings: if run.sandbox { None } else { console::state::settings::path() },
         ask_background: theme == theme::AUTO && colour && theme::background::can_query(term.as_deref()),
         theme,
+        probe_width: charset == Charset::All && can_report_position(term.as_deref()),
+        theme_is_fixed: run.theme.is_some(),
         charset,
         modes: Modes {
             title: config.title && has_title(term.as_deref()),
-            mouse: config.mouse.is_enabled(environment("SSH_CONNECTION").is_some()),
+            mouse: has_title(term.as_deref())
+                && config
+                    .mouse
+                    .is_enabled(["SSH_CONNECTION", "TMUX", "STY"].into_iter().any(|n| environment(n).is_some())),
         },
         bell: config.bell,
         colour,
@@ -86,6 +91,12 @@ pub async fn run(
     let (clients, clients_receiver) = watch::channel(None);
     let (ask, resign_requests) = mpsc::channel(1);
     let modes = options.modes;
+    // a sandbox belongs to this console, so it leads without asking
+    let answer = (!options.sandbox).then(|| {
+        let (sender, answer) = watch::channel(LeadAnswer::default());
+        options.lead_answer = Some(sender);
+        answer
+    });
     options.resign = Some(Resign { requests: ask, longest: LONGEST_END });
     let engine = tokio::spawn(async move {
         let backends = backends.await?;
@@ -93,7 +104,7 @@ pub async fn run(
             || BmcLookup::new(backends.bmcs.clone()).and_registry(backends.store.clone(), backends.registry.clone());
         let operator = Some(Operator::new(backends.store.clone(), backends.kube.clone()).with_bmcs(bmcs()));
         clients.send_replace(Some(Clients { store: backends.store.clone(), kube: backends.kube.clone(), operator }));
-        keep(backends, campaign, &publish, resign_requests, modes).await
+        keep(backends, (campaign, answer), &publish, resign_requests, modes).await
     });
     let mut engine = std::pin::pin!(engine);
     tokio::select! {
@@ -144,13 +155,16 @@ pub async fn stage(scenario: Scenario, how: cketerm_scenario::Options) -> anyhow
 /// Fails if the main loop is stuck, so that the program ends.
 async fn keep(
     backends: Backends,
-    campaign: bool,
+    (campaign, answer): (bool, Option<watch::Receiver<LeadAnswer>>),
     publish: &watch::Sender<Arc<Seen>>,
     mut resign_requests: mpsc::Receiver<oneshot::Sender<()>>,
     modes: Modes,
 ) -> anyhow::Result<()> {
     loop {
-        let engine = backends.start(EngineMode::Console, campaign, None);
+        let engine = match &answer {
+            Some(answer) => backends.start_console(campaign, answer.clone()),
+            None => backends.start(EngineMode::Console, campaign, None),
+        };
         let heartbeat = engine.heartbeat();
         heartbeat.guard(move || leave(modes))?;
         let stuck = heartbeat.stuck();

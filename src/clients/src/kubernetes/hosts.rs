@@ -213,6 +213,11 @@ impl Kube {
         Ok(self.get::<Host>(&host_path(namespace, name)).await?.map(HostRow::from))
     }
 
+    /// Reads one BareMetalHost as the server stores it, for display. Returns none if it does not exist.
+    pub async fn host_document(&self, namespace: &str, name: &str) -> Result<Option<Value>, KubeError> {
+        self.get(&host_path(namespace, name)).await
+    }
+
     /// Requests one power cycle for an operator. Errors: [`WriteError::Conflict`] if the host has changed since `host`
     /// was read.
     pub async fn request_reboot(&self, host: &HostRow, value: &str) -> Result<HostRow, WriteError> {

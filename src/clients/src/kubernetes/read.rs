@@ -70,6 +70,11 @@ impl Kube {
         Ok(self.get::<Node>(&node_path(name)).await?.map(NodeRow::from))
     }
 
+    /// Reads one Node as the server stores it, for display. Returns none if it does not exist.
+    pub async fn node_document(&self, name: &NodeName) -> Result<Option<serde_json::Value>, KubeError> {
+        self.get(&node_path(name)).await
+    }
+
     /// Reads all Nodes.
     pub async fn nodes(&self) -> Result<Vec<NodeRow>, KubeError> {
         let path = "/api/v1/nodes";

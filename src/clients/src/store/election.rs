@@ -4,7 +4,7 @@
 use std::{future::Future, time::Duration};
 
 use cketerm_model::{
-    cketerm_records::EngineRegistration,
+    cketerm_records::{EngineRegistration, FirstDaemon},
     fence::{Fence, Life},
 };
 use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
@@ -45,6 +45,18 @@ impl Candidacy {
         registration: EngineRegistration,
         heartbeat: &Heartbeat,
     ) -> Result<Self, StoreError> {
+        Self::campaign_as_first(store, ttl, host, registration, heartbeat, None).await
+    }
+
+    /// Does the same. The transaction also records the first daemon of this cluster, if it is given.
+    pub async fn campaign_as_first(
+        store: &Store,
+        ttl: Duration,
+        host: &str,
+        registration: EngineRegistration,
+        heartbeat: &Heartbeat,
+        first_daemon: Option<FirstDaemon>,
+    ) -> Result<Self, StoreError> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
         let sent = store.clock().boot();
         // If the request is sent twice, the first lease expires by itself.
@@ -60,13 +72,14 @@ impl Candidacy {
         };
         let life = Life::new(store.clock().clone(), Duration::from_secs(seconds.unsigned_abs()), sent);
         let key = store.keys().leader(lease);
-        let create_revision = match register_candidate(store, lease, &key, host, &registration).await {
-            Ok(revision) => revision,
-            Err(failure) => {
-                revoke(store, lease).await;
-                return Err(store.store_error("campaign for the lock", failure).await);
-            }
-        };
+        let create_revision =
+            match register_candidate(store, lease, &key, host, &registration, first_daemon.as_ref()).await {
+                Ok(revision) => revision,
+                Err(failure) => {
+                    revoke(store, lease).await;
+                    return Err(store.store_error("campaign for the lock", failure).await);
+                }
+            };
 
         let (end_sender, end_signal) = watch::channel(None);
         let mut tasks = JoinSet::new();
@@ -219,7 +232,7 @@ async fn revoke(store: &Store, lease: i64) -> bool {
     }
 }
 
-/// Writes the leader key and the registration. It may be sent again without an answer: the key contains the lease, so
+/// Writes the leader key, the registration, and the record of the first daemon if this is one. It may be sent again without an answer: the key contains the lease, so
 /// an existing key is this engine's.
 async fn register_candidate(
     store: &Store,
@@ -227,16 +240,19 @@ async fn register_candidate(
     key: &str,
     host: &str,
     registration: &EngineRegistration,
+    first_daemon: Option<&FirstDaemon>,
 ) -> Result<i64, Failure> {
     let lease_options = || Some(PutOptions::new().with_lease(lease));
     let mut tries = 0;
     loop {
         tries += 1;
         let compares = vec![Compare::create_revision(key, CompareOp::Equal, 0)];
-        let ops = vec![
+        let mut ops = vec![
             TxnOp::put(key, host, lease_options()),
             TxnOp::put(store.keys().engine(lease), json(registration), lease_options()),
         ];
+        // without a lease: it has to outlive every engine
+        ops.extend(first_daemon.map(|first| TxnOp::put(store.keys().daemon(), json(first), None)));
         let look = vec![TxnOp::get(key, Some(GetOptions::new().with_keys_only()))];
         match store.transact(compares, ops, look).await {
             Ok(answer) if answer.succeeded() => {

@@ -3,9 +3,11 @@
 //! Depends on `model`, `clock`, `fence` and etcd's client, but not on Kubernetes, decisions or screens.
 
 mod answer;
+pub mod batches;
 pub mod commit;
 pub mod connect;
 pub mod election;
+pub mod enqueue;
 pub mod error;
 mod failure;
 pub mod folders;

@@ -1,14 +1,11 @@
 //! Operators' writes to the queues: compare-and-swap, each with its audit record in the same transaction (STO-41,
 //! STO-44, STO-45; I27, I28, I29).
 
-use std::collections::BTreeMap;
-
 use cketerm_model::{
-    cketerm_records::{Request, Who},
+    cketerm_records::Who,
     entry::{EntryId, QueueKind},
     fault,
     fence::Person,
-    names::Address,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
     stored::{
@@ -17,7 +14,7 @@ use cketerm_model::{
         view::Switch,
     },
 };
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, TxnOp, TxnOpResponse};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
@@ -28,127 +25,8 @@ use super::{
 
 /// Number of retries after a lost race before the operator must look.
 pub(crate) const MAX_CONFLICTS: u32 = 50;
-/// Number of entries in one enqueue transaction. Each needs two operations, for the entry and its request, beside the
-/// index and the audit record.
-const BATCH: usize = (MAX_OPS - 2) / 2;
-
-/// The next free index and the ModRevision at which it was read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NextIndex {
-    pub(super) index: u64,
-    pub(super) mod_revision: i64,
-}
 
 impl Store {
-    /// Queues one reboot for each address, in this order, and returns their indexes. `uids` holds the Node's UID by
-    /// address, if Kubernetes was queried. Writes nothing if there is no address. Returns [`StoreError::Partial`] if it
-    /// had to stop between two transactions.
-    pub async fn add_reboots(
-        &self,
-        person: &Person,
-        addresses: &[Address],
-        request: &Request,
-        uids: &BTreeMap<Address, String>,
-    ) -> Result<Vec<u64>, StoreError> {
-        let mut added: Vec<u64> = Vec::with_capacity(addresses.len());
-        let mut next: Option<NextIndex> = None;
-        let mut conflicts = 0;
-        while added.len() < addresses.len() {
-            let batch = &addresses[added.len()..addresses.len().min(added.len() + BATCH)];
-            let wrote = match self.add_batch(person, batch, request, uids, &mut next).await {
-                Ok(indexes) => indexes,
-                Err(cause) if added.is_empty() => return Err(cause),
-                Err(cause) => {
-                    let (done, all) = (added.len(), addresses.len());
-                    return Err(StoreError::Partial { done, all, cause: Box::new(cause) });
-                }
-            };
-            match wrote {
-                Some(indexes) => {
-                    added.extend(indexes);
-                    conflicts = 0;
-                }
-                None if conflicts < MAX_CONFLICTS => conflicts += 1,
-                None => return Err(StoreError::Conflict { what: self.keys().write_index(QueueKind::Reboot) }),
-            }
-        }
-        Ok(added)
-    }
-
-    /// Runs one transaction of an enqueue; returns `None` if another writer was faster. `next` is known after a
-    /// success.
-    async fn add_batch(
-        &self,
-        person: &Person,
-        addresses: &[Address],
-        request: &Request,
-        uids: &BTreeMap<Address, String>,
-        next: &mut Option<NextIndex>,
-    ) -> Result<Option<Vec<u64>>, StoreError> {
-        let from = match *next {
-            Some(next) => next,
-            None => self.next_index(QueueKind::Reboot).await?,
-        };
-        let indexes: Vec<u64> = (from.index..).take(addresses.len()).collect();
-        let after = from.index.saturating_add(addresses.len() as u64);
-        let index_key = self.keys().write_index(QueueKind::Reboot);
-        let mut compares = vec![Compare::mod_revision(index_key.as_str(), CompareOp::Equal, from.mod_revision)];
-        let mut ops = vec![TxnOp::put(index_key, after.to_string(), None)];
-        for (&index, address) in indexes.iter().zip(addresses) {
-            let (entry, id) = (RebootEntry::queued(index, address), EntryId::reboot(index));
-            let request = Request { node_uid: uids.get(address).cloned(), ..request.clone() };
-            compares.push(Compare::create_revision(self.keys().entry(id), CompareOp::Equal, 0));
-            ops.push(TxnOp::put(self.keys().entry(id), json(&entry), None));
-            ops.push(TxnOp::put(self.keys().request(id), json(&request), None));
-        }
-        let (on, result) = (addresses.join(" "), format!("entries {}", format_ranges(&indexes)));
-        let note = AuditNote { who: person.who(), what: "reboot add", on: &on, reason: request.reason.as_deref() };
-        match self.write(note, &result, compares, ops).await? {
-            WriteOutcome::At(mod_revision) => {
-                *next = Some(NextIndex { index: after, mod_revision });
-                Ok(Some(indexes))
-            }
-            WriteOutcome::Conflict => {
-                *next = None;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Returns the next index: `write-index`, or the index after the last entry if that is greater. An index is never
-    /// used again (I29, STO-9).
-    pub(super) async fn next_index(&self, queue: QueueKind) -> Result<NextIndex, StoreError> {
-        let key = self.keys().write_index(queue);
-        let last = GetOptions::new()
-            .with_prefix()
-            .with_keys_only()
-            .with_sort(SortTarget::Key, SortOrder::Descend)
-            .with_limit(1);
-        let reads = vec![(key.clone(), GetOptions::new()), (self.keys().entries_prefix(queue), last)];
-        let answer = match self.get_all(reads).await {
-            Ok(answer) => answer,
-            Err(failure) => return Err(self.store_error(&format!("read {key}"), failure).await),
-        };
-        let mut found = answer.op_responses().into_iter().map(|op| match op {
-            TxnOpResponse::Get(got) => got.kvs().first().cloned(),
-            _ => None,
-        });
-        let (stored, last) = (found.next().flatten(), found.next().flatten());
-        let last = last.and_then(|kv| match self.keys().parse(kv.key()) {
-            Some(KeyKind::Entry(_, Ok(index))) => Some(index),
-            _ => None,
-        });
-        let behind_last = last.map_or(0, |index| index.saturating_add(1));
-        let Some(stored) = stored else { return Ok(NextIndex { index: behind_last, mod_revision: 0 }) };
-        let text = String::from_utf8_lossy(stored.value()).into_owned();
-        let index: u64 = text.trim().parse().map_err(|_| StoreError::Broken {
-            key: key.clone(),
-            cause: format!("{text:?} is not a number"),
-            remedy: format!("write the next free index there: etcdctl put {key} {behind_last}"),
-        })?;
-        Ok(NextIndex { index: index.max(behind_last), mod_revision: stored.mod_revision() })
-    }
-
     /// Cancels one reboot; `expect` is the ModRevision that the operator saw, if any. A cancelled entry stays as it is.
     pub async fn cancel_reboot(
         &self,
@@ -356,7 +234,7 @@ pub struct SwitchChange {
 
 /// Cancels an entry as `ckecli reboot-queue cancel` writes it: only the status changes. Returns `None` if it is
 /// cancelled already.
-fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
+pub(super) fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
     (entry.status != RebootStatus::Cancelled).then(|| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() })
 }
 

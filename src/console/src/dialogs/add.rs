@@ -14,7 +14,7 @@ use crate::state::{
 
 /// Opens the dialog, or returns the reason why there is nothing to add.
 pub fn open(app: &App) -> Result<Dialog, String> {
-    if !matches!(app.navigation.view, View::Nodes | View::Hosts | View::History) && app.navigation.pane.is_none() {
+    if !matches!(app.acting_view(), View::Nodes | View::Hosts | View::History) && app.navigation.pane.is_none() {
         let [nodes, mark, reboot] = ["nodes", "mark", "reboot"].map(|name| app.key(name));
         return Err(format!("add reboots in the Nodes view: press {nodes}, mark with {mark}, then {reboot}"));
     }
@@ -104,11 +104,12 @@ pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
         ));
     }
     let n = addresses.len();
-    let title = format!("Queue {} on {}?", count(n, "reboot"), app.cluster_label());
+    let verb = format!("Reboot {}", count(n, "machine"));
     let known = crate::dialogs::preview::reboots(app, &addresses);
     let nodes = chosen.into_iter().filter(|name| queries::node(&app.seen, name).is_some()).collect();
     let plan = Plan::new(QueueKind::Reboot, nodes, known);
-    let mut dialog = Dialog::new(title, "Queue", DialogAction::Act(Action::AddReboots { addresses, reason: None }));
+    let mut dialog =
+        Dialog::new(format!("{verb}?"), verb, DialogAction::Act(Action::AddReboots { addresses, reason: None }));
     dialog.lines = lines;
     dialog.plan = Some(plan);
     dialog.preconditions = preconditions;

@@ -6,7 +6,7 @@ use super::tier;
 use crate::state::{
     App, View,
     dialog::{Dialog, DialogAction, Precondition},
-    event::{Action, count},
+    event::{Action, count, count_entries},
     queries, when,
 };
 
@@ -51,8 +51,9 @@ fn of(app: &App, chosen: &[EntryId], none: &str) -> Result<Dialog, String> {
         return Err(none.to_owned());
     }
     let n = entries.len();
-    let title = format!("Reset the backoff of {} on {}?", count(n, "entry"), app.cluster_label());
-    let mut dialog = Dialog::new(title, "Reset", DialogAction::Act(Action::ResetBackoff { entries, reason: None }));
+    let verb = format!("Reset {}", count(n, "backoff"));
+    let title = format!("Reset the backoff of {}?", count_entries(&entries));
+    let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::ResetBackoff { entries, reason: None }));
     if api > 0 {
         lines.insert(0, format!("! {} among them", count(api, "API server")));
     }

@@ -110,7 +110,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
 fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
     let (_, revision) = queries::stored_at(&app.seen, id).ok_or_else(|| format!("{id} is gone"))?;
     let action = DialogAction::Act(Action::Remove { entry: id, seen: revision, reason: None });
-    let mut dialog = Dialog::new(format!("Remove {id} on {}?", app.cluster_label()), "Remove", action);
+    let mut dialog = Dialog::new(format!("Remove {id}?"), format!("Remove {id}"), action);
     dialog.lines = vec![
         format!("! {id} cannot be read: {}", queries::broken(&app.seen, id).unwrap_or_default()),
         "! a newer program may have written it and may be processing it".to_owned(),
@@ -123,7 +123,6 @@ fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
         some => format!("! cordoned for it: {}, which {LEFT}", some.join(", ")),
     });
     dialog.preconditions = vec![Precondition::Entry(id, revision)];
-    dialog.expect = Some(format!("{} {}", app.cluster_label(), id.index));
     Ok(dialog)
 }
 
@@ -138,14 +137,14 @@ pub fn all(app: &App) -> Result<Dialog, String> {
         return Err("the reboot queue has no entry that can be cancelled".to_owned());
     }
     let mut dialog = dialog(app, &selection, false);
-    dialog.title = format!("Cancel all {} on {}?", count(n, "reboot"), app.cluster_label());
+    dialog.title = format!("Cancel all {}?", count(n, "reboot"));
     dialog.expect = tier::confirmation_text(app, "cancel-all", n, 0);
     Ok(dialog)
 }
 
 /// Opens the dialog for all repairs that have ended, or for all that have not. It is about those that it shows.
 pub fn delete_all_repairs(app: &App, finished: bool) -> Result<Dialog, String> {
-    if app.navigation.view != View::Repairs {
+    if app.acting_view() != View::Repairs {
         return Err(format!("only in the Repairs view: press {}, then the key again", app.key("repairs")));
     }
     let is_affected = |e: &RepairEntry| !e.deleted && e.finished() == finished;
@@ -166,7 +165,7 @@ pub fn delete_all_repairs(app: &App, finished: bool) -> Result<Dialog, String> {
     let mut dialog =
         dialog(app, &gather(app, &StopTargets { ids: chosen, unfinished: !finished, not_started: false }), !finished);
     let what = if finished { "finished" } else { "UNFINISHED" };
-    dialog.title = format!("Delete all {n} {what} repairs on {}?", app.cluster_label());
+    dialog.title = format!("Delete all {n} {what} repairs?");
     dialog.expect = tier::confirmation_text(app, if finished { "delete-finished" } else { "delete-unfinished" }, n, 0);
     Ok(dialog)
 }
@@ -185,6 +184,11 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
         return;
     }
     dialog.lines = lines(app, &selection);
+    let verb = verb(&selection.entries);
+    if dialog.title == format!("{}?", dialog.verb) {
+        dialog.title = format!("{verb}?");
+    }
+    dialog.verb = verb.into();
     if let DialogAction::Act(Action::Cancel { entries, .. }) = &mut dialog.action {
         *entries = selection.entries;
     }
@@ -225,20 +229,23 @@ pub(super) fn left_out(why: &str, ids: &[EntryId]) -> String {
     format!("{why}: {}{more}", named.join(", "))
 }
 
+/// Returns the label of the button: what is done to how many entries.
+fn verb(entries: &[EntryId]) -> String {
+    let repairs = entries.iter().filter(|id| id.queue == QueueKind::Repair).count();
+    match (entries.len() - repairs, repairs) {
+        (reboots, 0) => format!("Cancel {}", count(reboots, "reboot")),
+        (0, repairs) => format!("Delete {}", count(repairs, "repair")),
+        (reboots, repairs) => format!("Cancel {}, delete {}", count(reboots, "reboot"), count(repairs, "repair")),
+    }
+}
+
 fn dialog(app: &App, selection: &Selection, unfinished: bool) -> Dialog {
     let entries = selection.entries.clone();
     let n = entries.len();
-    let repairs = entries.iter().filter(|id| id.queue == QueueKind::Repair).count();
-    let (what, verb) = match repairs {
-        0 => ("Cancel", "Cancel"),
-        all if all == n => ("Delete", "Delete"),
-        _ => ("Cancel or delete", "Cancel, delete"),
-    };
-    let which = if let [only] = entries.as_slice() { only.to_string() } else { count(n, "entry") };
-    let verb = format!("{verb} {which}");
-    let title = format!("{what} {} on {}?", count(n, "entry"), app.cluster_label());
+    let verb = verb(&entries);
     let stops = StopTargets { ids: entries.clone(), unfinished, not_started: false };
-    let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Cancel { entries, reason: None }));
+    let action = DialogAction::Act(Action::Cancel { entries, reason: None });
+    let mut dialog = Dialog::new(format!("{verb}?"), verb, action);
     dialog.lines = lines(app, selection);
     dialog.stops = Some(stops);
     dialog.expect = tier::confirmation_text(app, "cancel", n, 0);

@@ -11,7 +11,7 @@ use super::{cancel::left_out, tier};
 use crate::state::{
     App,
     dialog::{Dialog, DialogAction, Precondition, StopTargets},
-    event::{Action, count},
+    event::{Action, count_entries},
     queries,
 };
 
@@ -64,10 +64,10 @@ pub fn of(app: &App, chosen: Vec<EntryId>, hold: bool) -> Result<Dialog, String>
         });
     }
     let n = selection.entries.len();
-    let verb = if hold { "Hold" } else { "Unhold" };
-    let title = format!("{verb} {} on {}?", count(n, "entry"), app.cluster_label());
+    let verb = verb(&selection, hold);
     let entries = entries(&selection, hold);
-    let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Hold { entries, hold, reason: None }));
+    let mut dialog =
+        Dialog::new(format!("{verb}?"), verb, DialogAction::Act(Action::Hold { entries, hold, reason: None }));
     dialog.lines = lines(app, &selection, hold);
     if hold {
         dialog.stops = Some(StopTargets { ids: chosen, unfinished: true, not_started: false });
@@ -88,9 +88,18 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
         return;
     }
     dialog.lines = lines(app, &selection, true);
+    let verb = verb(&selection, true);
+    dialog.title = format!("{verb}?");
+    dialog.verb = verb.into();
     if let DialogAction::Act(Action::Hold { entries, .. }) = &mut dialog.action {
         *entries = self::entries(&selection, true);
     }
+}
+
+/// Returns the label of the button: what is done to how many entries.
+fn verb(selection: &Selection, hold: bool) -> String {
+    let entries = count_entries(selection.entries.iter().map(|(id, _)| id));
+    format!("{} {entries}", if hold { "Hold" } else { "Release" })
 }
 
 /// Returns the entries of the action. A release is bound to the revision that was shown; a hold applies to the entry in

@@ -1,5 +1,7 @@
 //! Dialogs for hosts of Metal3: reboot, hold off, on, off, release, and fencing. These actions take effect at once,
-//! without queue or drain, so the cluster's name and the count have to be typed.
+//! without queue or drain, so the cluster's name and the count have to be typed, except for a release.
+
+use std::borrow::Cow;
 
 use cketerm_actions::HostAction;
 use cketerm_model::host::{HostRow, Mode};
@@ -16,7 +18,7 @@ use crate::state::{
 /// Returns the selected hosts, or the reason why there is none.
 fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
     let ids = app.chosen_hosts();
-    if ids.is_empty() && app.navigation.view != View::Hosts {
+    if ids.is_empty() && app.acting_view() != View::Hosts {
         return Err(format!("only in the Hosts view: press {}, then the key again", app.key("hosts")));
     }
     let found: Vec<(HostId, &HostRow)> =
@@ -53,24 +55,37 @@ fn warnings(app: &App, hosts: &[(HostId, &HostRow)]) -> Vec<String> {
 }
 
 fn dialog(
-    app: &App,
     hosts: &[(HostId, &HostRow)],
     title: String,
-    verb: &'static str,
+    verb: impl Into<Cow<'static, str>>,
     action: Option<HostAction>,
 ) -> Dialog {
     let named = hosts.iter().map(|(_, host)| (host.full_name(), host.uid.clone())).collect();
     let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Hosts { hosts: named, action, reason: None }));
     dialog.preconditions = hosts.iter().map(|(id, host)| Precondition::Host(id.clone(), fingerprint(host))).collect();
-    dialog.expect = tier::confirmation_text(app, "host-power", hosts.len(), 0);
     dialog
+}
+
+/// Names the chosen action on the button.
+pub fn follow_choice(dialog: &mut Dialog) {
+    let DialogAction::Act(Action::Hosts { hosts, .. }) = &dialog.action else { return };
+    let n = count(hosts.len(), "host");
+    let verb = match dialog.pick.as_ref().and_then(|pick| pick.machine_type()) {
+        Some(REBOOT) => format!("Reboot {n}"),
+        Some(HOLD) => format!("Hold off {n}"),
+        Some(OFF) => format!("Turn off {n}"),
+        Some(ON) => format!("Turn on {n}"),
+        _ => return,
+    };
+    dialog.verb = verb.into();
 }
 
 /// Opens the dialog that reboots, holds, or turns on or off.
 pub fn power(app: &App) -> Result<Dialog, String> {
     let hosts = chosen(app)?;
-    let title = format!("Power of {} on {}?", count(hosts.len(), "host"), app.cluster_label());
-    let mut dialog = dialog(app, &hosts, title, "Do it", None);
+    let n = count(hosts.len(), "host");
+    let mut dialog = dialog(&hosts, format!("Power of {n}?"), format!("Change power of {n}"), None);
+    dialog.expect = tier::confirmation_text(app, "host-power", hosts.len(), 0);
     dialog.lines = warnings(app, &hosts);
     for (id, host) in &hosts {
         dialog.lines.push(line(app, id, host));
@@ -92,6 +107,17 @@ pub fn power(app: &App) -> Result<Dialog, String> {
             (ON.to_owned(), online("on, unless somebody holds it off (spec.online: true)")),
         ],
     ));
+    Ok(dialog)
+}
+
+/// Opens the same dialog with a soft hold chosen.
+pub fn hold_off(app: &App) -> Result<Dialog, String> {
+    let mut dialog = power(app)?;
+    if let Some(pick) = &mut dialog.pick {
+        pick.choose(HOLD);
+        pick.cycle_operation(true);
+    }
+    follow_choice(&mut dialog);
     Ok(dialog)
 }
 
@@ -132,8 +158,7 @@ pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
     let last = others.is_empty() && keys.len() == 1;
     let after = if last { "the host is turned on".to_owned() } else { "others still hold it off".to_owned() };
     let hosts = [(id, host)];
-    let title = format!("Release {} on {}?", host.full_name(), app.cluster_label());
-    let mut dialog = dialog(app, &hosts, title, "Release", None);
+    let mut dialog = dialog(&hosts, format!("Release {}?", host.full_name()), "Release 1 host", None);
     dialog.lines = hosts.iter().map(|(id, host)| line(app, id, host)).collect();
     dialog.lines.push(after);
     let held = |key: &String| host.asked.keys.get(key).map(|value| hold(value)).unwrap_or_default();
@@ -154,9 +179,10 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
         return Err(format!("no Node matches {name} by address or host name; set its annotation cketerm.io/node"));
     };
     let hosts = [(id, host)];
-    let title = format!("Fence node {} of host {name} on {}?", node.name, app.cluster_label());
+    let title = format!("Fence node {} of host {name}?", node.name);
     let action = HostAction::Fence(node.name.clone(), node.uid.clone());
-    let mut dialog = dialog(app, &hosts, title, "Fence", Some(action));
+    let mut dialog = dialog(&hosts, title, "Fence 1 node", Some(action));
+    dialog.expect = tier::confirmation_text(app, "fence", 1, 0);
     dialog.lines = warnings(app, &hosts);
     dialog.lines.extend([
         format!("host {name} is node {} by {by}", node.name),

@@ -2,10 +2,13 @@
 
 pub mod add;
 pub mod backoff;
+pub mod batches;
 pub mod cancel;
 pub mod freeze;
 pub mod hold;
 pub mod host;
+pub mod keep_cordoned;
+pub mod lead;
 pub mod order;
 pub mod preview;
 pub mod quit;
@@ -22,6 +25,12 @@ use crate::state::{
     event::Action,
 };
 
+/// Updates what follows from the choices in a dialog: after each key, and whenever the dialog is updated.
+pub fn follow_choice(app: &App, dialog: &mut Dialog) {
+    host::follow_choice(dialog);
+    repair::follow_choice(app, dialog);
+}
+
 /// Updates an open dialog after each snapshot and once a second. A dialog that stops entries follows them; any other
 /// one may expire.
 pub fn refresh(app: &App, dialog: &mut Dialog) {
@@ -34,8 +43,10 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
             DialogAction::Act(Action::Stop { .. }) => stop::follow(app, dialog),
             DialogAction::Act(Action::AddReboots { .. }) => add::follow(app, dialog),
             DialogAction::Quit => quit::follow(app, dialog),
+            DialogAction::Lead { .. } => lead::follow(app, dialog),
             DialogAction::Act(_) => {}
         }
+        follow_choice(app, dialog);
         preview::refresh(app, dialog);
         preview::renew(app, dialog);
     }

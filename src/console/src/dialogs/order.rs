@@ -102,18 +102,21 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     let address = queries::address_of(&app.seen, *id).map_or("", |address| address.as_str());
     let api = queries::is_api_server(&app.seen, &name);
     let action = Action::Order { entry: *id, verb, seen: Some(revision), reason: None };
-    let label = match verb {
-        Verb::Force => "Force",
-        Verb::Done => "Done",
-        _ => "Retry",
+    let work = match id.queue {
+        QueueKind::Reboot => "reboot",
+        QueueKind::Repair => "repair",
     };
-    let mut dialog =
-        Dialog::new(format!("Order {verb} of {id} on {}?", app.cluster_label()), label, DialogAction::Act(action));
+    let (title, label) = match verb {
+        Verb::Force => (format!("Force the {work} of {name}?"), format!("Force 1 {work}")),
+        Verb::Done => (format!("Treat the {work} of {name} as done?"), format!("Mark 1 {work} done")),
+        _ => (format!("Retry the {work} of {name}?"), format!("Retry 1 {work}")),
+    };
+    let mut dialog = Dialog::new(title, label, DialogAction::Act(action));
     let work = queries::repair(&app.seen, *id).map(|e| {
         format!("  {} step {}: {}", e.operation, short_text::step(&app.seen, e), short_text::command(&app.seen, e))
     });
     dialog.lines = vec![
-        format!("{name}  {address}{}  {now}", work.unwrap_or_default()),
+        format!("{id}  {name}  {address}{}  {now}", work.unwrap_or_default()),
         format!("the leader {what}"),
         format!("not checked: {unchecked}"),
     ];
@@ -138,7 +141,7 @@ pub fn release(app: &App) -> Result<Dialog, String> {
         return Err(format!("{name} has no orphaned cordon"));
     };
     let action = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };
-    let mut dialog = Dialog::new(format!("Release the cordon of {name}?"), "Release", DialogAction::Act(action));
+    let mut dialog = Dialog::new(format!("Uncordon {name}?"), "Uncordon 1 node", DialogAction::Act(action));
     dialog.lines = vec![
         format!("{entry} is gone; its command may have been running on {name}"),
         "! pods may be scheduled on it again".to_owned(),

@@ -6,9 +6,9 @@ use cketerm_rules::{forecast::forecast, start::Bar};
 use crate::state::{
     App, calendar,
     dialog::{Dialog, DialogAction},
-    eta::sequential_count,
+    eta,
     event::{Action, count},
-    overview::{control_plane, start, throughput_of},
+    overview::{control_plane, start},
     when,
 };
 
@@ -33,31 +33,27 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
 
 /// Returns the preview of repairs of these addresses.
 pub fn repairs(app: &App, addresses: &[Address]) -> Vec<String> {
-    let slots = app.seen.snapshot.store.definition().map(|d| d.cluster.repair.concurrency());
-    let mut lines = estimate_lines(app, QueueKind::Repair, slots, addresses);
+    let mut lines = estimate_lines(app, QueueKind::Repair, addresses);
     lines.push("for the steps that drain:".to_owned());
     lines
 }
 
-/// Returns the start of the work and its duration on its own, based on entries that ended recently.
-fn estimate_lines(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[Address]) -> Vec<String> {
+/// Returns the start of the work and its end, based on entries that ended recently.
+fn estimate_lines(app: &App, queue: QueueKind, addresses: &[Address]) -> Vec<String> {
     let start = start(app, queue, addresses);
     let clock = |at| calendar::moment(app, at);
     // the dialog itself shows that the queue is disabled, with the key that enables it
     let bar = start.bar.iter().filter(|bar| **bar != Bar::Disabled);
     let mut lines: Vec<String> = bar.map(|bar| format!("! nothing starts {}", bar.described(clock))).collect();
-    lines.extend(throughput_of(app, queue, slots, start.bar.is_some()).map(|throughput| {
-        // repairs have no rule of their own for API servers
-        let api_server = |address: &&Address| queue == QueueKind::Reboot && control_plane(app, address);
-        let alone = addresses.iter().filter(api_server).count();
-        let slots = slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
-        let total_time = when::span(throughput.total_time(sequential_count(addresses.len(), alone, slots)));
-        format!(
-            "about {total_time} for them alone, one every {} like the last {}",
-            when::span(throughput.interval),
-            throughput.of
-        )
-    }));
+    let unknown = start.bar.as_ref().is_some_and(|bar| !matches!(bar, Bar::Before(..)));
+    if let Some(Ok(estimate)) = eta::answers(app, queue, &start, addresses, 1, &|_| None).first() {
+        let end = if unknown {
+            format!("about {} once it starts", when::span(estimate.likely.duration_since(estimate.at)))
+        } else {
+            estimate.described(clock)
+        };
+        lines.push(format!("{end}, after what is queued, like the last {}", estimate.samples));
+    }
     lines
 }
 
@@ -77,6 +73,6 @@ pub fn reboots(app: &App, addresses: &[Address]) -> Vec<String> {
         let order = if addresses.iter().any(|address| control_plane(app, address)) { order } else { "" };
         lines.push(format!("{} of at most {slots} at once{order}", count(queue_forecast.waves(), "wave")));
     }
-    lines.extend(estimate_lines(app, QueueKind::Reboot, Some(slots), addresses));
+    lines.extend(estimate_lines(app, QueueKind::Reboot, addresses));
     lines
 }

@@ -1,4 +1,6 @@
-//! Dialog for leaving. It is shown only if this console leads and there is no other candidate.
+//! Dialog for leaving. It is shown only if this console leads with work in progress and there is no other candidate.
+
+use cketerm_model::entry::QueueKind;
 
 use crate::state::{
     App,
@@ -31,17 +33,28 @@ pub fn open(app: &App) -> Option<Dialog> {
         dialog.why = ReasonPolicy::Never;
         return Some(dialog);
     }
-    if app.config.sandbox || queries::leader(&app.seen) != queries::Leader::Us || !no_standby {
+    let works = QueueKind::ALL.into_iter().any(|queue| {
+        let counts = app.knowledge.totals.counts(queue);
+        let waits = counts.queued + counts.backoff > 0 && app.seen.snapshot.store.switch(queue).enabled();
+        counts.draining + counts.after > 0 || waits
+    });
+    if queries::leader(&app.seen) != queries::Leader::Us || !no_standby || !works {
         return None;
     }
     let line = |queue: &str, after: &str, n: &Counts| {
         format!("{queue}: {} draining, {} {after}, {} queued", n.draining, n.after, n.queued + n.backoff)
     };
-    let mut dialog = Dialog::new("Quit? No other engine stands by", "Quit", DialogAction::Quit);
+    let title = if app.config.sandbox { "Quit? The sandbox ends" } else { "Quit? No other engine stands by" };
+    let mut dialog = Dialog::new(title, "Quit", DialogAction::Quit);
+    let after = if app.config.sandbox {
+        "the simulated data centre ends with this console; the next start begins anew"
+    } else {
+        "nothing runs until another engine starts (`cketerm --daemon`)"
+    };
     dialog.lines = vec![
         line("reboots", "rebooting", &app.knowledge.totals.reboots),
         line("repairs", "watching", &app.knowledge.totals.repairs),
-        "nothing runs until another engine starts (`cketerm --daemon`)".to_owned(),
+        after.to_owned(),
     ];
     dialog.why = ReasonPolicy::Never;
     Some(dialog)

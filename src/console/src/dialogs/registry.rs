@@ -4,6 +4,7 @@
 use cketerm_actions::CONSTRAINTS;
 use cketerm_model::stored::keys::SwitchName;
 use cketerm_rules::decide::ApplyState;
+use cketerm_sabakan::change::Kind;
 use tui_input::Input;
 
 use super::tier;
@@ -14,12 +15,13 @@ use crate::state::{
         pick::Pick,
         preconditions::{constraint_revisions, hold_revision, plan_digest},
     },
-    event::{Action, RegistryAction},
+    event::{Action, RegistryAction, count},
     registry,
 };
 
-fn dialog(title: String, verb: &'static str, what: RegistryAction) -> Dialog {
-    Dialog::new(title, verb, DialogAction::Act(Action::Registry { what, reason: None }))
+fn dialog(verb: impl Into<String>, what: RegistryAction) -> Dialog {
+    let verb = verb.into();
+    Dialog::new(format!("{verb}?"), verb, DialogAction::Act(Action::Registry { what, reason: None }))
 }
 
 /// Opens the dialog that enables or disables the integration.
@@ -27,8 +29,8 @@ pub fn switch(app: &App) -> Dialog {
     let switch = &app.seen.snapshot.store.sabakan;
     let enabled = !switch.enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
-    let title = format!("{verb} the sabakan integration of {}?", app.cluster_label());
-    let mut dialog = dialog(title, verb, RegistryAction::Enable(enabled));
+    let verb = format!("{verb} the sabakan integration");
+    let mut dialog = dialog(verb, RegistryAction::Enable(enabled));
     dialog.lines =
         if enabled { consequences(app) } else { vec!["no definition is generated or applied any more".to_owned()] };
     dialog.preconditions = vec![Precondition::switch(&app.seen, SwitchName::Sabakan)];
@@ -61,11 +63,13 @@ pub fn approve(app: &App) -> Result<Dialog, String> {
     let ApplyState::Approval(digest, _) = &*app.seen.applying else {
         return Err("nothing waits for approval".to_owned());
     };
-    let title = format!("Approve this change of {}?", app.cluster_label());
-    let mut dialog = dialog(title, "Approve", RegistryAction::Approve(digest.clone()));
+    let nodes = registry::proposed(&app.seen).map(|proposed| proposed.change.nodes.as_slice()).unwrap_or_default();
+    let removed = nodes.iter().filter(|node| node.kind == Kind::Removed).count();
+    let what = if nodes.is_empty() { "this change".to_owned() } else { count(nodes.len(), "change") };
+    let mut dialog = dialog(format!("Approve {what}"), RegistryAction::Approve(digest.clone()));
     dialog.lines = consequences(app);
     dialog.lines.push(format!("digest {digest}; the approval expires after an hour or with any change"));
-    dialog.expect = tier::confirmation_text(app, "approve", 1, 0);
+    dialog.expect = tier::confirmation_text(app, "approve", removed, 0);
     dialog.preconditions = vec![Precondition::Digest(digest.clone())];
     Ok(dialog)
 }
@@ -76,12 +80,8 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     if already == hold {
         return Err(if hold { "applying is on hold already" } else { "applying is not on hold" }.to_owned());
     }
-    let (title, verb) = if hold { ("Stop applying", "Hold") } else { ("Resume applying", "Resume") };
-    let mut dialog = dialog(
-        format!("{title} generated definitions in {}?", app.cluster_label()),
-        verb,
-        RegistryAction::Hold(hold, hold_revision(&app.seen)),
-    );
+    let verb = if hold { "Stop applying definitions" } else { "Resume applying definitions" };
+    let mut dialog = dialog(verb, RegistryAction::Hold(hold, hold_revision(&app.seen)));
     dialog.lines = if hold { vec!["plans are still made and shown".to_owned()] } else { consequences(app) };
     dialog.preconditions = vec![if hold {
         Precondition::ApplyState(hold_revision(&app.seen), None)
@@ -97,8 +97,8 @@ pub fn auto_repair(app: &App) -> Dialog {
     let store = &app.seen.snapshot.store;
     let enabled = !store.auto_repair.enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
-    let title = format!("{verb} automatic repair of {}?", app.cluster_label());
-    let mut dialog = dialog(title, verb, RegistryAction::AutoRepair(enabled));
+    let verb = format!("{verb} automatic repair");
+    let mut dialog = dialog(verb, RegistryAction::AutoRepair(enabled));
     dialog.lines = match (enabled, store.constraints().maximum_repair_queue_entries) {
         (false, _) => vec!["no repair is queued automatically any more; those in the queue continue".to_owned()],
         (true, cap) if cap <= 0 => {
@@ -123,9 +123,8 @@ pub fn constraint(app: &App) -> Result<Dialog, String> {
         let value = now.get(*name).map_or_else(|| "not set".to_owned(), |value| format!("is {value}"));
         ((*name).to_owned(), vec![format!("{name} {value} now")])
     };
-    let title = format!("Set a constraint of {}?", app.cluster_label());
     let what = RegistryAction::Constraint { name: String::new(), value: String::new() };
-    let mut dialog = dialog(title, "Set", what);
+    let mut dialog = dialog("Set 1 constraint", what);
     dialog.lines = vec!["in force from the next pass and the next plan".to_owned()];
     dialog.pick = Some(Pick::one("constraint", CONSTRAINTS.iter().map(option).collect()));
     dialog.value = Some(Input::default());

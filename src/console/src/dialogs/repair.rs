@@ -4,8 +4,10 @@
 use std::fmt::Write as _;
 
 use cketerm_model::{
+    cluster::Operation,
     entry::{EntryId, QueueKind, Stored},
     names::Address,
+    repair::RepairEntry,
 };
 
 use super::tier;
@@ -22,10 +24,13 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
     let machines = machines(app);
     if machines.is_empty() {
-        return Err(app.nothing_selected(if app.navigation.view == View::Nodes { "node" } else { "entry" }));
+        return Err(app.nothing_selected(if app.acting_view() == View::Nodes { "node" } else { "entry" }));
     }
-    let guess = guess(app, &machines);
-    let pick = Pick::of(repair, guess.as_deref());
+    let last = last_repair(app, &machines);
+    let mut pick = Pick::of(repair, last.as_ref().map(|(machine_type, _)| machine_type.as_str()));
+    if let Some((_, Some(operation))) = &last {
+        pick.choose_operation(operation);
+    }
     if pick.is_empty() {
         return Err("the definition has no repair operation: add a `repair` section with `cketerm cluster set`".into());
     }
@@ -70,16 +75,32 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         lines.insert(0, format!("! the repair queue is disabled: nothing starts before it is enabled ({key})"));
     }
     let n = addresses.len();
-    let title = format!("Queue {} on {}?", count(n, "repair"), app.cluster_label());
+    let verb = format!("Repair {}", count(n, "machine"));
     let known = crate::dialogs::preview::repairs(app, &addresses);
     let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
-    let mut dialog = Dialog::new(title, "Queue", DialogAction::Act(action));
+    let mut dialog = Dialog::new(format!("{verb}?"), verb, DialogAction::Act(action));
     dialog.lines = lines;
     dialog.plan = Some(Plan::new(QueueKind::Repair, drained, known));
     dialog.preconditions = preconditions;
     dialog.expect = tier::confirmation_text(app, "repair", n, api);
     dialog.pick = Some(pick);
+    follow_choice(app, &mut dialog);
     Ok(dialog)
+}
+
+/// Asks for the typed confirmation if the chosen operation reinstalls machines.
+pub fn follow_choice(app: &App, dialog: &mut Dialog) {
+    let DialogAction::Act(Action::AddRepairs { addresses, .. }) = &dialog.action else { return };
+    let api = addresses
+        .iter()
+        .filter(|address| queries::is_api_server(&app.seen, &app.seen.snapshot.machine(address)))
+        .count();
+    let definition = app.seen.snapshot.store.definition();
+    let operation = dialog.pick.as_ref().and_then(Pick::chosen).and_then(|(machine_type, operation)| {
+        definition.and_then(|definition| definition.cluster.repair.operation(machine_type, operation).ok())
+    });
+    let name = if operation.is_some_and(Operation::reinstalls) { "reinstall" } else { "repair" };
+    dialog.expect = tier::confirmation_text(app, name, addresses.len(), api);
 }
 
 /// Returns the selected machines by name, each with its address if it is known.
@@ -96,7 +117,7 @@ fn machines(app: &App) -> Vec<(String, Option<Address>)> {
         let addresses = app.chosen_addresses().into_iter();
         addresses.map(|address| (app.seen.snapshot.machine(&address), Some(address))).collect::<Vec<_>>()
     };
-    let mut machines: Vec<(String, Option<Address>)> = match (&app.navigation.pane, app.navigation.view) {
+    let mut machines: Vec<(String, Option<Address>)> = match (&app.navigation.pane, app.acting_view()) {
         (Some(pane), _) => match &pane.of {
             Target::Entry(id) => of_entry(id).into_iter().collect(),
             Target::Node(name) => vec![(name.clone(), queries::address(&app.seen, name))],
@@ -106,13 +127,9 @@ fn machines(app: &App) -> Vec<(String, Option<Address>)> {
             Target::Fold(_) | Target::Line(_) => Vec::new(),
         },
         (None, View::Hosts) => of_hosts(),
-        (None, View::Nodes) => app
-            .lists
-            .nodes
-            .chosen()
-            .into_iter()
-            .map(|name| (name.clone(), queries::address(&app.seen, &name)))
-            .collect(),
+        (None, View::Nodes) => {
+            app.chosen_nodes().into_iter().map(|name| (name.clone(), queries::address(&app.seen, &name))).collect()
+        }
         (None, View::Machines | View::Diff | View::History | View::Audit | View::Logs) => of_addresses(),
         (None, View::Overview | View::Reboots | View::Repairs) => {
             app.chosen_entries().iter().filter_map(of_entry).collect()
@@ -123,19 +140,22 @@ fn machines(app: &App) -> Vec<(String, Option<Address>)> {
     machines
 }
 
-/// Returns the machine type of the last repairs of these machines, if it was the same for all.
-fn guess(app: &App, machines: &[(String, Option<Address>)]) -> Option<String> {
-    let of = |address: &Address| {
-        let entries = app.seen.snapshot.store.repairs.entries.values().rev().filter_map(Stored::get);
-        entries.into_iter().find(|e| e.address == *address).map(|e| e.machine_type.clone())
-    };
+/// Returns machine type and operation of the last repairs of these machines, as far as they were the same for all.
+fn last_repair(app: &App, machines: &[(String, Option<Address>)]) -> Option<(String, Option<String>)> {
+    let chosen = |e: &RepairEntry| (e.machine_type.clone(), e.operation.clone());
     if let Some(Target::Entry(id)) = app.target()
         && id.queue == QueueKind::Repair
         && machines.len() == 1
     {
-        return queries::repair(&app.seen, id).map(|e| e.machine_type.clone());
+        return queries::repair(&app.seen, id).map(chosen).map(|(of, operation)| (of, Some(operation)));
     }
-    let mut known = machines.iter().map(|(_, address)| address.as_ref().and_then(of));
-    let first = known.next()??;
-    known.all(|other| other.as_ref() == Some(&first)).then_some(first)
+    let of = |address: &Address| {
+        let entries = app.seen.snapshot.store.repairs.entries.values().rev().filter_map(Stored::get);
+        entries.into_iter().find(|e| e.address == *address).map(chosen)
+    };
+    let known: Vec<_> = machines.iter().map(|(_, address)| address.as_ref().and_then(of)).collect::<Option<_>>()?;
+    let (machine_type, operation) = known.first()?;
+    let same_type = known.iter().all(|(other, _)| other == machine_type);
+    let same_operation = known.iter().all(|(_, other)| other == operation);
+    same_type.then(|| (machine_type.clone(), same_operation.then(|| operation.clone())))
 }

@@ -5,14 +5,14 @@ use cketerm_model::entry::QueueKind;
 use crate::state::{
     App,
     dialog::{Dialog, DialogAction},
-    event::Action,
+    event::{Action, count},
     short_text, when,
 };
 
 /// Opens the dialog that stops. It is bound to nothing: a stop means both queues, whatever was switched meanwhile.
 pub fn stop(app: &App) -> Dialog {
-    let title = format!("Stop both queues of {}?", app.cluster_label());
-    let mut dialog = Dialog::new(title, "Stop", DialogAction::Act(Action::Stop { reason: None }));
+    let mut dialog =
+        Dialog::new("Stop both queues?", "Stop both queues", DialogAction::Act(Action::Stop { reason: None }));
     dialog.lines = lines(app);
     dialog
 }
@@ -43,8 +43,8 @@ pub fn resume(app: &App) -> Result<Dialog, String> {
     let record = store.stopped.as_ref().ok_or("nothing is stopped: there is nothing to resume")?;
     let stopped =
         record.get().ok_or_else(|| format!("{} cannot be read: `cketerm resume` shows how to fix it", record.key))?;
-    let title = format!("Resume the queues of {}?", app.cluster_label());
-    let mut dialog = Dialog::new(title, "Resume", DialogAction::Act(Action::Resume { reason: None }));
+    let verb = format!("Resume {}", count(stopped.queues.len(), "queue"));
+    let mut dialog = Dialog::new(format!("{verb}?"), verb, DialogAction::Act(Action::Resume { reason: None }));
     let why = stopped.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     dialog.lines = vec![
         short_text::safe(&format!("stopped by {} {} ago{why}", stopped.who, when::age(stopped.at, app.now.wall))),

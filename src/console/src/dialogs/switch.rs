@@ -10,7 +10,7 @@ use crate::state::{
 
 /// Opens the dialog for the view's queue.
 pub fn open(app: &App) -> Dialog {
-    of(app, app.navigation.view.queue())
+    of(app, app.acting_view().queue())
 }
 
 /// Opens the dialog for a queue.
@@ -18,7 +18,8 @@ pub fn of(app: &App, queue: QueueKind) -> Dialog {
     let enabled = !app.seen.snapshot.store.switch(queue).enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
     let action = DialogAction::Act(Action::Switch { queue, enabled, reason: None });
-    let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_label()), verb, action);
+    let verb = format!("{verb} the {queue} queue");
+    let mut dialog = Dialog::new(format!("{verb}?"), verb, action);
     dialog.lines = lines(app, queue, enabled);
     dialog.preconditions = vec![Precondition::switch(&app.seen, queue.into())];
     dialog

@@ -1,93 +1,91 @@
-//! Tiers of confirmation in one table: verbs without a question, verbs that need `y`, and verbs that need the cluster's
-//! name.
+//! Tiers of confirmation in one table: verbs that need a press of the button, and verbs that need a typed phrase.
 
 use crate::state::{App, dialog::LARGE_COUNT};
 
 /// Confirmation that a verb needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// None: the same key reverts it.
-    NoConfirmation,
-    /// Yes or no.
-    YesNo,
-    /// Yes or no; from [`LARGE_COUNT`] on the cluster's name and the count.
+    /// The button.
+    Button,
+    /// The button; for more than [`LARGE_COUNT`] machines the cluster's name and the count.
     Large,
     /// As [`Self::Large`], and also if there is an API server among them.
     LargeOrApi,
     /// As [`Self::Large`], and also if there is an API server among several.
     LargeOrSomeApi,
-    /// Yes or no; for an API server the cluster's name and the count.
+    /// The button; for an API server the cluster's name and the count.
     Api,
-    /// The cluster's name.
-    Name,
+    /// The button; if machines leave the definition, the cluster's name and their number.
+    Removal,
     /// The cluster's name and the count.
-    NameAndCount,
+    Typed,
 }
 
-/// Tier of each verb, by its name in the key table or its command.
+/// Tier of each verb, by its name in the key table or its command. `reinstall` is a repair whose operation reinstalls.
 pub const TIERS: &[(&str, Tier)] = &[
     ("cancel", Tier::Large),
-    ("cancel-all", Tier::NameAndCount),
+    ("cancel-all", Tier::Large),
     ("reboot", Tier::LargeOrApi),
     ("repair", Tier::LargeOrApi),
+    ("reinstall", Tier::Typed),
     ("reset-backoff", Tier::LargeOrSomeApi),
-    ("hold", Tier::YesNo),
+    ("hold", Tier::Button),
     ("unhold", Tier::Large),
-    ("switch", Tier::YesNo),
-    ("stop", Tier::YesNo),
-    ("resume", Tier::YesNo),
-    ("approve", Tier::Name),
-    ("constraint", Tier::YesNo),
-    ("auto-repair", Tier::YesNo),
+    ("switch", Tier::Button),
+    ("stop", Tier::Button),
+    ("resume", Tier::Button),
+    ("approve", Tier::Removal),
+    ("constraint", Tier::Button),
+    ("auto-repair", Tier::Button),
     ("retry", Tier::Api),
-    ("done", Tier::YesNo),
+    ("done", Tier::Button),
     ("force", Tier::Api),
     ("delete-finished", Tier::Large),
-    ("delete-unfinished", Tier::NameAndCount),
-    ("keep-cordoned", Tier::NoConfirmation),
-    ("release", Tier::YesNo),
-    ("host-power", Tier::NameAndCount),
-    ("fence", Tier::NameAndCount),
-    ("freeze", Tier::YesNo),
-    ("unfreeze", Tier::YesNo),
-    ("quit", Tier::YesNo),
+    ("delete-unfinished", Tier::Large),
+    ("keep-cordoned", Tier::Button),
+    ("release", Tier::Button),
+    ("host-power", Tier::Typed),
+    ("fence", Tier::Typed),
+    ("lead", Tier::Button),
+    ("freeze", Tier::Button),
+    ("unfreeze", Tier::Button),
+    ("quit", Tier::Button),
 ];
 
-/// Returns the text to type before this verb acts on `n` objects, `api` of them API servers. `None`: `y` is enough.
+/// Returns the text to type before this verb acts on `n` machines, `api` of them API servers. `None`: the button is
+/// enough.
 pub fn confirmation_text(app: &App, name: &str, n: usize, api: usize) -> Option<String> {
-    let tier = TIERS.iter().find(|(of, _)| *of == name).map_or(Tier::NameAndCount, |(_, tier)| *tier);
-    let word = app.cluster_label();
+    let tier = TIERS.iter().find(|(of, _)| *of == name).map_or(Tier::Typed, |(_, tier)| *tier);
     let required = match tier {
-        Tier::NoConfirmation | Tier::YesNo => false,
-        Tier::Large => n >= LARGE_COUNT,
-        Tier::LargeOrApi => n >= LARGE_COUNT || api > 0,
-        Tier::LargeOrSomeApi => n >= LARGE_COUNT || (n > 1 && api > 0),
+        Tier::Button => false,
+        Tier::Large => n > LARGE_COUNT,
+        Tier::LargeOrApi => n > LARGE_COUNT || api > 0,
+        Tier::LargeOrSomeApi => n > LARGE_COUNT || (n > 1 && api > 0),
         Tier::Api => api > 0,
-        Tier::Name => return Some(word),
-        Tier::NameAndCount => true,
+        Tier::Removal => n > 0,
+        Tier::Typed => true,
     };
-    required.then(|| format!("{word} {n}"))
+    required.then(|| format!("{} {n}", app.cluster_label()))
 }
 
 impl Tier {
     /// Returns the description of the confirmation.
     pub fn description(self) -> String {
-        let confirmation_text = "the cluster's name and the count, typed";
+        let phrase = "the cluster's name and the count, typed";
         match self {
-            Self::NoConfirmation => "none: the same key undoes it".to_owned(),
-            Self::YesNo => "yes or no".to_owned(),
-            Self::Large => format!("yes or no; for {LARGE_COUNT} or more: {confirmation_text}"),
+            Self::Button => "the button".to_owned(),
+            Self::Large => format!("the button; for more than {LARGE_COUNT} machines: {phrase}"),
             Self::LargeOrApi => {
-                format!("yes or no; for {LARGE_COUNT} or more, or with an API server among them: {confirmation_text}")
+                format!("the button; for more than {LARGE_COUNT} machines, or with an API server among them: {phrase}")
             }
-            Self::LargeOrSomeApi => {
-                format!(
-                    "yes or no; for {LARGE_COUNT} or more, or with an API server among several: {confirmation_text}"
-                )
+            Self::LargeOrSomeApi => format!(
+                "the button; for more than {LARGE_COUNT} machines, or with an API server among several: {phrase}"
+            ),
+            Self::Api => format!("the button; for an API server: {phrase}"),
+            Self::Removal => {
+                "the button; if machines leave the definition: the cluster's name and their number, typed".to_owned()
             }
-            Self::Api => format!("yes or no; for an API server: {confirmation_text}"),
-            Self::Name => "the cluster's name, typed".to_owned(),
-            Self::NameAndCount => format!("always {confirmation_text}"),
+            Self::Typed => format!("always {phrase}"),
         }
     }
 }
@@ -102,7 +100,7 @@ mod tests {
         for b in TABLE.iter().filter(|b| b.changes) {
             assert_eq!(TIERS.iter().filter(|(name, _)| *name == b.name).count(), 1, "{}", b.name);
         }
-        let known = |name: &str| ["freeze", "unfreeze", "quit"].contains(&name);
+        let known = |name: &str| ["freeze", "unfreeze", "quit", "reinstall"].contains(&name);
         for (name, _) in TIERS {
             assert!(known(name) || TABLE.iter().any(|b| b.changes && b.name == *name), "{name}");
         }

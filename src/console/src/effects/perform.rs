@@ -3,13 +3,14 @@
 use cketerm_actions::{NewRepair, Operator, resumed, stopped};
 use cketerm_clients::store::StoreError;
 use cketerm_model::{
+    batch::BatchId,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind},
     stored::keys::SwitchName,
 };
 use futures::{StreamExt, stream};
 
-use crate::state::event::{Action, ActionOutcome, RegistryAction, Replaced, count};
+use crate::state::event::{Action, ActionOutcome, BatchAction, RegistryAction, Replaced, count, named_batches};
 
 /// Entries that are cancelled concurrently. Each costs a read and a write.
 const CONCURRENCY: usize = 8;
@@ -28,6 +29,8 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
         }
         Action::AddRepairs { addresses, machine_type, operation, reason } => {
             let (mut done, mut notes, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+            // what one dialog queues is one batch
+            let mut batch = None;
             for address in addresses {
                 let request = NewRepair {
                     operation: operation.clone(),
@@ -35,8 +38,9 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
                     address,
                     serial: None,
                 };
-                match operator.add_repair(&request, reason.as_deref()).await {
+                match operator.add_repair_to(batch, &request, reason.as_deref()).await {
                     Ok(added) => {
+                        batch = added.batch;
                         done.extend(added.indexes.iter().map(|i| EntryId::repair(*i)));
                         notes.extend(added.notes.into_iter().filter(|n| !notes.contains(n)).collect::<Vec<_>>());
                     }
@@ -80,6 +84,9 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
                 }
             }
             summarize(if hold { "on hold:" } else { "released:" }, &done, &failed)?
+        }
+        Action::Batches { queue, batches, what, reason } => {
+            change_batches(operator, queue, &batches, what, reason.as_deref()).await?
         }
         Action::Switch { queue, enabled, reason } => {
             switch(operator, queue.into(), enabled, reason.as_deref(), &format!("the {queue} queue")).await?
@@ -150,6 +157,43 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             }
         }
     })
+}
+
+/// Changes whole batches, one after the other.
+async fn change_batches(
+    operator: &Operator,
+    queue: QueueKind,
+    batches: &[BatchId],
+    what: BatchAction,
+    reason: Option<&str>,
+) -> Result<ActionOutcome, String> {
+    let (mut done, mut cancelled, mut failed) = (Vec::new(), 0, Vec::new());
+    for &id in batches {
+        let changed = match what {
+            BatchAction::Pause => operator.pause_batch(queue, id, reason).await.map(|()| 0),
+            BatchAction::Resume => operator.resume_batch(queue, id, reason).await.map(|()| 0),
+            BatchAction::Cancel => operator.cancel_batch(queue, id, reason).await.map(|entries| entries.len()),
+        };
+        match changed {
+            Ok(entries) => {
+                done.push(id);
+                cancelled += entries;
+            }
+            Err(e) => failed.push(e.text),
+        }
+    }
+    if done.is_empty() {
+        return Err(failed.join("; "));
+    }
+    let named = named_batches(&done);
+    let response = match what {
+        BatchAction::Pause => format!("{named} paused: queued entries do not start, those in work finish"),
+        BatchAction::Resume => format!("{named} resumed"),
+        BatchAction::Cancel => format!("{named}: {} cancelled", count(cancelled, "entry")),
+    };
+    let partial = !failed.is_empty();
+    let response = std::iter::once(response).chain(failed).collect::<Vec<_>>().join("; ");
+    Ok(ActionOutcome { partial, ..response.into() })
 }
 
 /// Sets a switch. If it was off already, the undo must not enable it.

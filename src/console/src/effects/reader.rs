@@ -16,14 +16,16 @@ use cketerm_clients::{
 use cketerm_model::{
     cketerm_records::{Audit, Ending},
     entry::{QueueKind, Stored},
+    names::NodeName,
     stored::keys::Folder,
     time::after,
 };
 use cketerm_rules::seen::Seen;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::state::past::{self, Ended, EntryTimeline, PAGE, ReadRequest, ReadResponse};
+use crate::state::past::{self, Ended, EntryTimeline, ObjectId, PAGE, ReadRequest, ReadResponse};
 
 /// Audit records per read for a timeline, and most reads.
 const PAGE_SIZE: u32 = 2000;
@@ -46,6 +48,10 @@ pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, read_request:
         }
         ReadRequest::Page(Folder::Records, part) => {
             ReadResponse::Records(part, page(store, seen, Folder::Records, part).await.map_err(|e| e.to_string()))
+        }
+        ReadRequest::Object(id) => {
+            let content = object(kube, &id).await.map(Arc::new);
+            ReadResponse::Object(id, content)
         }
         ReadRequest::Rights => ReadResponse::Rights(rights(store, kube).await),
         // The event loop, which has the ring buffer, reads it.
@@ -83,6 +89,16 @@ async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[Strin
     let totals = &seen.snapshot.kube;
     let rows: Vec<_> = nodes.iter().filter_map(|name| totals.nodes.get(name.as_str()).cloned()).collect();
     Ok(drains(kube, &rows, rules, totals).await)
+}
+
+/// Returns an object as Kubernetes stores it.
+async fn object(kube: Option<&Kube>, id: &ObjectId) -> Result<Value, String> {
+    let kube = kube.ok_or("no Kubernetes is configured")?;
+    let read = match id {
+        ObjectId::Node(name) => kube.node_document(&NodeName::new(name.as_str())).await,
+        ObjectId::Host((namespace, name)) => kube.host_document(namespace, name).await,
+    };
+    read.map_err(|e| e.to_string())?.ok_or_else(|| "the API server has no such object".to_owned())
 }
 
 /// Returns the timeline of an ended entry, with the audit records of that time.

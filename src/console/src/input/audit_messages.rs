@@ -41,11 +41,12 @@ pub fn follow(app: &mut App) {
     if app.session.busy > 0
         || app.dialog.is_some()
         || app.navigation.help.is_some()
+        || app.session.message.as_ref().is_some_and(|message| !message.announced) && app.has_unread_message()
         || app.session.message.as_ref().is_some_and(|message| message.failed)
     {
         app.note(last, false);
     } else {
-        app.print(last);
+        app.announce(last);
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
     match argument {
         "" => open(app),
         "default" => {
-            app.lists.visible_columns.remove(columns::table(app.navigation.view, app.navigation.cke_records));
+            app.lists.visible_columns.remove(columns::table(app.navigation.view, app.navigation.second_table()));
             app.save_setting(settings::current_columns);
         }
         names => {
@@ -58,8 +58,8 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
 
 /// Applies a choice of columns. The table's default columns are stored as no choice.
 fn put(app: &mut App, names: Vec<ColumnId>) {
-    let table = columns::table(app.navigation.view, app.navigation.cke_records);
-    if names == columns::default_columns(app.navigation.view, app.navigation.cke_records, app.size.width) {
+    let table = columns::table(app.navigation.view, app.navigation.second_table());
+    if names == columns::default_columns(app.navigation.view, app.navigation.second_table(), app.size.width) {
         app.lists.visible_columns.remove(table);
     } else {
         app.lists.visible_columns.insert(table, names);

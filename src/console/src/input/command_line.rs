@@ -157,6 +157,7 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
         }
         ("write", duration_text) => allow_writes(app, duration_text)?,
         ("columns", names) => super::columns::word(app, names)?,
+        ("theme", name) => return Ok(vec![Effect::ReadThemes(Some(name.to_owned()).filter(|name| !name.is_empty()))]),
         ("settings", "forget") => navigation::forget(app),
         ("settings", what) => return Err(format!("settings {what:?}: only `settings forget` is known")),
         ("unmark", _) => app.list_mut().unmark(),
@@ -245,11 +246,7 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
 fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
     let view = match command {
         Command::Reboot | Command::Repair => View::Nodes,
-        Command::Unhold if app.navigation.view == View::Hosts => View::Hosts,
-        Command::Hold if app.navigation.view == View::Hosts => {
-            let [key, queue] = ["host-power", "reboots"].map(|name| app.key(name));
-            return Err(format!("{key} holds a host off; hold an entry in its queue ({queue}), by its index"));
-        }
+        Command::Hold | Command::Unhold if app.navigation.view == View::Hosts => View::Hosts,
         _ if app.navigation.view == View::Repairs => View::Repairs,
         _ => View::Reboots,
     };

@@ -3,7 +3,7 @@
 use super::navigation::{back, by, open, page, set_sort_order, sheet, show, sort};
 use crate::{
     keys::Command,
-    state::{App, Sheet, View, racks},
+    state::{App, Sheet, View, racks, settings},
 };
 
 /// Carries out a command that only navigates.
@@ -13,6 +13,8 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Up => by(app, -1),
         Command::PageDown => by(app, page(app)),
         Command::PageUp => by(app, -page(app)),
+        Command::HalfPageDown => by(app, (page(app) / 2).max(1)),
+        Command::HalfPageUp => by(app, -(page(app) / 2).max(1)),
         Command::Top => by(app, isize::MIN / 2),
         Command::Bottom => by(app, isize::MAX / 2),
         Command::Help if app.navigation.help.is_some() => app.navigation.help = None,
@@ -24,6 +26,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::MarkAll => app.list_mut().mark_all(),
         Command::Filter => super::typing::begin_filter(app),
         Command::NextView => show(app, app.navigation.view.next()),
+        Command::PreviousView => show(app, app.navigation.view.previous()),
         Command::Overview => show(app, View::Overview),
         Command::History => {
             // the key of the history leaves CKE's records again
@@ -45,9 +48,16 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Blockers => sheet(app, Sheet::Blockers),
         Command::Find => super::typing::begin_find(app),
         Command::Line => super::command_line::begin(app),
-        Command::Reboots => show(app, View::Reboots),
+        Command::Reboots => {
+            // the key of the queue leaves its batches again
+            app.navigation.batches &= app.navigation.view != View::Reboots;
+            show(app, View::Reboots);
+        }
         Command::Nodes => show(app, View::Nodes),
-        Command::Repairs => show(app, View::Repairs),
+        Command::Repairs => {
+            app.navigation.batches &= app.navigation.view != View::Repairs;
+            show(app, View::Repairs);
+        }
         Command::Machines => show(app, View::Machines),
         Command::Diff => show(app, View::Diff),
         Command::Hosts => show(app, View::Hosts),
@@ -57,16 +67,28 @@ pub(super) fn go(app: &mut App, command: Command) {
             app.navigation.pane = None;
             super::seen::rows(app);
         }
+        Command::Racks if matches!(app.navigation.view, View::Reboots | View::Repairs) => {
+            app.navigation.batches = !app.navigation.batches;
+            app.navigation.pane = None;
+            super::seen::rows(app);
+        }
         Command::Racks => {
             // from another view the map is always opened, whatever its state was
             let shown = app.navigation.view == View::Nodes && app.navigation.map.is_some();
             app.navigation.map = (!shown).then(racks::Map::default);
+            app.navigation.map_chosen = Some(!shown);
+            app.save_setting(settings::current_map);
             if app.navigation.view == View::Nodes { racks::refresh(app) } else { show(app, View::Nodes) }
         }
         Command::Right if racks::open(app) => super::racks::go(app, 0, 1),
         Command::Left if racks::open(app) => super::racks::go(app, 0, -1),
         Command::Jump => super::jump::jump(app),
         Command::Trouble => super::trouble::next_row(app),
+        Command::Right | Command::Left => app.typing.notice = Some("only the rack map moves sideways".to_owned()),
+        Command::Yaml => super::pane::yaml(app),
+        Command::Follow => super::pane::follow(app),
+        Command::PreviousEntry => super::pane::step(app, -1),
+        Command::NextEntry => super::pane::step(app, 1),
         _ => {}
     }
 }

@@ -1,5 +1,5 @@
 //! Keys in a dialog. A key for a letter always writes: into the field that has the focus, else into the reason. `y`
-//! means yes only on the buttons. An expired dialog takes only the key that closes it.
+//! means yes only on the buttons. An expired dialog takes only the key that closes it, and the rest of the reason.
 
 use crossterm::event::{Event as Terminal, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
@@ -8,7 +8,7 @@ use crate::{
     keys::Command,
     state::{
         App,
-        dialog::{Dialog, DialogAction, Focus, ReasonPolicy},
+        dialog::{Dialog, DialogAction, Focus, ReasonPolicy, kept_text::KeptText},
         event::Effect,
     },
 };
@@ -19,6 +19,10 @@ const SCROLL: usize = 3;
 /// Handles a key while a dialog is open.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
     let effects = handle_key(app, command, key);
+    if let Some(mut dialog) = app.dialog.take() {
+        crate::dialogs::follow_choice(app, &mut dialog);
+        app.dialog = Some(dialog);
+    }
     // removes a message whose request is fulfilled, or whose dialog is closed
     let is_resolved = |text: &str| app.dialog.as_ref().is_none_or(|dialog| dialog.is_resolved(text));
     if app.session.message.as_ref().is_some_and(|message| message.here && is_resolved(&message.text)) {
@@ -34,10 +38,13 @@ fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Eff
         Some(Command::PageDown) if !is_text_key => dialog.scroll += SCROLL,
         Some(Command::PageUp) if !is_text_key => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
         _ if dialog.expired.is_some() => {
-            // any further key was meant for the entry that is gone
+            // any further key was meant for the entry that is gone; text is kept for the next dialog
             let closes = matches!(command, Some(Command::No | Command::Drop)) && !is_text_key;
             if closes || key.code == KeyCode::Esc {
+                app.session.kept_text = KeptText::of(dialog);
                 app.dialog = None;
+            } else if is_text_key && dialog.why != ReasonPolicy::Never {
+                dialog.reason.handle_event(&Terminal::Key(key));
             }
         }
         Some(Command::Drop) => app.dialog = None,
@@ -47,10 +54,7 @@ fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Eff
         Some(Command::PreviousField | Command::Earlier) if !is_text_key => dialog.move_focus(false),
         Some(Command::NextOption) if !is_text_key => dialog.change_option(true),
         Some(Command::PreviousOption) if !is_text_key => dialog.change_option(false),
-        Some(Command::Press) if dialog.focus == Focus::Cancel && !is_text_key => {
-            app.dialog = None;
-            app.print("not confirmed: nothing was done");
-        }
+        Some(Command::Press) if dialog.focus == Focus::Back && !is_text_key => return back(app),
         Some(Command::Press) if dialog.focus == Focus::Confirm && !is_text_key => return confirm(app),
         // Enter in a field or in a choice moves on; only a button acts
         Some(Command::Press | Command::Accept) if !is_text_key => {
@@ -61,6 +65,16 @@ fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Eff
         _ => write(dialog, key, is_text_key),
     }
     Vec::new()
+}
+
+/// Goes back from the dialog by its button, and says what was not done.
+fn back(app: &mut App) -> Vec<Effect> {
+    let Some(dialog) = app.dialog.take() else { return Vec::new() };
+    app.print(dialog.not_done());
+    match dialog.action {
+        DialogAction::Lead { first } => super::lead::answered(app, first, false),
+        DialogAction::Quit | DialogAction::Act(_) => Vec::new(),
+    }
 }
 
 /// Handles a key that no command takes: it goes into the field that has the focus. If the focus is elsewhere, typing
@@ -75,7 +89,7 @@ fn write(dialog: &mut Dialog, key: KeyEvent, is_text_key: bool) {
 }
 
 /// Reports whether a key writes a letter.
-pub(super) fn is_text_key(key: KeyEvent) -> bool {
+pub fn is_text_key(key: KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
@@ -94,6 +108,7 @@ fn confirm(app: &mut App) -> Vec<Effect> {
     app.dialog = None;
     match action {
         DialogAction::Quit => vec![Effect::Quit],
+        DialogAction::Lead { first } => super::lead::answered(app, first, true),
         DialogAction::Act(action) => super::verbs::act(app, action),
     }
 }

@@ -6,15 +6,20 @@ mod command_line;
 mod commands;
 mod dialog;
 mod jump;
+mod lead;
 mod mouse;
 mod navigation;
+mod overview;
+mod pane;
 mod past;
 mod racks;
 mod seen;
+mod themes;
 mod trouble;
 mod typing;
 mod verbs;
 
+pub use self::dialog::is_text_key;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Size;
 
@@ -23,12 +28,15 @@ use crate::{
     state::{
         App,
         event::{Effect, Event},
+        settings::Change,
         tour,
     },
 };
 
 /// Applies an event to the state and returns the resulting effects.
 pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
+    let before = app.navigation.pane.clone().map(|pane| (pane, app.row_target()));
+    let by_operator = matches!(event, Event::Key(_) | Event::Mouse(_) | Event::Paste(_));
     let mut effects = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Event::Key(key) => {
@@ -49,24 +57,44 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             Vec::new()
         }
         Event::ThemeDetected(theme) => {
-            app.config.theme = *theme;
+            match &mut app.themes {
+                Some(picker) => picker.before = *theme,
+                None if app.config.chosen_theme.is_none() => app.config.theme = *theme,
+                None => {}
+            }
             Vec::new()
+        }
+        Event::ThemesRead(name, themes) => {
+            themes::read(app, name.as_deref(), themes);
+            Vec::new()
+        }
+        Event::WideSymbols => {
+            app.config.charset = app.config.charset.without_blocks();
+            app.config.blocks = false;
+            // what was drawn so far may have shifted every line
+            vec![Effect::Repaint]
         }
         Event::Seen(seen) => {
             seen::handle(app, seen);
             crate::state::sources::follow(app);
             audit_messages::follow(app);
+            lead::follow(app);
             expire(app);
             Vec::new()
         }
         Event::Tick(now) => {
             app.now = now;
             crate::state::sources::follow(app);
+            crate::state::needs_you::follow_sources(app);
             expire(app);
             if let Some(mut dialog) = app.dialog.take() {
                 crate::dialogs::refresh(app, &mut dialog);
                 app.dialog = Some(dialog);
             }
+            Vec::new()
+        }
+        Event::Rested => {
+            app.navigation.preview = app.target();
             Vec::new()
         }
         Event::Done(result) => {
@@ -95,6 +123,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         dialog.begin();
     }
     tour::advance(app);
+    pane::keep_together(app, before.as_ref(), by_operator);
     navigation::reveal(app);
     effects.append(&mut app.session.effects);
     effects.extend(past::due_read_requests(app));
@@ -104,12 +133,12 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
 /// Removes everything that has expired.
 fn expire(app: &mut App) {
     app.expire_chord();
-    app.expire_message();
     app.expire_write_permission();
 }
 
 fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     let screen_too_small = super::views::too_small(app.size);
+    app.typing.notice = None;
     let context = if screen_too_small { Context::Table } else { app.key_context() };
     let mut command = match key_match(app, context, key) {
         KeyMatch::Command(command) => Some(command),
@@ -136,6 +165,13 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         app.typing.filter = None;
         app.typing.line = None;
         app.picker = None;
+        if let Some(picker) = app.themes.take() {
+            app.config.theme = picker.before;
+        }
+    }
+    if app.themes.is_some() {
+        themes::press(app, command, key);
+        return Vec::new();
     }
     if app.picker.is_some() {
         columns::press(app, command, key);
@@ -155,7 +191,19 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         // a letter closes what lies on top; only from a bare view it leaves
         command = Some(Command::Back);
     }
-    command.map(|command| execute(app, command)).unwrap_or_default()
+    let Some(command) = command else {
+        say_unbound(app, &[keys::normalized(key.code, key.modifiers)]);
+        return Vec::new();
+    };
+    app.dismiss_message();
+    execute(app, command)
+}
+
+/// Says in place of the hints that keys have no command here. The message line keeps its text, because such a key does
+/// nothing.
+fn say_unbound(app: &mut App, strokes: &[keys::Stroke]) {
+    let pressed = strokes.iter().map(|s| keys::title(&keys::stroke_name(*s))).collect::<Vec<_>>().join(" ");
+    app.typing.notice = Some(format!("{pressed} is not bound; {} shows the keys", app.key("help")));
 }
 
 /// Looks up a key together with the earlier keys of its chord.
@@ -174,8 +222,8 @@ fn key_match(app: &mut App, context: Context, key: KeyEvent) -> KeyMatch {
             app.typing.chord_at = app.now.boot;
         }
         KeyMatch::Unbound if !before.is_empty() => {
-            let pressed = so_far.map(|s| keys::title(&keys::stroke_name(s))).collect::<Vec<_>>().join(" ");
-            app.print_here(format!("{pressed} is not bound to a command"));
+            let pressed: Vec<keys::Stroke> = so_far.collect();
+            say_unbound(app, &pressed);
             // the key was meant for the chord
             return KeyMatch::Prefix;
         }
@@ -189,8 +237,10 @@ fn execute(app: &mut App, command: Command) -> Vec<Effect> {
     tour::on_command(app, command);
     match command {
         Command::Undo => return verbs::undo(app),
+        Command::Lead => return lead::begin(app),
         Command::Columns => columns::open(app),
         Command::Tour => tour::toggle(app),
+        Command::Mouse => return toggle_mouse(app),
         // the engine gives the lock back first, so stopping needs the same confirmation as leaving
         Command::Suspend if crate::dialogs::quit::open(app).is_some() && !app.is_repeated_suspend() => {
             let key = app.key("suspend");
@@ -228,6 +278,20 @@ fn execute(app: &mut App, command: Command) -> Vec<Effect> {
         other => commands::go(app, other),
     }
     Vec::new()
+}
+
+/// Turns the mouse on or off, and saves that.
+fn toggle_mouse(app: &mut App) -> Vec<Effect> {
+    let on = !app.config.mouse;
+    app.config.mouse = on;
+    app.save_setting(|_| Change::Mouse(on));
+    let saved = if app.config.saves_settings { "; saved for the next start" } else { "" };
+    app.print(if on {
+        format!("mouse on: a double click opens, a column title sorts, Shift selects text{saved}")
+    } else {
+        format!("mouse off{saved}")
+    });
+    vec![Effect::Mouse(on)]
 }
 
 /// Sends the selection to the terminal's clipboard and reports it. Terminals do not confirm whether they took it.

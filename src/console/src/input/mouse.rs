@@ -1,21 +1,26 @@
-//! Optional mouse support: it moves the cursor, the focus and the text, and opens views. It never confirms and never
-//! changes the cluster.
+//! Mouse support: it moves the cursor, the focus and the text, sorts, and opens views and rows. It never confirms and
+//! never changes the cluster.
 
+use std::time::Duration;
+
+use cketerm_model::boot_time::BootTime;
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::navigation;
 use crate::{
-    state::App,
+    state::{App, column_id::ColumnId},
     views::{self, header},
 };
 
 /// Rows per step of the wheel.
 const WHEEL: isize = 3;
+/// Longest time between the two clicks of a double click.
+const DOUBLE_CLICK: Duration = Duration::from_millis(400);
 
 /// Handles a mouse event.
 pub(super) fn handle(app: &mut App, event: MouseEvent) {
-    // the list of columns is for keys alone
-    if views::too_small(app.size) || app.picker.is_some() {
+    // the lists of columns and themes are for keys alone
+    if views::too_small(app.size) || app.picker.is_some() || app.themes.is_some() {
         return;
     }
     match event.kind {
@@ -41,6 +46,8 @@ fn wheel(app: &mut App, y: u16, by: isize) {
 
 fn click(app: &mut App, x: u16, y: u16) {
     app.typing.chord.clear();
+    app.typing.notice = None;
+    let before = app.typing.last_click.take();
     if let Some(open) = &app.dialog {
         if let Some(focus) = views::dialog::button_at(app, open, (x, y))
             && let Some(open) = &mut app.dialog
@@ -52,6 +59,7 @@ fn click(app: &mut App, x: u16, y: u16) {
     if app.typing.filter.is_some() || app.typing.line.is_some() {
         return;
     }
+    app.dismiss_message();
     if let Some(view) = header::tab_at(app, x, y) {
         return navigation::show(app, view);
     }
@@ -61,7 +69,32 @@ fn click(app: &mut App, x: u16, y: u16) {
     if let Some(overview_row) = views::overview_row_at(app, x, y) {
         app.lists.overview_rows.moved = true;
         app.lists.overview_rows.select_id(&overview_row);
+        open_at_second_click(app, before, y);
     } else if let Some(row) = views::row_at(app, y) {
-        app.list_mut().point(row);
+        if app.list_mut().point(row) {
+            open_at_second_click(app, before, y);
+        }
+    } else if let Some(column) = views::title_at(app, x, y) {
+        sort(app, column);
     }
+}
+
+/// Opens the row under the cursor if the previous click was on the same line a moment ago.
+fn open_at_second_click(app: &mut App, before: Option<(BootTime, u16)>, y: u16) {
+    let now = app.now.boot;
+    if before.is_some_and(|(at, line)| line == y && now.saturating_duration_since(at) <= DOUBLE_CLICK) {
+        navigation::open(app);
+    } else {
+        app.typing.last_click = Some((now, y));
+    }
+}
+
+/// Sorts by a column; again: in reverse; a third time: in the view's own order.
+fn sort(app: &mut App, column: ColumnId) {
+    let order = match app.list().sort() {
+        Some((by, false)) if by == column => Some((column, true)),
+        Some((by, true)) if by == column => None,
+        Some(_) | None => Some((column, false)),
+    };
+    navigation::set_sort_order(app, order);
 }

@@ -9,8 +9,7 @@ use crate::{
         columns,
         event::Effect,
         list::Rows,
-        overview::{self, OverviewRow},
-        racks,
+        overview, racks,
         settings::{self, Change},
         tour,
     },
@@ -29,16 +28,13 @@ pub(super) fn reveal(app: &mut App) {
     if app.navigation.view == View::Overview {
         super::past::overview_rows(app);
     }
+    super::racks::decide(app);
     let height = views::table_height(app);
     app.list_mut().show_cursor(height);
     if racks::open(app) {
-        let height = views::map_height(app);
-        super::racks::reveal(app, height);
+        super::racks::reveal(app);
     }
-    let most = views::pane_overflow(app);
-    if let Some(pane) = &mut app.navigation.pane {
-        pane.scroll = pane.scroll.min(most);
-    }
+    super::pane::reveal(app);
     let size = app.size;
     if let Some(dialog) = &mut app.dialog {
         dialog.scroll = dialog.scroll.min(views::dialog::overflow(dialog, size));
@@ -52,8 +48,8 @@ pub(super) fn reveal(app: &mut App) {
 pub(super) fn by(app: &mut App, rows: isize) {
     if let Some(scroll) = &mut app.navigation.help {
         *scroll = scroll.saturating_add_signed(rows);
-    } else if let Some(pane) = &mut app.navigation.pane {
-        pane.scroll = pane.scroll.saturating_add_signed(rows);
+    } else if app.navigation.pane.is_some() {
+        super::pane::scroll(app, rows);
     } else if racks::open(app) {
         super::racks::go(app, rows, 0);
     } else {
@@ -90,6 +86,7 @@ pub(super) fn push_position(app: &mut App) {
     app.navigation.before.push(ViewPosition {
         view: app.navigation.view,
         cke_records: app.navigation.cke_records,
+        batches: app.navigation.batches,
         racks: app.navigation.racks,
         pane: app.navigation.pane.clone(),
         at,
@@ -121,6 +118,7 @@ pub(super) fn pop_position(app: &mut App) -> bool {
     }
     enter(app, place.view);
     (app.navigation.cke_records, app.navigation.racks) = (place.cke_records, place.racks);
+    app.navigation.batches = place.batches;
     let columns = columns::of(app);
     app.list_mut().restore_position(&columns);
     super::seen::rows(app);
@@ -141,7 +139,7 @@ pub(super) fn forget(app: &mut App) {
     if app.config.saves_settings {
         app.session.effects.push(Effect::SaveSettings(Change::Forget));
     }
-    app.print(format!("columns and orders are reset{next}"));
+    app.print(format!("columns and orders are reset{next}; theme and mouse at the next start"));
 }
 
 /// Opens a view without storing the previous place.
@@ -151,6 +149,8 @@ pub(super) fn enter(app: &mut App, view: View) {
         app.session.message = None;
     }
     app.navigation.pane = None;
+    app.navigation.preview = None;
+    app.navigation.map_decided = false;
     app.navigation.help = None;
     match view {
         View::Overview => overview::refresh(app),
@@ -192,6 +192,7 @@ pub(super) fn visit(app: &mut App, of: Target) {
         Target::Machine(_) | Target::Fold(_) | Target::Line(_) => return,
     };
     push_position(app);
+    app.navigation.batches &= !matches!(of, Target::Entry(_));
     enter(app, view);
     let found = match &of {
         Target::Entry(id) if id.queue == QueueKind::Reboot => app.lists.reboots.select_id(id),
@@ -212,30 +213,37 @@ pub(super) fn visit(app: &mut App, of: Target) {
         _ if !found => app.print("a filter hides its row"),
         _ => {}
     }
-    app.navigation.pane = Some(Pane { of, scroll: 0 });
+    app.navigation.pane = Some(Pane::new(of));
     record_arrival(app);
 }
 
+/// Shows the entries of the batch under the cursor; Esc leads back.
+fn open_batch(app: &mut App) {
+    let Some(id) = app.lists.batches.cursor else { return };
+    push_position(app);
+    app.navigation.batches = false;
+    let under = app.list().filter().to_owned();
+    super::typing::set_filter(app, &format!("batch:{}", id.0));
+    record_arrival(app);
+    if let Some(place) = app.navigation.before.last_mut() {
+        place.under = Some(under);
+    }
+}
+
 pub(super) fn open(app: &mut App) {
+    if app.navigation.shows_batches() && app.navigation.pane.is_none() {
+        return open_batch(app);
+    }
     if app.navigation.view == View::Overview {
         match app.lists.overview_rows.cursor.clone() {
-            Some(OverviewRow::Gate) => {
-                push_position(app);
-                enter(app, View::Diff);
-                record_arrival(app);
-            }
-            Some(overview_row) => {
-                if let Some(of) = overview_row.target(app) {
-                    visit(app, of);
-                }
-            }
+            Some(overview_row) => super::overview::open(app, &overview_row),
             None => app.print("nothing here can be opened"),
         }
         return;
     }
     if let Some(of) = app.target() {
         app.cursor_displaced();
-        app.navigation.pane = Some(Pane { of, scroll: 0 });
+        app.navigation.pane = Some(Pane::new(of));
     }
 }
 

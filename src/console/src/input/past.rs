@@ -57,8 +57,13 @@ pub(super) fn handle(app: &mut App, answer: ReadResponse) {
         }
         return;
     }
+    let history = matches!(answer, ReadResponse::History(..));
     app.knowledge.past.take(answer, app.now.boot);
     trim(app);
+    if history {
+        let seen = std::sync::Arc::clone(&app.seen);
+        app.knowledge.refresh_usual(&seen.snapshot.store);
+    }
     if let Some(mut dialog) = app.dialog.take() {
         crate::dialogs::preview::refresh(app, &mut dialog);
         app.dialog = Some(dialog);
@@ -110,7 +115,6 @@ pub(super) fn due_read_requests(app: &mut App) -> Vec<Effect> {
     let page_budget = app.knowledge.past.page_budget > 0;
     match app.navigation.view {
         View::Overview => {
-            requested.extend(app.knowledge.past.history.next_request(Folder::History, &store, false, boot));
             let older = app.knowledge.summary.actions.len() < MIN_ACTIONS
                 && app.knowledge.past.audit.rows.len() < MAX_AUDIT_ROWS;
             requested.extend(app.knowledge.past.audit.next_request(Folder::Audit, &store, older, boot));
@@ -136,16 +140,14 @@ pub(super) fn due_read_requests(app: &mut App) -> Vec<Effect> {
         View::Logs => requested.extend(app.knowledge.logs.next_request(boot).map(ReadRequest::Logs)),
         _ => {}
     }
+    // every view compares running phases with the usual ones
+    requested.extend(app.knowledge.past.history.next_request(Folder::History, &store, false, boot));
     if let Some(plan) = app.dialog.as_mut().and_then(|d| d.plan.as_mut())
         && !plan.requested
         && !plan.nodes.is_empty()
     {
         plan.requested = true;
         requested.push(ReadRequest::Plan(plan.number, plan.queue, plan.nodes.clone()));
-    }
-    if app.dialog.as_ref().is_some_and(|d| d.plan.is_some()) && !app.knowledge.past.history.loaded {
-        // to estimate how long similar entries took
-        requested.extend(app.knowledge.past.history.next_request(Folder::History, &store, false, boot));
     }
     if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.navigation.pane {
         let loaded_ending = app.knowledge.past.ending.as_ref().is_some_and(|(key, _)| *key == id.key);

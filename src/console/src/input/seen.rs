@@ -1,20 +1,29 @@
 //! Handling of a new snapshot: new rows, cursor and marks kept by identity, dialogs checked.
 
-use std::{borrow::Borrow, sync::Arc};
+use std::{
+    borrow::Borrow,
+    cmp::Reverse,
+    sync::{Arc, OnceLock},
+};
 
-use cketerm_model::{entry::EntryId, stored::keys::Folder};
+use cketerm_model::{
+    entry::{EntryId, QueueKind},
+    stored::keys::Folder,
+};
 use cketerm_rules::seen::Seen;
 
 use crate::state::{
     App, View,
+    batches::BatchRowId,
     columns::{
-        Actions, Changes, EndedEntries, Hosts, Lines, Machines, Nodes, Reboots, Records, Repairs, RowCells, Table,
+        Actions, BatchTable, Changes, EndedEntries, Hosts, Lines, Machines, Nodes, Reboots, Records, Repairs, RowCells,
+        Table,
     },
-    filter::{Cells, Value},
+    filter::{Cells, Value, searchable_text},
     fleet,
     list::List,
     logs::LineId,
-    overview,
+    needs_you, overview,
     past::PastId,
     queries, undo,
 };
@@ -26,7 +35,9 @@ pub(super) fn handle(app: &mut App, seen: Arc<Seen>) {
         app.now = app.seen.now;
     }
     app.knowledge.totals.refresh(&app.seen);
+    app.knowledge.batches.refresh(&app.seen);
     app.knowledge.registry.refresh(&app.seen);
+    needs_you::refresh(app);
     rows(app);
     undo::check(app);
     if app.navigation.view == View::Overview {
@@ -41,7 +52,14 @@ pub(super) fn handle(app: &mut App, seen: Arc<Seen>) {
 /// Makes the rows of the open view and applies its filter. Of the other lists it updates only what is shown in every
 /// view: the number of rows, and the marks that still exist. Their rows are made when they are opened.
 pub(super) fn rows(app: &mut App) {
+    app.typing.row_texts = OnceLock::new();
+    filtered_rows(app);
+}
+
+/// Same as [`rows`], after a change of the filter alone: the texts of the rows are still valid.
+pub(super) fn filtered_rows(app: &mut App) {
     let seen = Arc::clone(&app.seen);
+    let types_filter = app.typing.filter.is_some() && app.navigation.help.is_none();
     let (store, kube) = (&seen.snapshot.store, &seen.snapshot.kube);
     macro_rules! list {
         ($list:ident of $view:ident, $table:ty, $total:expr, $ids:expr, $exists:expr) => {
@@ -50,8 +68,9 @@ pub(super) fn rows(app: &mut App) {
         // `source_generation`: counter of the states that change the rows; 0 = there is no such counter
         ($list:ident of $view:ident, $table:ty, $source_generation:expr, $total:expr, $ids:expr, $exists:expr) => {{
             let mut list = std::mem::take(&mut app.lists.$list);
-            if app.navigation.view == View::$view {
-                let plain = list.active_filter.is_empty() && list.sort.is_none();
+            // the texts that a filter is typed for are those of one table
+            if app.navigation.view == View::$view && !app.navigation.shows_batches() {
+                let plain = list.active_filter.is_empty() && list.sort.is_none() && !types_filter;
                 let source_generation: u64 = $source_generation;
                 let known = plain && source_generation != 0 && list.source_generation == source_generation;
                 let same = known
@@ -88,8 +107,19 @@ pub(super) fn rows(app: &mut App) {
         View::History => past(app, Folder::History),
         View::Audit => past(app, Folder::Audit),
         View::Logs => log(app),
+        View::Reboots if app.navigation.batches => batches(app, QueueKind::Reboot),
+        View::Repairs if app.navigation.batches => batches(app, QueueKind::Repair),
         _ => {}
     }
+}
+
+/// Makes the rows of the batches of a queue.
+fn batches(app: &mut App, queue: QueueKind) {
+    let ids: Vec<BatchRowId> = app.knowledge.batches.of_queue(queue).map(|batch| Reverse(batch.id)).collect();
+    let (mut list, total) = (std::mem::take(&mut app.lists.batches), ids.len());
+    let rows = filtered_and_sorted::<BatchTable, _>(app, &list, ids.iter());
+    list.refresh(rows, total, |id| app.knowledge.batches.get(id.0).is_some_and(|batch| batch.batch.queue == queue));
+    app.lists.batches = list;
 }
 
 /// Makes the rows of the log. A cursor on the newest line stays on the newest line.
@@ -137,15 +167,25 @@ fn past(app: &mut App, folder: Folder) {
 }
 
 /// Returns the rows that pass the filter of a list, in its order.
-fn filtered_and_sorted<'a, T, Id>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a T::Id>) -> Vec<Id>
+fn filtered_and_sorted<'a, T, Id>(app: &'a App, list: &List<Id>, all: impl Iterator<Item = &'a T::Id>) -> Vec<Id>
 where
     T: Table<Id: ToOwned<Owned = Id> + Sync + 'a>,
     Id: Ord + Clone + Borrow<T::Id> + Send + Sync,
 {
-    let mut all = if list.active_filter.is_empty() {
-        all.map(ToOwned::to_owned).collect()
-    } else {
-        filter_in_parallel(&all.collect::<Vec<_>>(), &|id| list.active_filter.passes(&RowCells::<T>::new(app, id)))
+    let ids: Vec<&T::Id> = all.collect();
+    let row = |id: &'a T::Id| RowCells::<T>::new(app, id);
+    let types_filter = app.typing.filter.is_some() && app.navigation.help.is_none();
+    let texts = types_filter.then(|| {
+        let text_of = |_, id: &&'a T::Id| Some(searchable_text(&row(id)));
+        app.typing.row_texts.get_or_init(|| map_in_parallel(&ids, &text_of))
+    });
+    let mut all: Vec<Id> = match texts.filter(|texts| texts.len() == ids.len()) {
+        _ if list.active_filter.is_empty() => ids.iter().map(|id| (*id).to_owned()).collect(),
+        None => map_in_parallel(&ids, &|_, id| list.active_filter.passes(&row(id)).then(|| (*id).to_owned())),
+        Some(texts) => map_in_parallel(&ids, &|place, id| {
+            let text = texts.get(place).map_or("", |text| text);
+            list.active_filter.passes_text(text, || row(id)).then(|| (*id).to_owned())
+        }),
     };
     if let Some((column, largest_first)) = list.sort {
         all.sort_by_cached_key(|id| RowCells::<T>::new(app, id.borrow()).value(column).key());
@@ -167,29 +207,32 @@ const PARALLEL_THRESHOLD: usize = 2_000;
 /// Upper limit of the threads; more do not pay off.
 const THREADS: usize = 4;
 
-/// Returns the rows that pass, in their order.
-fn filter_in_parallel<Shown, Id>(all: &[&Shown], passes: &(impl Fn(&Shown) -> bool + Sync)) -> Vec<Id>
-where
-    Shown: ToOwned<Owned = Id> + Sync + ?Sized,
-    Id: Send,
-{
-    let matching =
-        |part: &[&Shown]| part.iter().filter(|id| passes(id)).map(|id| (*id).to_owned()).collect::<Vec<Id>>();
+/// Returns the results for the rows that have one, in the order of the rows. `result` gets each row with its place.
+fn map_in_parallel<Row: Sync, Out: Send>(
+    all: &[Row],
+    result: &(impl Fn(usize, &Row) -> Option<Out> + Sync),
+) -> Vec<Out> {
+    let of_part = |begin: usize, part: &[Row]| -> Vec<Out> {
+        part.iter().enumerate().filter_map(|(at, row)| result(begin + at, row)).collect()
+    };
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
     if all.len() < PARALLEL_THRESHOLD || threads < 2 {
-        return matching(all);
+        return of_part(0, all);
     }
-    let matching = &matching;
+    let (of_part, length) = (&of_part, all.len().div_ceil(threads));
     std::thread::scope(|scope| {
-        let mut parts = all.chunks(all.len().div_ceil(threads));
-        let first = parts.next().unwrap_or_default();
+        let mut parts = all.chunks(length).enumerate().map(|(nth, part)| (nth * length, part));
+        let first = parts.next();
         let others: Vec<_> = parts
-            // if the system starts no thread, this thread does the work
-            .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || matching(part)).ok()))
+            .map(|(begin, part)| {
+                // if the system starts no thread, this thread does the work
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || of_part(begin, part));
+                (begin, part, thread.ok())
+            })
             .collect();
-        let mut found = matching(first);
-        for (part, thread) in others {
-            found.extend(thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| matching(part)));
+        let mut found = first.map(|(begin, part)| of_part(begin, part)).unwrap_or_default();
+        for (begin, part, thread) in others {
+            found.extend(thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| of_part(begin, part)));
         }
         found
     })
@@ -200,12 +243,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_filtered_in_parallel_keep_their_order() {
+    fn rows_in_parallel_keep_their_order_and_their_places() {
         for n in [0, 1, PARALLEL_THRESHOLD - 1, PARALLEL_THRESHOLD, 3 * PARALLEL_THRESHOLD + 1] {
             let names: Vec<String> = (0..n).map(|i| format!("node-{i:05}")).collect();
             let all: Vec<&str> = names.iter().map(String::as_str).collect();
-            let found: Vec<String> = filter_in_parallel(&all, &|name: &str| name.ends_with('7'));
-            assert!(found.iter().eq(names.iter().filter(|name| name.ends_with('7'))), "{n}");
+            let found = map_in_parallel(&all, &|place, name| name.ends_with('7').then(|| (place, (*name).to_owned())));
+            let expected = names.iter().cloned().enumerate().filter(|(_, name)| name.ends_with('7'));
+            assert!(found.into_iter().eq(expected), "{n}");
         }
     }
 }

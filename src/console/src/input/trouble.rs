@@ -1,81 +1,99 @@
-//! Moves to the next row that needs an operator.
+//! Moves to the next line of *Needs you*, from any view.
 
-use cketerm_model::entry::EntryId;
-use cketerm_rules::trouble::{self, Trouble};
+use crate::state::{App, Pane, View, object::Object, overview::OverviewRow, registry::Serial};
 
-use crate::state::{App, View, logs::LineId, navigation::Target, overview::OverviewRow, past::PastId, short_text};
-
-/// Moves to the next row that needs an operator, wrapping around at the end. If this view has none, it goes to the
-/// first entry elsewhere that does: the header counts them in every view.
+/// Goes to the next object that waits for a person, and wraps around at the end. On the Overview it moves the cursor,
+/// elsewhere it opens the object's view with the cursor on it. The header counts the same list in every view.
 pub(super) fn next_row(app: &mut App) {
-    if select_next_trouble(app, Trouble::Stuck) {
+    let objects: Vec<Object> = app.knowledge.needs_you.iter().map(|line| line.object.clone()).collect();
+    if objects.is_empty() {
+        app.print_here("nothing needs you");
         return;
     }
-    let elsewhere = trouble::all_stuck(&app.seen).find(|id| View::of_queue(id.queue) != app.navigation.view);
-    if let Some(id) = elsewhere {
-        super::navigation::visit(app, Target::Entry(id));
-    } else if select_next_trouble(app, Trouble::Waits) {
-        app.print_here("nothing is stuck; this row only waits");
-    } else {
-        app.print_here("nothing needs an operator");
+    let place = |object: &Object| objects.iter().position(|known| known == object);
+    let from = here(app, &objects).as_ref().and_then(place);
+    let next = from.map_or(0, |at| (at + 1) % objects.len());
+    let Some(object) = objects.into_iter().nth(next) else { return };
+    app.session.last_needs_you = Some(object.clone());
+    go(app, &object);
+}
+
+/// Returns the line that the operator is at: the one under the cursor, else the last one that the key went to.
+fn here(app: &App, objects: &[Object]) -> Option<Object> {
+    if app.navigation.view == View::Overview && app.navigation.pane.is_none() {
+        return match &app.lists.overview_rows.cursor {
+            Some(OverviewRow::NeedsYou(object)) => Some(object.clone()),
+            _ => None,
+        };
     }
+    let last = app.session.last_needs_you.clone();
+    if last.as_ref().is_some_and(|last| last.view() == app.navigation.view && last.target().is_none()) {
+        return last;
+    }
+    let target = app.target();
+    let under = objects.iter().find(|object| target.is_some() && object.target() == target).cloned();
+    under.or(last)
 }
 
-/// Moves to the next row whose trouble is at least this severe.
-fn select_next_trouble(app: &mut App, least: Trouble) -> bool {
-    let entry = |id: &EntryId| trouble::of(&app.seen, *id) >= Some(least);
-    let found = match app.navigation.view {
-        View::Reboots => {
-            next(&app.lists.reboots.rows, app.lists.reboots.place, entry).map(|place| app.lists.reboots.select(place))
+/// Goes to an object: to its row, or to its line of the Overview if it has none.
+pub(super) fn go(app: &mut App, object: &Object) {
+    let view = object.view();
+    if view == View::Overview {
+        if app.navigation.view != View::Overview {
+            super::navigation::show(app, View::Overview);
         }
-        View::Repairs => {
-            next(&app.lists.repairs.rows, app.lists.repairs.place, entry).map(|place| app.lists.repairs.select(place))
-        }
-        View::Machines => {
-            let changes = |serial: &crate::state::registry::Serial| {
-                let machine = app.knowledge.registry.machine(&app.seen, serial);
-                machine.is_some_and(|m| !m.healthy() || app.knowledge.registry.change(&app.seen, &m.address).is_some())
-            };
-            next(&app.lists.machines.rows, app.lists.machines.place, changes)
-                .map(|place| app.lists.machines.select(place))
-        }
-        View::Overview => {
-            let stuck = |overview_row: &OverviewRow| match overview_row {
-                OverviewRow::Stuck(..) | OverviewRow::Gate | OverviewRow::Unready => true,
-                OverviewRow::WaitsOn(..) | OverviewRow::Blocks(..) => least == Trouble::Waits,
-                OverviewRow::Hosts => !app.knowledge.totals.hosts.trouble.is_empty(),
-                OverviewRow::Work(_) | OverviewRow::Ended(_) | OverviewRow::Action(_) => false,
-            };
-            next(&app.lists.overview_rows.rows, app.lists.overview_rows.place, stuck).map(|place| {
-                app.lists.overview_rows.moved = true;
-                app.lists.overview_rows.select(place);
-            })
-        }
-        View::Diff => None,
-        View::Logs => {
-            let bad = |id: &LineId| app.knowledge.logs.get(id).is_some_and(|line| line.level <= tracing::Level::WARN);
-            next(&app.lists.log.rows, app.lists.log.place, bad).map(|place| app.lists.log.select(place))
-        }
-        View::History | View::Audit if app.navigation.cke_records || app.navigation.view == View::Audit => None,
-        View::History | View::Audit => {
-            let bad = |id: &PastId| app.knowledge.past.history.get(id).is_none_or(|e| !e.end.good());
-            next(&app.lists.history.rows, app.lists.history.place, bad).map(|place| app.lists.history.select(place))
-        }
-        View::Hosts => {
-            let troubled = |id: &crate::state::HostId| short_text::host(&app.seen, id).1;
-            next(&app.lists.hosts.rows, app.lists.hosts.place, troubled).map(|place| app.lists.hosts.select(place))
-        }
-        View::Nodes => {
-            let hit = next(&app.lists.nodes.rows, app.lists.nodes.place, |name| {
-                short_text::node_state(app, name).1 >= Some(least)
-            });
-            hit.map(|place| app.lists.nodes.select(place))
-        }
-    };
-    found.is_some()
+        app.navigation.pane = None;
+    }
+    if app.navigation.view == View::Overview && app.navigation.pane.is_none() && keeps_overview(app, object) {
+        select_line(app, object);
+        return;
+    }
+    open(app, object);
 }
 
-fn next<Id>(rows: &[Id], from: usize, is_match: impl Fn(&Id) -> bool) -> Option<usize> {
-    let round = (from + 1..rows.len()).chain(0..=from.min(rows.len().saturating_sub(1)));
-    round.into_iter().find(|place| rows.get(*place).is_some_and(&is_match))
+/// Reports whether the Overview, which is open, lists the object itself.
+fn keeps_overview(app: &App, object: &Object) -> bool {
+    app.knowledge.needs_you.iter().any(|line| line.object == *object)
+}
+
+fn select_line(app: &mut App, object: &Object) {
+    super::past::overview_rows(app);
+    app.lists.overview_rows.moved = true;
+    app.lists.overview_rows.select_id(&OverviewRow::NeedsYou(object.clone()));
+}
+
+/// Opens the view of an object with the cursor on it. An open pane stays open and shows it.
+pub(super) fn open(app: &mut App, object: &Object) {
+    let (view, had_pane) = (object.view(), app.navigation.pane.is_some());
+    if app.navigation.view != view {
+        super::navigation::push_position(app);
+        super::navigation::enter(app, view);
+        super::navigation::record_arrival(app);
+    }
+    if app.navigation.shows_batches() && matches!(object, Object::Entry(_)) {
+        app.navigation.batches = false;
+        super::seen::rows(app);
+    }
+    if !select(app, object) && !app.list().filter().is_empty() {
+        super::typing::set_filter(app, "");
+        if select(app, object) {
+            app.print_here("the filter hid this row and is cleared");
+        }
+    }
+    app.navigation.pane = object.target().filter(|_| had_pane).map(Pane::new);
+}
+
+/// Moves the cursor to the object's row. Returns false if the view does not show it.
+fn select(app: &mut App, object: &Object) -> bool {
+    match object {
+        Object::Entry(id) if View::of_queue(id.queue) == View::Reboots => app.lists.reboots.select_id(id),
+        Object::Entry(id) => app.lists.repairs.select_id(id),
+        Object::Node(name) => app.lists.nodes.select_id(name),
+        Object::Host(id) => app.lists.hosts.select_id(id),
+        Object::Machine(address) => {
+            let machine = app.knowledge.registry.at(&app.seen, address);
+            machine.map(|m| Serial(m.serial.clone())).is_some_and(|serial| app.lists.machines.select_id(&serial))
+        }
+        Object::Source(_) | Object::Leadership | Object::Queue(_) | Object::Definition => true,
+    }
 }

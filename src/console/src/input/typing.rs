@@ -17,14 +17,18 @@ pub(super) fn begin_filter(app: &mut App) {
     }
     let before = app.list().filter().to_owned();
     begin(app, before);
+    // makes the texts of the rows
+    super::seen::rows(app);
 }
 
 /// Begins to type a search in the overlay.
 pub(super) fn begin_find(app: &mut App) {
-    if app.navigation.help.is_none() {
-        begin_filter(app);
-    } else {
+    if app.navigation.help.is_some() {
         begin(app, app.navigation.search_text.clone());
+    } else if app.navigation.searches_pane() {
+        begin(app, app.navigation.pane_search.clone());
+    } else {
+        begin_filter(app);
     }
 }
 
@@ -48,6 +52,10 @@ fn apply_text(app: &mut App, text: &str) {
     if app.navigation.help.is_some() {
         text.clone_into(&mut app.navigation.search_text);
         app.navigation.help = Some(0);
+    } else if app.navigation.searches_pane() {
+        text.clone_into(&mut app.navigation.pane_search);
+        let from = app.navigation.pane.as_ref().map_or(0, |pane| pane.scroll);
+        super::pane::find(app, from);
     } else {
         set_filter(app, text);
     }
@@ -58,9 +66,17 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     match command {
         // an invalid filter can be fixed or dropped, but not accepted
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier)
-            if app.navigation.help.is_none() && app.list().filter_error().is_some() => {}
+            if app.navigation.help.is_none()
+                && !app.navigation.searches_pane()
+                && app.list().filter_error().is_some() => {}
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier) => {
-            app.typing.filter = None;
+            let accepted = app.typing.filter.take();
+            // the same text once more: the next line with it
+            let again = accepted.is_some_and(|(input, before)| !before.is_empty() && input.value() == before);
+            if again && app.navigation.searches_pane() {
+                let next = app.navigation.pane.as_ref().map_or(0, |pane| pane.scroll + 1);
+                super::pane::find(app, next);
+            }
         }
         Some(Command::Drop) => {
             if let Some((_, before)) = app.typing.filter.take() {
@@ -102,5 +118,5 @@ pub(super) fn paste(app: &mut App, text: &str) {
 pub(super) fn set_filter(app: &mut App, text: &str) {
     let columns = columns::of(app);
     app.list_mut().set_filter(text, &columns);
-    super::seen::rows(app);
+    super::seen::filtered_rows(app);
 }

@@ -9,7 +9,7 @@ use crate::{
     state::{
         App, Pane, Target, View,
         dialog::{Dialog, DialogAction},
-        event::{Action, ActionOutcome, Effect},
+        event::{Action, ActionOutcome, BatchAction, Effect},
         leaders,
         past::ReadRequest,
         queries, rights, sources, tour,
@@ -29,7 +29,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         return not_granted(app, why);
     }
     // giving a cordon back has the same key as keeping it: it is judged once it is known which one is meant
-    let requested = leaders::requested(command, app.navigation.view).filter(|_| command != Command::KeepCordoned);
+    let requested = leaders::requested(command, app.acting_view()).filter(|_| command != Command::KeepCordoned);
     if let Some(why) = requested.and_then(|requested| leaders::refusal(app, requested)) {
         app.print_error(why);
         return Vec::new();
@@ -41,11 +41,17 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         show(app, Dialog::obsolete("Nothing was done", why));
         return Vec::new();
     }
-    let registry = matches!(app.navigation.view, View::Machines | View::Diff);
+    let view = app.acting_view();
+    let registry = matches!(view, View::Machines | View::Diff);
+    let batches = app.navigation.shows_batches() && app.navigation.pane.is_none();
     let opened = match command {
+        Command::Hold if batches => dialogs::batches::open(app, BatchAction::Pause),
+        Command::Unhold if batches => dialogs::batches::open(app, BatchAction::Resume),
+        Command::Cancel if batches => dialogs::batches::open(app, BatchAction::Cancel),
         Command::HostPower => dialogs::host::power(app),
         Command::Fence => dialogs::host::fence(app),
-        Command::Unhold if app.navigation.view == View::Hosts => dialogs::host::release(app),
+        Command::Hold if view == View::Hosts => dialogs::host::hold_off(app),
+        Command::Unhold if view == View::Hosts => dialogs::host::release(app),
         Command::Repair => dialogs::repair::open(app),
         Command::DeleteFinished => dialogs::cancel::delete_all_repairs(app, true),
         Command::DeleteUnfinished => dialogs::cancel::delete_all_repairs(app, false),
@@ -68,7 +74,8 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         Command::Done => dialogs::order::open(app, Verb::Done),
         Command::Force => dialogs::order::open(app, Verb::Force),
         Command::Release => dialogs::order::release(app),
-        _ => return keep(app),
+        Command::KeepCordoned => dialogs::keep_cordoned::open(app),
+        _ => return Vec::new(),
     };
     match opened {
         Ok(mut opened) => {
@@ -115,8 +122,13 @@ fn not_granted(app: &mut App, why: String) -> Vec<Effect> {
     vec![Effect::Ask(ReadRequest::Rights)]
 }
 
-/// Shows a dialog and numbers its preview, so that the answer can be assigned to it.
+/// Shows a dialog with what was typed into an expired one of its kind. Numbers its preview, so that the answer can be
+/// assigned to it.
 fn show_numbered(app: &mut App, mut opened: Dialog) {
+    if let Some(kept_text) = app.session.kept_text.take() {
+        kept_text.restore(&mut opened);
+        dialogs::follow_choice(app, &mut opened);
+    }
     if let Some(plan) = &mut opened.plan {
         app.session.last_plan_number += 1;
         plan.number = app.session.last_plan_number;
@@ -194,6 +206,9 @@ pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
             } else {
                 app.print(response);
             }
+            if let Some(message) = &mut app.session.message {
+                message.without_undo = Some(outcome.response);
+            }
             app.session.undo = Some(UndoOffer::new(app, undo_action, outcome.written_revision));
         }
     }
@@ -225,32 +240,4 @@ fn refusal(app: &App) -> Option<String> {
         return Some("not connected to etcd yet: nothing can be written".to_owned());
     }
     sources::refusal(app)
-}
-
-/// Toggles keep-cordoned. It needs no confirmation, because the same key reverts it.
-fn keep(app: &mut App) -> Vec<Effect> {
-    let boot = app.now.boot;
-    if queries::kube_lost(&app.seen, boot).is_some() {
-        app.print_error("Kubernetes does not answer: no node can be changed until it is back");
-        return Vec::new();
-    }
-    let nodes = app.chosen_nodes();
-    if nodes.is_empty() {
-        app.print_error(app.nothing_selected("node"));
-        return Vec::new();
-    }
-    let [name] = nodes.as_slice() else {
-        app.print_error(format!("keep-cordoned takes one node at a time, {} are chosen", nodes.len()));
-        return Vec::new();
-    };
-    let Some(row) = queries::node(&app.seen, name) else {
-        app.print_error(format!("{name} has no Node in Kubernetes"));
-        return Vec::new();
-    };
-    if !row.unschedulable && !row.keep_cordoned {
-        app.print_error(format!("{name} is not cordoned: there is no cordon to keep"));
-        return Vec::new();
-    }
-    let action = Action::KeepCordoned { node: row.name.clone(), keep: !row.keep_cordoned };
-    act(app, action)
 }

@@ -58,7 +58,8 @@ impl Default for Keymap {
 
 impl Keymap {
     /// Creates the active keys from the table and the rebound commands (an empty list unbinds one). Refuses duplicates,
-    /// and chords that start with a key that has a command of its own.
+    /// and chords that start with a key that has a command of its own. A default key of [`YIELDING`] gives way to the
+    /// configuration.
     pub fn new(changed: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
         if let Some(name) = changed.keys().find(|name| !TABLE.iter().any(|b| b.name == name.as_str())) {
             let names: Vec<_> = TABLE.iter().map(|b| b.name).collect();
@@ -66,11 +67,17 @@ impl Keymap {
         }
         let mut keys: Vec<BoundKey> = Vec::new();
         let mut names = BTreeMap::new();
+        let configured = configured_keys(changed);
         for binding in TABLE {
             let own = changed.get(binding.name);
             let texts: Vec<String> = match own {
                 Some(texts) => texts.clone(),
-                None => binding.keys.iter().map(|k| (*k).to_owned()).collect(),
+                None => binding
+                    .keys
+                    .iter()
+                    .filter(|key| !yields(binding, key, &configured))
+                    .map(|k| (*k).to_owned())
+                    .collect(),
             };
             for text in &texts {
                 let strokes = chord(text).ok_or_else(|| format!("keys.{}: {text:?} is not a key", binding.name))?;
@@ -148,12 +155,43 @@ impl Keymap {
 
     /// Returns all keys of a binding for the help, or its command-line name if it has none.
     pub fn all(&self, binding: &Binding) -> String {
-        match self.names.get(binding.name).map(|keys| keys.join(" ")).filter(|keys| !keys.is_empty()) {
+        let titles = |keys: &Vec<String>| keys.iter().map(|key| title(key)).collect::<Vec<_>>().join(" ");
+        match self.names.get(binding.name).map(titles).filter(|keys| !keys.is_empty()) {
             Some(keys) => keys,
             None if is_typable(binding.context) => format!(":{}", binding.name),
             None => String::new(),
         }
     }
+}
+
+/// Default keys that a configuration of version 0.1 could give to other commands: by command and key. The command loses
+/// such a key to the configuration, so that an old configuration keeps its meaning.
+const YIELDING: &[(&str, &str)] = &[
+    ("open", "d"),
+    ("close", "d"),
+    ("lead", "T"),
+    ("yaml", "y"),
+    ("previous-entry", "["),
+    ("next-entry", "]"),
+    ("previous-view", "backtab"),
+    ("half-page-down", "ctrl-d"),
+    ("half-page-up", "ctrl-u"),
+    ("top", "g g"),
+];
+
+/// Returns the keys of the configuration, with the contexts of their commands.
+fn configured_keys(changed: &BTreeMap<String, Vec<String>>) -> Vec<(Context, Vec<Stroke>)> {
+    let of = |binding: &'static Binding| changed.get(binding.name).map(|texts| (binding.context, texts));
+    let keys = TABLE.iter().filter_map(of).flat_map(|(context, texts)| texts.iter().map(move |text| (context, text)));
+    keys.filter_map(|(context, text)| Some((context, chord(text)?))).collect()
+}
+
+/// Reports whether a default key gives way to a key of the configuration.
+fn yields(binding: &Binding, key: &str, configured: &[(Context, Vec<Stroke>)]) -> bool {
+    let Some(strokes) = chord(key).filter(|_| YIELDING.contains(&(binding.name, key))) else { return false };
+    configured.iter().any(|(context, other)| {
+        overlap(binding.context, *context) && (strokes.starts_with(other) || other.starts_with(&strokes))
+    })
 }
 
 /// Returns the key that a terminal sends instead of this ctrl combination, if it cannot send the combination.
@@ -355,11 +393,10 @@ mod tests {
         assert_eq!(map.chords(&before), [("c".to_owned(), "cancel"), ("r".to_owned(), "repaint")]);
         assert_eq!(map.shown("cancel"), "Ctrl-x c");
 
-        let why = change(&[("bottom", "g g")]).unwrap_err();
-        let expected =
-            "keys.bottom: the chord \"g g\" of bottom begins with g, which is the key of top alone (the default table)";
+        let why = change(&[("bottom", "s s")]).unwrap_err();
+        let expected = "keys.bottom: the chord \"s s\" of bottom begins with s, which is the key of sort alone (the default table)";
         assert_eq!(why, expected);
-        assert!(change(&[("bottom", "g e"), ("top", "g g")]).is_ok());
+        assert!(change(&[("bottom", "g e")]).is_ok(), "beside the chord of the first row");
         assert!(change(&[("yes", "g y")]).unwrap_err().contains("not where text is typed"));
         assert!(change(&[("top", "z esc")]).unwrap_err().contains("Esc cancels a chord"));
     }
@@ -372,7 +409,7 @@ mod tests {
             let why = Keymap::new(&change).unwrap_err();
             assert!(why.starts_with(&format!("keys.force: {key} looks harmless")), "{why}");
         }
-        let change = BTreeMap::from([("down".to_owned(), vec!["ctrl-d".to_owned()])]);
+        let change = BTreeMap::from([("down".to_owned(), vec!["ctrl-k".to_owned()])]);
         assert!(Keymap::new(&change).is_ok(), "a command that changes nothing may use it");
     }
 
@@ -396,9 +433,42 @@ mod tests {
         }
     }
 
+    /// Configurations of version 0.1 could give these keys to other commands.
+    #[test]
+    fn a_default_key_that_an_old_configuration_uses_gives_way_to_it() {
+        let of = |name: &str, key: &str| {
+            Keymap::new(&BTreeMap::from([(name.to_owned(), vec![key.to_owned()])]))
+                .unwrap_or_else(|why| panic!("{why}"))
+        };
+        for (loser, key) in YIELDING {
+            let first = key.split(' ').next().unwrap();
+            // a verb has no harmless key
+            let taker = if *key == "T" { "cancel" } else { "sort" };
+            let map = of(taker, first);
+            let binding = TABLE.iter().find(|b| b.name == *loser).unwrap();
+            assert_eq!(map.key(taker), Some(first), "{loser}");
+            let overlapping = overlap(binding.context, TABLE.iter().find(|b| b.name == taker).unwrap().context);
+            assert_eq!(map.names[*loser].iter().any(|k| k == key), !overlapping, "{loser}");
+        }
+        // its other keys stay
+        assert_eq!(of("sort", "d").key("open"), Some("enter"));
+        assert_eq!(of("sort", "g").key("top"), Some("home"));
+        // a chord that begins with a default chord's key needs no way out
+        assert_eq!(of("sort", "g s").key("top"), Some("g g"));
+        // the configured first row of 0.1
+        assert_eq!(of("top", "g").key("top"), Some("g"));
+        // a command that uses any other default key is refused as before
+        assert!(Keymap::new(&BTreeMap::from([("sort".to_owned(), vec!["j".to_owned()])])).is_err());
+    }
+
     #[test]
     fn key_names_round_trip() {
-        for key in TABLE.iter().flat_map(|b| b.keys).chain(&["f12", "alt-x", "delete", "home"]) {
+        for key in TABLE
+            .iter()
+            .flat_map(|b| b.keys)
+            .filter(|key| !key.contains(' '))
+            .chain(&["f12", "alt-x", "delete", "home"])
+        {
             assert_eq!(parse(key).map(stroke_name).as_deref(), Some(*key));
         }
     }

@@ -6,7 +6,6 @@ use cketerm_model::{
     entry::EntryId,
     reason::{PodHold, Reason},
 };
-use cketerm_rules::trouble;
 
 use super::{App, queries, short_text};
 
@@ -68,56 +67,5 @@ pub fn all(app: &App) -> Vec<BlockerGroup> {
     }
     let mut all: Vec<BlockerGroup> = found.into_values().collect();
     all.sort_by_key(|group| (std::cmp::Reverse(group.nodes.len()), group.what.clone()));
-    all
-}
-
-/// An object that blocks several drains.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SharedBlocker {
-    /// Its kind and name: `pdb shop/web`, `job batch/report`.
-    pub what: String,
-    /// The drains, oldest first.
-    pub drains: Vec<EntryId>,
-    /// The pods that are known.
-    pub pods: BTreeSet<String>,
-}
-
-/// Returns the objects that block more than one of the stuck drains.
-pub fn shared_blockers(app: &App) -> Vec<SharedBlocker> {
-    let seen = &app.seen;
-    let mut all: BTreeMap<String, SharedBlocker> = BTreeMap::new();
-    let mut add = |what: String, id: EntryId, pod: Option<&str>| {
-        let one = all.entry(what.clone()).or_insert_with(|| SharedBlocker {
-            what,
-            drains: Vec::new(),
-            pods: BTreeSet::new(),
-        });
-        if !one.drains.contains(&id) {
-            one.drains.push(id);
-        }
-        one.pods.extend(pod.map(str::to_owned));
-    };
-    for (id, why) in seen.reasons.iter().filter(|(id, _)| trouble::of(seen, **id).is_some()) {
-        // The pod may have been replaced since a backoff began.
-        let (cause, with_pod) =
-            if let Reason::Backoff { cause: Some(cause), .. } = why { (cause.as_ref(), false) } else { (why, true) };
-        if let Reason::BlockedByPdb { pod, pdb, .. } = cause {
-            add(format!("pdb {pdb}"), *id, with_pod.then_some(pod));
-        } else if let Reason::BlockedByJob { pod, job } = cause {
-            add(format!("job {job}"), *id, with_pod.then_some(pod));
-        }
-        for blocker in queries::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {
-            match &blocker.why {
-                PodHold::Budget { budget, .. } => add(format!("pdb {budget}"), *id, Some(&blocker.pod)),
-                PodHold::Job { job } => add(format!("job {job}"), *id, Some(&blocker.pod)),
-                _ => {}
-            }
-        }
-    }
-    let mut all: Vec<SharedBlocker> = all.into_values().filter(|one| one.drains.len() > 1).collect();
-    for one in &mut all {
-        one.drains.sort_by_key(|id| (queries::since(seen, *id), *id));
-    }
-    all.sort_by_key(|one| std::cmp::Reverse(one.drains.len()));
     all
 }

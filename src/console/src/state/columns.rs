@@ -24,6 +24,7 @@ use crate::{
 };
 
 mod audit;
+mod batches;
 mod diff;
 mod entry;
 mod history;
@@ -38,6 +39,7 @@ mod repairs;
 mod values;
 
 pub use audit::Actions;
+pub use batches::BatchTable;
 pub use diff::Changes;
 pub use history::{EndedEntries, node_name, outcome_style};
 pub use hosts::Hosts;
@@ -238,16 +240,17 @@ fn summaries_of<T: Table>() -> Vec<ColumnSummary> {
 }
 
 /// Returns the columns of a view, in the order of filters and sorting. Empty if the view has no table.
-pub fn summaries(view: View, cke_records: bool) -> Vec<ColumnSummary> {
+pub fn summaries(view: View, second: bool) -> Vec<ColumnSummary> {
     match view {
         View::Overview => Vec::new(),
+        View::Reboots | View::Repairs if second => summaries_of::<BatchTable>(),
         View::Reboots => summaries_of::<Reboots>(),
         View::Nodes => summaries_of::<Nodes>(),
         View::Repairs => summaries_of::<Repairs>(),
         View::Machines => summaries_of::<Machines>(),
         View::Diff => summaries_of::<Changes>(),
         View::Hosts => summaries_of::<Hosts>(),
-        View::History if cke_records => summaries_of::<Records>(),
+        View::History if second => summaries_of::<Records>(),
         View::History => summaries_of::<EndedEntries>(),
         View::Audit => summaries_of::<Actions>(),
         View::Logs => summaries_of::<Lines>(),
@@ -256,37 +259,41 @@ pub fn summaries(view: View, cke_records: bool) -> Vec<ColumnSummary> {
 
 /// Returns the columns of the open view that filters and `:sort` know. Empty if the view has no table.
 pub fn of(app: &App) -> Vec<ColumnId> {
-    filter_columns(app.navigation.view, app.navigation.cke_records)
+    filter_columns(app.navigation.view, app.navigation.second_table())
 }
 
 /// Returns the columns of a view that filters and `:sort` know.
-pub fn filter_columns(view: View, cke_records: bool) -> Vec<ColumnId> {
-    summaries(view, cke_records).iter().filter(|c| c.has_value).map(|c| c.id).collect()
+pub fn filter_columns(view: View, second: bool) -> Vec<ColumnId> {
+    summaries(view, second).iter().filter(|c| c.has_value).map(|c| c.id).collect()
 }
 
 /// Returns the columns that a table of this width shows by default. Narrower tables also show some others where these
 /// have something to say.
-pub fn default_columns(view: View, cke_records: bool, table_width: u16) -> Vec<ColumnId> {
+pub fn default_columns(view: View, second: bool, table_width: u16) -> Vec<ColumnId> {
     let shown = |c: &&ColumnSummary| c.shown_from.is_some_and(|from| from <= table_width);
-    summaries(view, cke_records).iter().filter(shown).map(|c| c.id).collect()
+    summaries(view, second).iter().filter(shown).map(|c| c.id).collect()
 }
 
 /// Returns all columns that a table can show: its default ones, then the others.
-pub fn all(view: View, cke_records: bool) -> Vec<ColumnId> {
-    let mut summaries = summaries(view, cke_records);
+pub fn all(view: View, second: bool) -> Vec<ColumnId> {
+    let mut summaries = summaries(view, second);
     // a stable sort
     summaries.sort_by_key(|c| c.shown_from.is_none());
     summaries.iter().map(|c| c.id).collect()
 }
 
-/// Returns the name of a view's table: the view's name, or `records` for CKE's records.
-pub fn table(view: View, cke_records: bool) -> &'static str {
-    if view == View::History && cke_records { "records" } else { view.name() }
+/// Returns the name of a view's table: the view's name, `records` for CKE's records, or `batches`.
+pub fn table(view: View, second: bool) -> &'static str {
+    match view {
+        View::History if second => "records",
+        View::Reboots | View::Repairs if second => "batches",
+        _ => view.name(),
+    }
 }
 
 /// Parses names separated by commas or spaces. They must be columns of the open table, each at most once.
 pub fn parse(app: &App, text: &str) -> Result<Vec<ColumnId>, String> {
-    let all = all(app.navigation.view, app.navigation.cke_records);
+    let all = all(app.navigation.view, app.navigation.second_table());
     let mut chosen: Vec<ColumnId> = Vec::new();
     for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
         let id = all.iter().find(|id| **id == word);
@@ -324,6 +331,7 @@ mod tests {
 
     #[test]
     fn every_table_has_sound_columns_and_one_that_takes_the_rest_of_the_line() {
+        check::<BatchTable>();
         check::<Reboots>();
         check::<Nodes>();
         check::<Repairs>();

@@ -10,8 +10,11 @@ use nucleo_matcher::{
 };
 use tui_input::Input;
 
-use super::{App, View, columns};
-use crate::keys::{Command, TABLE, is_typable};
+use super::{App, View, columns, theme_picker::CONFIGURED};
+use crate::{
+    keys::{Command, TABLE, is_typable},
+    theme::loader::BUILT_IN,
+};
 
 /// Most completions.
 const MAX_COMPLETIONS: usize = 40;
@@ -78,7 +81,12 @@ pub const ARGUMENT_COMMANDS: &[ArgumentCommand] = &[
         "COLUMN,COLUMN,...|default",
         "Show these columns in this order; default: the view's own; without argument: choose in a list",
     ),
-    word("settings", "forget", "Forget the saved columns and sort orders"),
+    word(
+        "theme",
+        "[NAME]",
+        "Use a theme, now and at the next start; without NAME: choose it with a preview; default: the configured one",
+    ),
+    word("settings", "forget", "Forget the saved columns, sort orders, theme and use of the mouse"),
     word("filter", "FILTER", "Show only matching rows; without FILTER: type it"),
     word(
         "write",
@@ -110,7 +118,7 @@ pub fn read(text: &str) -> Result<ParsedCommand, String> {
     let (name, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
     let rest = rest.trim();
     if let Some(word) = ARGUMENT_COMMANDS.iter().find(|w| w.name == name) {
-        let optional = ["mark", "sort", "filter", "columns", "unfreeze"].contains(&name);
+        let optional = ["mark", "sort", "filter", "columns", "unfreeze", "theme"].contains(&name);
         if word.argument.is_empty() && !rest.is_empty() {
             return Err(format!("{name} takes no argument"));
         }
@@ -204,7 +212,7 @@ pub fn usage(name: &str) -> (String, String) {
 }
 
 /// Completions for times.
-const TIME_EXAMPLES: [&str; 6] = ["15m", "30m", "1h", "2h", "8h", "1d"];
+const TIME_EXAMPLES: [&str; 7] = ["15m", "30m", "1h", "2h", "8h", "1d", "tomorrow"];
 
 /// Returns the completions for the last word of a line, by the kind of argument at that place.
 pub fn completions(app: &App, text: &str) -> Completions {
@@ -224,7 +232,7 @@ pub fn completions(app: &App, text: &str) -> Completions {
         (None, _) => matching_candidates(last, names().map(str::to_owned)),
         (Some("view"), _) => matching_candidates(last, View::ALL.iter().map(|v| v.name().to_owned())),
         (Some("columns"), _) => {
-            let all = columns::all(app.navigation.view, app.navigation.cke_records);
+            let all = columns::all(app.navigation.view, app.navigation.second_table());
             let named: Vec<&str> = before.split([' ', ',']).collect();
             let left = all.into_iter().filter(|id| !named.contains(&id.as_str())).map(|id| id.to_string());
             matching_candidates(last, left.chain((named.len() == 2).then(|| "default".to_owned())))
@@ -232,6 +240,10 @@ pub fn completions(app: &App, text: &str) -> Completions {
         (Some("sort"), _) if place == 0 => matching_candidates(last, columns::of(app).iter().map(ToString::to_string)),
         (Some("sort"), _) => matching_candidates(last, owned(&["desc", "asc"]).into_iter()),
         (Some("write"), _) => matching_candidates(last, owned(&["off"]).into_iter().chain(owned(&TIME_EXAMPLES[..5]))),
+        (Some("theme"), _) => {
+            let built_in = BUILT_IN.iter().map(|(name, _)| (*name).to_owned());
+            matching_candidates(last, built_in.chain([CONFIGURED.to_owned()]))
+        }
         (Some("settings"), _) => matching_candidates(last, owned(&["forget"]).into_iter()),
         (Some("freeze"), _) if place == 0 => matching_candidates(last, owned(&TIME_EXAMPLES).into_iter()),
         (Some("filter" | "mark"), _) => matching_candidates(last, columns::of(app).iter().map(|c| format!("{c}:"))),
@@ -256,7 +268,7 @@ fn entries(app: &App, reboots: bool, repairs: bool) -> impl Iterator<Item = Stri
 }
 
 /// Returns the completions of a text, best first: words that start with it or, if none does, words that resemble it.
-fn matching_candidates<T: AsRef<str> + Into<String>>(text: &str, words: impl Iterator<Item = T>) -> Vec<String> {
+pub fn matching_candidates<T: AsRef<str> + Into<String>>(text: &str, words: impl Iterator<Item = T>) -> Vec<String> {
     if text.is_empty() {
         return words.take(MAX_COMPLETIONS).map(Into::into).collect();
     }

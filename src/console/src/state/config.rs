@@ -11,6 +11,8 @@ use crate::{
 pub struct AppConfig {
     /// Colours. Those of `auto` change once, when the terminal reports a light or dark background.
     pub theme: Theme,
+    /// Name of the theme that the operator chose in the console. `None` = the configured one.
+    pub chosen_theme: Option<String>,
     /// Active keys.
     pub keymap: Keymap,
     /// Text of the badge. `None` = the cluster's name.
@@ -27,6 +29,8 @@ pub struct AppConfig {
     pub saves_settings: bool,
     /// Whether the terminal accepts copied text.
     pub can_copy: bool,
+    /// Whether the terminal reports clicks and the wheel.
+    pub mouse: bool,
     /// Characters that the terminal can show.
     pub charset: Charset,
 }
@@ -35,6 +39,7 @@ impl Default for AppConfig {
     fn default() -> Self {
         Self {
             theme: Theme::named("terminal", true).unwrap_or_else(|_| Theme::bare()),
+            chosen_theme: None,
             keymap: Keymap::default(),
             badge: None,
             endpoints: Vec::new(),
@@ -43,6 +48,7 @@ impl Default for AppConfig {
             saves_settings: false,
             blocks: false,
             can_copy: true,
+            mouse: false,
             charset: Charset::default(),
         }
     }

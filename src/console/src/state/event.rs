@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use cketerm_actions::HostAction;
 use cketerm_model::{
+    batch::BatchId,
     cketerm_records::Verb,
     clock::Now,
     entry::{EntryId, QueueKind},
     names::{Address, NodeName},
 };
-use cketerm_rules::seen::Seen;
+use cketerm_rules::{console_leads::LeadAnswer, seen::Seen};
 use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::{
@@ -32,10 +33,16 @@ pub enum Event {
     Resize(u16, u16),
     /// The terminal reported a light or dark background: the theme for it.
     ThemeDetected(Box<Theme>),
+    /// The terminal draws block symbols wider than one cell.
+    WideSymbols,
+    /// All themes, by name, and the name of the one to use; `None` = the operator chooses.
+    ThemesRead(Option<String>, Vec<(String, Theme)>),
     /// The engine published a new state.
     Seen(Arc<Seen>),
     /// Time passed.
     Tick(Now),
+    /// The cursor has rested on a row for a moment.
+    Rested,
     /// An action ended: its outcome, or the error message.
     Done(Result<ActionOutcome, String>),
     /// A question was answered.
@@ -85,6 +92,8 @@ pub enum Effect {
     Act(Action),
     /// Read the data, then send [`Event::ReadFinished`].
     Ask(ReadRequest),
+    /// Tell this console's engine whether it may lead.
+    AnswerLead(LeadAnswer),
     /// Save the setting, then send [`Event::SettingsSaved`].
     SaveSettings(Change),
     /// Quit the console.
@@ -95,6 +104,10 @@ pub enum Effect {
     Repaint,
     /// Copy the text to the terminal's clipboard.
     Copy(String),
+    /// Read all themes, then send [`Event::ThemesRead`] with this name.
+    ReadThemes(Option<String>),
+    /// Turn reports of clicks and the wheel on or off.
+    Mouse(bool),
 }
 
 /// Request to `actions`: the action that a dialog confirms, bound to the state that was shown.
@@ -147,6 +160,17 @@ pub enum Action {
         entries: Vec<(EntryId, Option<i64>)>,
         /// True = hold, false = release.
         hold: bool,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Pause, resume or cancel whole batches.
+    Batches {
+        /// Their queue.
+        queue: QueueKind,
+        /// The batches.
+        batches: Vec<BatchId>,
+        /// The change.
+        what: BatchAction,
         /// Reason or ticket.
         reason: Option<String>,
     },
@@ -217,6 +241,17 @@ pub enum Action {
     },
 }
 
+/// Change of a whole batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchAction {
+    /// Its queued entries no longer start.
+    Pause,
+    /// They start again.
+    Resume,
+    /// Its unfinished entries are cancelled.
+    Cancel,
+}
+
 /// Change of the generation of the definition from the machine registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryAction {
@@ -247,6 +282,7 @@ impl Action {
             | Self::Cancel { reason, .. }
             | Self::Remove { reason, .. }
             | Self::Hold { reason, .. }
+            | Self::Batches { reason, .. }
             | Self::ResetBackoff { reason, .. }
             | Self::Switch { reason, .. }
             | Self::Registry { reason, .. }
@@ -304,6 +340,14 @@ impl Action {
             Self::Remove { entry, .. } => format!("removing {entry} ..."),
             Self::Hold { entries, hold: true, .. } => format!("holding {} ...", count(entries.len(), "entry")),
             Self::Hold { entries, hold: false, .. } => format!("releasing {} ...", count(entries.len(), "entry")),
+            Self::Batches { batches, what, .. } => {
+                let progress_text = match what {
+                    BatchAction::Pause => "pausing",
+                    BatchAction::Resume => "resuming",
+                    BatchAction::Cancel => "cancelling",
+                };
+                format!("{progress_text} {} ...", named_batches(batches))
+            }
             Self::ResetBackoff { entries, .. } => {
                 format!("resetting the backoff of {} ...", count(entries.len(), "entry"))
             }
@@ -336,6 +380,30 @@ impl Action {
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
             Self::KeepCordoned { node, keep: false } => format!("no longer keeping {node} cordoned ..."),
         }
+    }
+}
+
+/// Returns the number of entries with the noun for their queue: `3 reboots`, `1 repair`; `4 entries` if they are mixed.
+pub fn count_entries<'a>(ids: impl IntoIterator<Item = &'a EntryId>) -> String {
+    let (mut reboots, mut repairs) = (0, 0);
+    for id in ids {
+        match id.queue {
+            QueueKind::Reboot => reboots += 1,
+            QueueKind::Repair => repairs += 1,
+        }
+    }
+    match (reboots, repairs) {
+        (n, 0) => count(n, "reboot"),
+        (0, n) => count(n, "repair"),
+        (reboots, repairs) => count(reboots + repairs, "entry"),
+    }
+}
+
+/// Returns batches by name: `batch 6fy2jg00`, `3 batches`.
+pub fn named_batches(batches: &[BatchId]) -> String {
+    match batches {
+        [one] => format!("batch {one}"),
+        _ => format!("{} batches", batches.len()),
     }
 }
 

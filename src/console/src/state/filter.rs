@@ -3,7 +3,7 @@
 //! Example: `worker /db-[0-9]+/ !queued rack=3 since>10m or status:failed`. Terms side by side must all hold; `or`
 //! separates alternatives; `"two words"` is one term.
 
-use std::{borrow::Cow, fmt, fmt::Write as _};
+use std::{borrow::Cow, cell::OnceCell, fmt, fmt::Write as _};
 
 use cketerm_model::boot_time::Seconds;
 use regex::{Regex, RegexBuilder};
@@ -144,7 +144,113 @@ impl Filter {
     pub fn passes(&self, row: &impl Cells) -> bool {
         self.any.is_empty() || self.any.iter().any(|all| all.iter().all(|term| term.is_match(row)))
     }
+
+    /// Reports whether a row passes whose [`searchable_text`] is at hand. The row is looked up only for terms that the
+    /// text does not answer.
+    pub fn passes_text<C: Cells>(&self, text: &str, row: impl Fn() -> C) -> bool {
+        let cells = OnceCell::new();
+        let is_match = |term: &Term| {
+            let by_text = match (term.column, &term.test) {
+                (None, Test::Contains(word)) => Some(text.contains(word.as_str()) != term.not),
+                _ => None,
+            };
+            by_text.unwrap_or_else(|| term.is_match(cells.get_or_init(&row)))
+        };
+        self.any.is_empty() || self.any.iter().any(|all| all.iter().all(is_match))
+    }
+
+    /// Describes the conditions of the columns, such as `outcome "failed", node "w01"`. `None` if the filter has other
+    /// conditions too.
+    pub fn described(&self) -> Option<String> {
+        let [all] = self.any.as_slice() else { return None };
+        let one = |term: &Term| {
+            let column = term.column?;
+            let not = if term.not { "not " } else { "" };
+            match &term.test {
+                Test::Contains(word) | Test::Is(word) => Some(format!("{column} {not}{word:?}")),
+                Test::Matches(_) | Test::Compares(..) => None,
+            }
+        };
+        all.iter().map(one).collect::<Option<Vec<_>>>().map(|terms| terms.join(", "))
+    }
+
+    /// Returns the words that passing rows contain, in lower case, each with its column: for highlighting.
+    pub fn words(&self) -> impl Iterator<Item = (Option<ColumnId>, &str)> {
+        self.any.iter().flatten().filter(|term| !term.not).filter_map(|term| match &term.test {
+            Test::Contains(word) | Test::Is(word) if !word.is_empty() => Some((term.column, word.as_str())),
+            Test::Contains(_) | Test::Is(_) | Test::Matches(_) | Test::Compares(..) => None,
+        })
+    }
 }
+
+/// Returns the text that words without a column are searched in: the values of a row in lower case, one a line.
+pub fn searchable_text(row: &impl Cells) -> Box<str> {
+    let mut text = String::new();
+    row.any(|value| {
+        match value {
+            // words skip spans
+            Value::Span(_) | Value::None => return false,
+            Value::Known(shown, known) => {
+                text.push_str(shown);
+                text.push('\n');
+                text.push_str(known);
+            }
+            Value::Text(_) | Value::Number(_) => text.push_str(&value.words()),
+        }
+        text.push('\n');
+        false
+    });
+    if text.is_ascii() {
+        text.make_ascii_lowercase();
+        text.into_boxed_str()
+    } else {
+        text.to_lowercase().into_boxed_str()
+    }
+}
+
+/// Columns whose values are texts: a comparison with a number or a time can never be true there.
+const TEXT_COLUMNS: &[&str] = &[
+    "address",
+    "asked",
+    "batch",
+    "bmc",
+    "by",
+    "cause",
+    "command",
+    "entry",
+    "error",
+    "from",
+    "health",
+    "host",
+    "kubelet",
+    "level",
+    "namespace",
+    "node",
+    "on",
+    "online",
+    "operation",
+    "outcome",
+    "owner",
+    "place",
+    "plan",
+    "power",
+    "reason",
+    "remarks",
+    "result",
+    "role",
+    "serial",
+    "state",
+    "status",
+    "targets",
+    "text",
+    "type",
+    "what",
+    "who",
+    "why",
+];
+
+/// Columns with the time of a row in tables without a column `since`, which is their other name.
+const AGE_COLUMNS: &[&str] = &["at", "ended", "start", "for"];
 
 impl Term {
     fn is_match(&self, row: &impl Cells) -> bool {
@@ -260,7 +366,13 @@ fn term(word: &str, columns: &[ColumnId]) -> Result<Term, String> {
     };
     // In views with the engine's `reason`, the operator's reason is the column `why`. In other views `reason` means
     // `why`.
-    let column_name = if name == "reason" && !columns.iter().any(|c| *c == "reason") { "why" } else { name };
+    let has = |name: &str| columns.iter().any(|c| *c == name);
+    let column_name = match name {
+        "reason" if !has("reason") => "why",
+        "machine" if !has("machine") && has("node") => "node",
+        "since" if !has("since") => AGE_COLUMNS.iter().copied().find(|name| has(name)).unwrap_or(name),
+        _ => name,
+    };
     let Some(column) = columns.iter().find(|c| c.as_str().eq_ignore_ascii_case(column_name)).copied() else {
         // An address with a port, a URL or a MAC address does not name a column: it is text.
         let words = name.chars().all(|c| c.is_ascii_alphabetic());
@@ -280,6 +392,14 @@ fn term(word: &str, columns: &[ColumnId]) -> Result<Term, String> {
                 Some(text) => (true, text),
                 None => (false, tail),
             };
+            if TEXT_COLUMNS.contains(&column.as_str()) {
+                let others: Vec<&str> =
+                    columns.iter().map(|c| c.as_str()).filter(|c| !TEXT_COLUMNS.contains(c)).collect();
+                let others = if others.is_empty() { "nothing here".to_owned() } else { others.join(" ") };
+                return Err(format!(
+                    "{column}{sign}{text}: {column} is text; {others} can be compared (as text: {column}:{text})"
+                ));
+            }
             let expected = number(text).ok_or_else(|| format!("{column}{sign} needs a number, or 90s, 10m, 2h, 3d"))?;
             Test::Compares(sign, or_equal, expected)
         }

@@ -6,7 +6,7 @@ use cketerm_model::acceptance::{LeaderKind, OperatorCommand};
 
 use super::{
     App, View,
-    event::{Action, RegistryAction},
+    event::{Action, BatchAction, RegistryAction},
 };
 use crate::keys::Command;
 
@@ -16,7 +16,7 @@ pub fn requested(command: Command, view: View) -> Option<OperatorCommand> {
     Some(match command {
         Command::Hold if registry => OperatorCommand::HoldApplying,
         Command::Unhold if registry => OperatorCommand::ApplyAgain,
-        Command::Unhold if view == View::Hosts => OperatorCommand::Manual,
+        Command::Hold | Command::Unhold if view == View::Hosts => OperatorCommand::Manual,
         Command::Hold => OperatorCommand::Hold,
         Command::Unhold => OperatorCommand::Unhold,
         Command::Retry => OperatorCommand::Retry,
@@ -43,10 +43,14 @@ pub fn requested(command: Command, view: View) -> Option<OperatorCommand> {
 fn requested_by(action: &Action) -> OperatorCommand {
     match action {
         Action::AddReboots { .. } | Action::AddRepairs { .. } => OperatorCommand::Add,
-        Action::Cancel { .. } | Action::Remove { .. } => OperatorCommand::Cancel,
+        Action::Cancel { .. } | Action::Remove { .. } | Action::Batches { what: BatchAction::Cancel, .. } => {
+            OperatorCommand::Cancel
+        }
         Action::ResetBackoff { .. } => OperatorCommand::ResetBackoff,
         Action::Hold { hold: true, .. } => OperatorCommand::Hold,
         Action::Hold { hold: false, .. } => OperatorCommand::Unhold,
+        Action::Batches { what: BatchAction::Pause, .. } => OperatorCommand::PauseBatch,
+        Action::Batches { what: BatchAction::Resume, .. } => OperatorCommand::ResumeBatch,
         Action::Switch { enabled: true, .. } => OperatorCommand::Enable,
         Action::Switch { enabled: false, .. } => OperatorCommand::Disable,
         Action::Registry { what, .. } => match what {

@@ -11,7 +11,7 @@ pub struct List<Id> {
     pub rows: Vec<Id>,
     /// Number of rows without the filter.
     pub total: usize,
-    /// The object under the cursor. `None` only while the list is empty.
+    /// The object under the cursor. `None` while the list is empty, or while a pane shows an object without a row.
     pub cursor: Option<Id>,
     /// The last row of the cursor.
     pub place: usize,
@@ -77,7 +77,7 @@ impl<Id: Ord + Clone> List<Id> {
                 self.select(if is_deleted { self.place } else { 0 });
                 self.cursor_displaced = is_deleted && self.cursor.is_some();
             }
-            None => self.select(0),
+            None => self.select(self.place),
         }
     }
 
@@ -192,6 +192,10 @@ pub trait Rows {
     fn restore_position(&mut self, columns: &[ColumnId]);
     /// Drops the saved cursor positions.
     fn forget(&mut self);
+    /// Removes the cursor, but not its row: the open pane shows an object that has no row.
+    fn hide_cursor(&mut self);
+    /// Puts a hidden cursor back on its row.
+    fn show_hidden_cursor(&mut self);
     /// Returns whether the cursor moved because its object disappeared, and clears that flag.
     fn take_cursor_displaced(&mut self) -> bool;
 }
@@ -272,6 +276,16 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     }
     fn forget(&mut self) {
         self.saved_positions.clear();
+    }
+    fn hide_cursor(&mut self) {
+        self.cursor = None;
+    }
+    fn show_hidden_cursor(&mut self) {
+        if self.cursor.is_none() {
+            self.select(self.place);
+            // A verb pressed right then was meant for the pane's object.
+            self.cursor_displaced = self.cursor.is_some();
+        }
     }
     fn take_cursor_displaced(&mut self) -> bool {
         std::mem::take(&mut self.cursor_displaced)

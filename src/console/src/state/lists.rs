@@ -6,6 +6,7 @@ use cketerm_model::entry::EntryId;
 
 use super::{
     HostId, View,
+    batches::BatchRowId,
     column_id::ColumnId,
     list::{List, Rows},
     logs::LineId,
@@ -22,6 +23,8 @@ pub type VisibleColumns = BTreeMap<&'static str, Vec<ColumnId>>;
 pub struct Lists {
     /// Rows of Reboots.
     pub reboots: List<EntryId>,
+    /// Rows of Reboots and Repairs while they show batches.
+    pub batches: List<BatchRowId>,
     /// Rows of Nodes.
     pub nodes: List<String>,
     /// Rows of Repairs.
@@ -50,6 +53,7 @@ impl Default for Lists {
     fn default() -> Self {
         Self {
             reboots: List::default(),
+            batches: List::default(),
             nodes: List::default(),
             repairs: List::default(),
             machines: List::default(),
@@ -67,13 +71,14 @@ impl Default for Lists {
 
 impl Lists {
     /// Returns a view's list.
-    pub fn of(&self, view: View, cke_records: bool) -> &dyn Rows {
+    pub fn of(&self, view: View, second: bool) -> &dyn Rows {
         match view {
             View::Overview => &self.overview_rows,
-            View::History if cke_records => &self.records,
+            View::History if second => &self.records,
             View::History => &self.history,
             View::Audit => &self.audit,
             View::Logs => &self.log,
+            View::Reboots | View::Repairs if second => &self.batches,
             View::Reboots => &self.reboots,
             View::Nodes => &self.nodes,
             View::Repairs => &self.repairs,
@@ -84,13 +89,14 @@ impl Lists {
     }
 
     /// Returns a view's list, mutable.
-    pub fn of_mut(&mut self, view: View, cke_records: bool) -> &mut dyn Rows {
+    pub fn of_mut(&mut self, view: View, second: bool) -> &mut dyn Rows {
         match view {
             View::Overview => &mut self.overview_rows,
-            View::History if cke_records => &mut self.records,
+            View::History if second => &mut self.records,
             View::History => &mut self.history,
             View::Audit => &mut self.audit,
             View::Logs => &mut self.log,
+            View::Reboots | View::Repairs if second => &mut self.batches,
             View::Reboots => &mut self.reboots,
             View::Nodes => &mut self.nodes,
             View::Repairs => &mut self.repairs,
@@ -101,10 +107,11 @@ impl Lists {
     }
 
     /// Returns all lists.
-    pub fn all_mut(&mut self) -> [&mut dyn Rows; 11] {
+    pub fn all_mut(&mut self) -> [&mut dyn Rows; 12] {
         [
             &mut self.overview_rows,
             &mut self.reboots,
+            &mut self.batches,
             &mut self.nodes,
             &mut self.repairs,
             &mut self.machines,

@@ -1,4 +1,4 @@
-//! Messages to the operator: one line that disappears after a while, and a list of the last ones.
+//! Messages to the operator: one line that stays until a key does something, and a list of the last ones.
 
 use std::time::Duration;
 
@@ -22,13 +22,17 @@ pub struct Message {
     pub at: BootTime,
     /// Whether it is about the open view, and disappears with it.
     pub here: bool,
+    /// Whether it announces the action of somebody else, so that the next announcement may take its place at once.
+    pub announced: bool,
+    /// The text without the offer to undo, for the time when the undo is not possible any more.
+    pub without_undo: Option<String>,
 }
 
 impl Message {
-    /// Returns how long the message is shown: by its length, and longer for an error.
-    fn display_time(&self) -> Duration {
-        let words = u64::try_from(self.text.len() / 16).unwrap_or(0);
-        Duration::from_secs((if self.failed { 20 } else { 8 } + words).min(60))
+    /// Returns how long it takes to notice and read the message.
+    pub fn reading_time(&self) -> Duration {
+        let characters = u64::try_from(self.text.len()).unwrap_or(u64::MAX);
+        Duration::from_millis(characters.saturating_mul(40).saturating_add(1_500).min(10_000))
     }
 }
 
@@ -54,6 +58,14 @@ impl App {
         }
     }
 
+    /// Shows an announcement of somebody else's action.
+    pub fn announce(&mut self, text: impl Into<String>) {
+        self.add_message(text.into(), false);
+        if let Some(message) = &mut self.session.message {
+            message.announced = true;
+        }
+    }
+
     /// Shows a message.
     pub fn print(&mut self, text: impl Into<String>) {
         self.add_message(text.into(), false);
@@ -67,17 +79,23 @@ impl App {
     /// Adds a message to the list without showing it.
     pub fn note(&mut self, text: String, failed: bool) {
         let text = if text.len() > MAX_LENGTH { short_text::shorten_middle(&text, MAX_LENGTH / 4) } else { text };
-        let message = Message { text, failed, at: self.now.boot, here: false };
+        let message = Message { text, failed, at: self.now.boot, here: false, announced: false, without_undo: None };
         self.session.messages.push_back((self.now.wall, message));
         while self.session.messages.len() > MAX_MESSAGES {
             self.session.messages.pop_front();
         }
     }
 
-    /// Removes an old message from the screen, except while an action is in progress.
-    pub fn expire_message(&mut self) {
-        let old = |m: &Message| self.now.boot.saturating_duration_since(m.at) > m.display_time();
-        if self.session.busy == 0 && self.session.message.as_ref().is_some_and(old) {
+    /// Returns true if the message on the screen could not be read yet.
+    pub fn has_unread_message(&self) -> bool {
+        let is_new = |m: &Message| self.now.boot.saturating_duration_since(m.at) < m.reading_time();
+        self.session.message.as_ref().is_some_and(is_new)
+    }
+
+    /// Removes the message from the screen, because a key does something. A message that could not be read yet stays,
+    /// and so does that of an action in progress. No timer removes one: the operator may look away.
+    pub fn dismiss_message(&mut self) {
+        if self.session.busy == 0 && !self.has_unread_message() {
             self.session.message = None;
         }
     }

@@ -1,5 +1,7 @@
 //! The console's whole state. Drawing reads it; only `update` changes it.
 
+pub mod available;
+pub mod batches;
 pub mod blockers;
 pub mod calendar;
 pub mod column_id;
@@ -20,9 +22,12 @@ pub mod logs;
 pub mod lost;
 mod messages;
 pub mod navigation;
+pub mod needs_you;
+pub mod object;
 pub mod overview;
 pub mod past;
 pub mod picker;
+pub mod progress;
 pub mod queries;
 pub mod racks;
 pub mod registry;
@@ -31,8 +36,10 @@ pub mod rights;
 mod selection;
 pub mod session;
 pub mod settings;
+pub mod severity;
 pub mod short_text;
 pub mod sources;
+pub mod theme_picker;
 pub mod totals;
 pub mod tour;
 pub mod typing;
@@ -51,7 +58,7 @@ pub use self::{
     config::AppConfig,
     lists::VisibleColumns,
     messages::Message,
-    navigation::{Pane, Sheet, Target, ViewPosition},
+    navigation::{Pane, PaneContent, Sheet, Target, ViewPosition},
     view::View,
 };
 use self::{
@@ -63,6 +70,7 @@ use self::{
     navigation::Navigation,
     picker::ColumnPicker,
     session::Session,
+    theme_picker::ThemePicker,
     typing::Typing,
 };
 use crate::keys::Context;
@@ -96,6 +104,8 @@ pub struct App {
     pub dialog: Option<Dialog>,
     /// The column picker, while it is open.
     pub picker: Option<ColumnPicker>,
+    /// The theme picker, while it is open.
+    pub themes: Option<ThemePicker>,
     /// Messages, actions in progress, undo.
     pub session: Session,
 }
@@ -114,6 +124,7 @@ impl App {
             typing: Typing::default(),
             dialog: None,
             picker: None,
+            themes: None,
             session: Session::default(),
         }
     }
@@ -184,7 +195,7 @@ impl App {
 
     /// Returns the context in which a key would be looked up now.
     pub fn key_context(&self) -> Context {
-        if self.picker.is_some() {
+        if self.picker.is_some() || self.themes.is_some() {
             return Context::Dialog;
         }
         if let Some(dialog) = &self.dialog {
@@ -211,12 +222,12 @@ impl App {
 
     /// Returns the open view's list.
     pub fn list(&self) -> &dyn Rows {
-        self.lists.of(self.navigation.view, self.navigation.cke_records)
+        self.lists.of(self.navigation.view, self.navigation.second_table())
     }
 
     /// Returns the open view's list, mutable.
     pub fn list_mut(&mut self) -> &mut dyn Rows {
-        self.lists.of_mut(self.navigation.view, self.navigation.cke_records)
+        self.lists.of_mut(self.navigation.view, self.navigation.second_table())
     }
 
     /// Counts an action as started, and reports it.

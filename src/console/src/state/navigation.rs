@@ -23,6 +23,21 @@ pub enum Target {
     Line(LineId),
 }
 
+/// Content of a detail pane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PaneContent {
+    /// Everything about the object.
+    #[default]
+    Detail,
+    /// Only the output of an entry's newest command.
+    Output {
+        /// Whether the pane keeps to the end of the output.
+        follow: bool,
+    },
+    /// The object as YAML.
+    Yaml,
+}
+
 /// Open detail pane, bound to an object, not to a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pane {
@@ -30,6 +45,15 @@ pub struct Pane {
     pub of: Target,
     /// First visible line.
     pub scroll: usize,
+    /// Its content.
+    pub content: PaneContent,
+}
+
+impl Pane {
+    /// Creates a pane with everything about an object.
+    pub fn new(of: Target) -> Self {
+        Self { of, scroll: 0, content: PaneContent::Detail }
+    }
 }
 
 /// Content of the overlay.
@@ -51,6 +75,8 @@ pub struct ViewPosition {
     pub view: View,
     /// Whether History showed CKE's records.
     pub cke_records: bool,
+    /// Whether Reboots and Repairs showed their batches.
+    pub batches: bool,
     /// Whether Machines and Diff showed the racks.
     pub racks: bool,
     /// The open pane.
@@ -64,18 +90,27 @@ pub struct ViewPosition {
 }
 
 /// Place in the console.
+#[allow(clippy::struct_excessive_bools)] // four independent switches of views
 #[derive(Clone, Debug, Default)]
 pub struct Navigation {
     /// The open view.
     pub view: View,
     /// Whether History shows CKE's records.
     pub cke_records: bool,
+    /// Whether Reboots and Repairs show their batches instead of their entries.
+    pub batches: bool,
     /// Whether Machines and Diff show the racks instead of their rows.
     pub racks: bool,
     /// The map of the racks, while Nodes shows it instead of its rows.
     pub map: Option<racks::Map>,
+    /// Whether the operator chose the map or the list for Nodes. `None` = the map where it fits.
+    pub map_chosen: Option<bool>,
+    /// Whether map or list was decided since Nodes was opened.
+    pub map_decided: bool,
     /// The open detail pane.
     pub pane: Option<Pane>,
+    /// The object that the cursor last rested on: its detail is shown beside the table.
+    pub preview: Option<Target>,
     /// The places that Esc goes back to.
     pub before: Vec<ViewPosition>,
     /// Content of the overlay while `help` is set.
@@ -84,9 +119,32 @@ pub struct Navigation {
     pub help: Option<usize>,
     /// The text that is searched for in the overlay.
     pub search_text: String,
+    /// The text that is searched for in the pane.
+    pub pane_search: String,
 }
 
 impl Navigation {
+    /// Reports whether the open view shows its second table: CKE's records in History, batches in the queues.
+    pub fn second_table(&self) -> bool {
+        match self.view {
+            View::History => self.cke_records,
+            View::Reboots | View::Repairs => self.batches,
+            View::Overview | View::Nodes | View::Machines | View::Diff | View::Hosts | View::Audit | View::Logs => {
+                false
+            }
+        }
+    }
+
+    /// Reports whether a queue shows its batches.
+    pub fn shows_batches(&self) -> bool {
+        matches!(self.view, View::Reboots | View::Repairs) && self.batches
+    }
+
+    /// Reports whether a search is one in the pane's own text. Beside a detail it filters the table.
+    pub fn searches_pane(&self) -> bool {
+        self.help.is_none() && self.pane.as_ref().is_some_and(|pane| pane.content != PaneContent::Detail)
+    }
+
     /// Reports whether help or a detail pane lies on the view.
     pub fn has_layer(&self) -> bool {
         self.help.is_some() || self.pane.is_some()

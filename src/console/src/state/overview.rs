@@ -1,33 +1,32 @@
-//! Sums of the Overview: entries in progress, what is stuck and why, what waits and for what. They are computed once
-//! per change, and only while the Overview is shown.
+//! Sums of the Overview: the progress of each queue, entries in progress, machines by rack, the last day. They are
+//! computed once per change, and only while the Overview is shown. What waits for a person is in `needs_you.rs`.
 
 mod day;
+mod racks;
 
 use std::collections::BTreeMap;
 
 use cketerm_model::{
-    cketerm_records::Verb,
+    cketerm_records::{Audit, Request, Verb},
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
     names::Address,
     reason::Reason,
     reboot::RebootStatus,
-    repair::RepairStatus,
     stored::keys::Folder,
 };
 use cketerm_rules::{
-    decide::ApplyState,
     seen::Seen,
     start::Start,
     trouble::{self, Trouble},
 };
 use jiff::Timestamp;
 
-pub use self::day::Day;
+pub use self::{day::Day, racks::RackStates};
 use super::{
-    App, Target,
-    blockers::{self, SharedBlocker},
-    eta::{RemainingWork, Throughput, min_samples, throughput},
+    App, Target, View,
+    eta::{self, RemainingWork},
+    object::Object,
     past::PastId,
     queries::{self, Leader},
     short_text,
@@ -36,20 +35,16 @@ use super::{
 /// A line of the Overview that can be opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OverviewRow {
+    /// An object that waits for a person.
+    NeedsYou(Object),
+    /// The progress of a queue.
+    Progress(QueueKind),
     /// An entry in progress.
     Work(EntryId),
-    /// Objects stuck on the same cause: the cause, and the entry or node that has been stuck longest.
-    Stuck(String, Option<EntryId>, Option<String>),
-    /// Entries that wait for the same thing: the cause, and the entry that has waited longest.
-    WaitsOn(String, EntryId),
-    /// An object that blocks several drains: its name, and the entry that it has blocked longest.
-    Blocks(String, EntryId),
-    /// A change of the definition that waits for approval.
-    Gate,
-    /// Nodes that are unexpectedly not Ready, and members without a Node.
-    Unready,
-    /// Hosts that an operator should look at, or that somebody holds off.
-    Hosts,
+    /// The racks.
+    Racks,
+    /// The last day.
+    Day,
     /// An entry that ended.
     Ended(PastId),
     /// An action of an operator.
@@ -57,45 +52,28 @@ pub enum OverviewRow {
 }
 
 impl OverviewRow {
-    /// Returns the object behind the line.
-    pub fn target(&self, app: &App) -> Option<Target> {
+    /// Returns the object behind the line. `None` if it is no row of a table.
+    pub fn target(&self) -> Option<Target> {
         match self {
-            Self::Work(id) | Self::Blocks(_, id) | Self::WaitsOn(_, id) | Self::Stuck(_, Some(id), _) => {
-                Some(Target::Entry(*id))
-            }
-            Self::Stuck(_, None, node) => node.clone().map(Target::Node),
-            Self::Gate => None,
-            Self::Unready => {
-                app.knowledge.totals.unready.first().or(app.knowledge.totals.missing.first()).cloned().map(Target::Node)
-            }
-            Self::Hosts => app
-                .knowledge
-                .totals
-                .hosts
-                .trouble
-                .first()
-                .or(app.knowledge.totals.hosts.held.first())
-                .cloned()
-                .map(Target::Host),
+            Self::NeedsYou(object) => object.target(),
+            Self::Work(id) => Some(Target::Entry(*id)),
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
             Self::Action(id) => Some(Target::Past(Folder::Audit, id.clone())),
+            Self::Progress(_) | Self::Racks | Self::Day => None,
         }
     }
-}
 
-/// Entries or nodes that are stuck on the same cause, or wait for the same thing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stuck {
-    /// The cause.
-    pub on: String,
-    /// Number of entries or nodes.
-    pub count: usize,
-    /// Time since which the oldest of them has been in its state.
-    pub since: Option<Timestamp>,
-    /// The oldest, if it is an entry.
-    pub entry: Option<EntryId>,
-    /// The node of the oldest.
-    pub node: Option<String>,
+    /// Returns the view that the line belongs to.
+    pub fn view(&self) -> View {
+        match self {
+            Self::NeedsYou(object) => object.view(),
+            Self::Progress(queue) => View::of_queue(*queue),
+            Self::Work(id) => View::of_queue(id.queue),
+            Self::Racks => View::Nodes,
+            Self::Day | Self::Ended(_) => View::History,
+            Self::Action(_) => View::Audit,
+        }
+    }
 }
 
 /// Numbers of one queue.
@@ -111,6 +89,43 @@ pub struct Work {
     pub slots: Option<i64>,
     /// The remaining entries, and the estimated time.
     pub left: RemainingWork,
+    /// Entries that ended since the oldest remaining one was requested.
+    pub done: usize,
+    /// Of these, the ones that did not end as intended.
+    pub failed: usize,
+    /// The reason and the operator of the remaining entries, if they all have the same.
+    pub asked: Asked,
+    /// Causes that the waiting entries wait for, the most frequent first.
+    pub waits: Vec<(String, usize)>,
+}
+
+/// Common request of several entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Time of the oldest request.
+    pub since: Option<Timestamp>,
+    /// The operator; `None` if there are several.
+    pub by: Option<String>,
+    /// The reason; `None` if there are several, or none.
+    pub reason: Option<String>,
+    /// Number of requests.
+    requests: usize,
+}
+
+impl Asked {
+    fn add(&mut self, request: &Request) {
+        self.since = Some(self.since.map_or(request.at, |at| at.min(request.at)));
+        if self.requests == 0 {
+            (self.by, self.reason) = (Some(request.who.user.clone()), request.reason.clone());
+        }
+        if self.by.as_ref().is_some_and(|by| *by != request.who.user) {
+            self.by = None;
+        }
+        if self.reason != request.reason {
+            self.reason = None;
+        }
+        self.requests += 1;
+    }
 }
 
 /// Sums of the Overview.
@@ -122,24 +137,14 @@ pub struct Summary {
     pub repairs: Work,
     /// Entries in progress, the longest first.
     pub work: Vec<EntryId>,
-    /// Stuck objects, oldest first.
-    pub stuck: Vec<Stuck>,
-    /// Entries that wait for something but are not stuck yet, oldest first.
-    pub waits_on: Vec<Stuck>,
-    /// Objects that block several drains, the one that blocks most first.
-    pub blocks: Vec<SharedBlocker>,
     /// Statistics of the last day.
     pub day: Day,
-    /// Causes that the other entries wait for, the most frequent first.
-    pub waits: Vec<(String, usize)>,
-    /// The entry that has waited longest.
-    pub oldest: Option<(EntryId, Timestamp)>,
-    /// The change of the definition that waits for approval.
-    pub gate: Option<String>,
-    /// The newest entries that ended.
-    pub ended: Vec<PastId>,
+    /// Machines by rack. Empty in clusters that are too large to show each machine.
+    pub racks: RackStates,
     /// The newest actions of operators.
     pub actions: Vec<PastId>,
+    /// The newest ended entries and actions of operators, the newest first.
+    pub latest: Vec<OverviewRow>,
 }
 
 impl Summary {
@@ -154,20 +159,23 @@ impl Summary {
 
 /// Most rows of the past that any screen shows here.
 const MAX_RECENT: usize = 40;
+/// User of the actions that set up a sandbox.
+const SANDBOX_USER: &str = "sandbox";
 
 /// Recomputes the sums that the Overview shows.
 pub fn refresh(app: &mut App) {
-    app.knowledge.summary = summary(app);
+    let racks = std::mem::take(&mut app.knowledge.summary.racks).updated(app);
+    app.knowledge.summary = Summary { racks, ..summary(app) };
 }
 
 /// Computes the sums.
 pub fn summary(app: &App) -> Summary {
     let seen = &app.seen;
-    let mut sums = Summary { gate: gate(seen), ..Summary::default() };
-    let reboots = seen.snapshot.store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
-    let repairs = seen.snapshot.store.repairs.entries.keys().map(|index| EntryId::repair(*index));
-    let (mut stuck, mut waits_on) = (BTreeMap::new(), BTreeMap::new());
-    let mut waits: BTreeMap<String, usize> = BTreeMap::new();
+    let store = &seen.snapshot.store;
+    let mut sums = Summary::default();
+    let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
+    let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
+    let mut waits: BTreeMap<(QueueKind, String), usize> = BTreeMap::new();
     for id in reboots.chain(repairs) {
         let working = queries::in_work(seen, id);
         let queue = if id.queue == QueueKind::Reboot { &mut sums.reboots } else { &mut sums.repairs };
@@ -175,25 +183,23 @@ pub fn summary(app: &App) -> Summary {
             queue.used += 1;
             sums.work.push(id);
         }
-        let since = queries::since(seen, id);
         let rests = queries::backoff_until(seen, id).filter(|_| !held(seen, id));
         if let Some(until) = rests {
             let (n, next) = queue.left.backoff.unwrap_or((0, until));
             queue.left.backoff = Some((n + 1, next.min(until)));
         }
-        let group =
-            || Stuck { on: stuck_on(app, id), count: 1, since, entry: Some(id), node: queries::machine(seen, id) };
+        if unfinished(seen, id)
+            && let Some(request) = store.requests.get(&id).and_then(Stored::get)
+        {
+            queue.asked.add(request);
+        }
         match trouble::of(seen, id) {
             Some(Trouble::Stuck) => {
                 queue.left.stuck += usize::from(rests.is_none());
                 queue.used_stuck += usize::from(working);
-                add(&mut stuck, group());
                 continue;
             }
-            Some(Trouble::Waits) => {
-                queue.used_waits += usize::from(working);
-                add(&mut waits_on, group());
-            }
+            Some(Trouble::Waits) => queue.used_waits += usize::from(working),
             None => {}
         }
         if !unfinished(seen, id) {
@@ -206,47 +212,52 @@ pub fn summary(app: &App) -> Summary {
         } else if rests.is_none() {
             queue.left.left += 1;
             queue.left.finishing += usize::from(queries::finishes_anyway(seen, id));
-            let address = queries::address_of(seen, id);
-            // Repairs have no special rule for API servers.
-            let alone = id.queue == QueueKind::Reboot && address.is_some_and(|address| control_plane(app, address));
-            queue.left.alone += usize::from(alone);
         }
-        if working {
-            continue;
+        if let Some(why) = seen.reasons.get(&id).filter(|_| !working) {
+            *waits.entry((id.queue, short_text::waits_for(why).to_owned())).or_default() += 1;
         }
-        if let Some(why) = seen.reasons.get(&id) {
-            *waits.entry(short_text::waits_for(why).to_owned()).or_default() += 1;
-        }
-        if let Some(since) = since
-            && sums.oldest.is_none_or(|(_, at)| since < at)
-        {
-            sums.oldest = Some((id, since));
-        }
-    }
-    for (node, why) in seen.orphans.iter() {
-        let on = short_text::stuck_on(why, app.now.wall);
-        add(&mut stuck, Stuck { on, count: 1, since: None, entry: None, node: Some(node.to_string()) });
     }
     sums.work.sort_by_key(|id| (queries::since(seen, *id), *id));
-    (sums.stuck, sums.waits_on) = (oldest_first(stuck), oldest_first(waits_on));
-    sums.waits = waits.into_iter().collect();
-    sums.waits.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    if let Some(d) = seen.snapshot.store.definition() {
+    if let Some(d) = store.definition() {
         sums.reboots.slots = Some(d.cluster.reboot.concurrency());
         sums.repairs.slots = Some(d.cluster.repair.concurrency());
     }
     for (queue, work) in [(QueueKind::Reboot, &mut sums.reboots), (QueueKind::Repair, &mut sums.repairs)] {
+        work.waits = waits.iter().filter(|((of, _), _)| *of == queue).map(|((_, on), n)| (on.clone(), *n)).collect();
+        work.waits.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        (work.done, work.failed) = ended_since(app, queue, work.asked.since);
         estimate_remaining(app, queue, work);
     }
-    sums.blocks = blockers::shared_blockers(app);
     sums.day = day::of(app);
-    sums.ended = app.knowledge.past.history.rows.keys().take(MAX_RECENT).cloned().collect();
-    let actions = app.knowledge.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
+    let is_setup = |a: &Audit| app.config.sandbox && a.who.user == SANDBOX_USER;
+    let actions = app.knowledge.past.audit.rows.iter();
+    let actions = actions.filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine() && !is_setup(a)));
     sums.actions = actions.take(MAX_RECENT).map(|(id, _)| id.clone()).collect();
+    sums.latest = latest(app, &sums.actions);
     sums
 }
 
-/// Computes from when entries of a queue can start, and at which rate they end.
+/// Returns the number of entries of a queue that ended since this time, and of those that did not end as intended.
+fn ended_since(app: &App, queue: QueueKind, since: Option<Timestamp>) -> (usize, usize) {
+    let Some(since) = since else { return (0, 0) };
+    let read = app.knowledge.past.history.rows.values().filter_map(|row| row.as_deref().ok());
+    let recent = read.filter(|e| e.entry.queue == queue && e.at >= since && !e.end.withdrawn());
+    recent.fold((0, 0), |(done, failed), e| if e.end.good() { (done + 1, failed) } else { (done, failed + 1) })
+}
+
+/// Merges ended entries and actions, the newest first.
+fn latest(app: &App, actions: &[PastId]) -> Vec<OverviewRow> {
+    let past = &app.knowledge.past;
+    let ended = past.history.rows.keys().take(MAX_RECENT);
+    let ended = ended.filter_map(|id| Some((past.history.get(id)?.at, OverviewRow::Ended(id.clone()))));
+    let actions = actions.iter().filter_map(|id| Some((past.audit.get(id)?.at, OverviewRow::Action(id.clone()))));
+    let mut all: Vec<(Timestamp, OverviewRow)> = ended.chain(actions).collect();
+    all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    all.truncate(MAX_RECENT);
+    all.into_iter().map(|(_, row)| row).collect()
+}
+
+/// Computes from when entries of a queue can start, and when they are done.
 fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
     let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !held(&app.seen, **id));
     let addresses: Vec<&Address> = waiting.filter_map(|id| queries::address_of(&app.seen, *id)).collect();
@@ -254,10 +265,9 @@ fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
     if start.bar.as_ref().is_some_and(|bar| !bar.allows_finishing()) {
         work.left.finishing = 0;
     }
-    let min_samples = min_samples(work.slots);
-    work.left.slots = work.slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
-    work.left.throughput = throughput_of(app, queue, work.slots, start.bar.is_some());
-    work.left.min_samples = app.knowledge.past.history.loaded.then_some(min_samples);
+    let before = app.knowledge.summary.work_of(queue).left.estimate.as_ref();
+    let loaded = app.knowledge.past.history.loaded;
+    work.left.estimate = loaded.then(|| eta::queue(app, queue, start.clone(), before));
     work.left.start = Some(start);
 }
 
@@ -285,15 +295,6 @@ fn blocks_all(why: &Reason) -> bool {
     matches!(why, Reason::UnreachableGate { .. })
 }
 
-/// Returns the throughput of a queue with this number of slots, from the entries that ended lately.
-pub fn throughput_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Throughput> {
-    let ended = app.knowledge.past.history.rows.values().filter_map(|row| row.as_deref().ok());
-    let seen = &app.seen;
-    let ids = seen.reasons.keys().filter(|id| id.queue == queue && queries::in_work(seen, **id));
-    let busy = ids.filter_map(|id| queries::since(seen, *id)).min().filter(|_| !rests);
-    throughput(ended, queue, min_samples(slots), app.now.wall, busy)
-}
-
 /// Reports whether the machine with this address is an API server.
 pub fn control_plane(app: &App, address: &Address) -> bool {
     let definition = app.seen.snapshot.store.definition();
@@ -306,7 +307,7 @@ fn held(seen: &Seen, id: EntryId) -> bool {
         return false;
     }
     let waits = || queries::entry(seen, id).is_none_or(|e| e.status != RebootStatus::Rebooting);
-    matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. }))
+    matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. } | Reason::BatchPaused { .. }))
         || (queries::order(seen, id) == Some(Verb::Hold) && waits())
 }
 
@@ -330,50 +331,8 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
     false
 }
 
-fn oldest_first(groups: BTreeMap<String, Stuck>) -> Vec<Stuck> {
-    let mut groups: Vec<Stuck> = groups.into_values().collect();
-    groups.sort_by_key(|s| (s.since.is_none(), s.since, s.entry));
-    groups
-}
-
-/// Adds one to the group with the same cause. The oldest represents the group.
-fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
-    match all.get_mut(&one.on) {
-        None => {
-            all.insert(one.on.clone(), one);
-        }
-        Some(group) => {
-            let count = group.count + 1;
-            if group.since.is_none_or(|at| one.since.is_some_and(|since| since < at)) {
-                *group = one;
-            }
-            group.count = count;
-        }
-    }
-}
-
-/// Returns the cause that an entry is stuck on, as the same text for all entries stuck on it.
-fn stuck_on(app: &App, id: EntryId) -> String {
-    let seen = &app.seen;
-    match (seen.reasons.get(&id).filter(|why| trouble::own(why)), queries::repair(seen, id)) {
-        (Some(why), _) => short_text::stuck_on(why, app.now.wall),
-        (None, Some(entry)) if entry.status == RepairStatus::Failed => {
-            format!("{} failed", short_text::safe(&entry.operation))
-        }
-        _ => "cannot be read".to_owned(),
-    }
-}
-
 fn unfinished(seen: &Seen, id: EntryId) -> bool {
     seen.snapshot.store.entry(id).is_some_and(EntryRef::unfinished)
-}
-
-fn gate(seen: &Seen) -> Option<String> {
-    match &*seen.applying {
-        ApplyState::Approval(digest, why) => Some(format!("the definition waits for approval of {digest}: {why}")),
-        ApplyState::Error(why) => Some(format!("the definition: {why}")),
-        _ => None,
-    }
 }
 
 /// Returns the standby engines: registered, but not leading.

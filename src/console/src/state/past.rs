@@ -12,7 +12,7 @@ use cketerm_actions::plan::Drains;
 use cketerm_clients::store::pages::{Page, Part};
 use cketerm_model::{
     attempt::Attempt,
-    boot_time::BootTime,
+    boot_time::{BootTime, Seconds},
     cketerm_records::{Audit, EndKind, Ending, Request},
     entry::{EntryId, QueueKind, Stored},
     names::{Address, NodeName},
@@ -21,8 +21,12 @@ use cketerm_model::{
     stored::{keys::Folder, view::StoreView},
     timeline::TimelineEntry,
 };
+use cketerm_rules::usual::{EndedTimes, Phase};
 use cketerm_runtime::telemetry::LogLine;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::HostId;
 
 /// Values per page.
 pub const PAGE: u32 = 200;
@@ -63,6 +67,18 @@ pub struct Ended {
     pub command_started: Option<Timestamp>,
     /// Number of attempts.
     pub attempts: usize,
+    /// Durations of its phases.
+    pub times: EndedTimes,
+}
+
+impl Ended {
+    /// Returns how long the work on the machine took: from the start of its first drain, or of its first command, to its
+    /// end. Time in the queue does not count. Every view shows this figure. `None` if no command began.
+    pub fn took(&self) -> Option<SignedDuration> {
+        let whole = self.times.seconds_of(Phase::Whole).map(|seconds| Seconds::new(seconds).signed_duration());
+        // Records of version 0.1 have no start of the drain.
+        whole.or_else(|| self.command_started.map(|began| self.at.duration_since(began)))
+    }
 }
 
 impl From<&Ending> for Ended {
@@ -77,6 +93,7 @@ impl From<&Ending> for Ended {
             request: ending.request.clone(),
             command_started: ending.attempts.iter().filter(|a| a.began()).map(|a| a.start).min(),
             attempts: ending.attempts.iter().filter(|a: &&Attempt| a.began()).count(),
+            times: EndedTimes::of(ending),
         }
     }
 }
@@ -105,6 +122,33 @@ pub enum ReadRequest {
     Plan(u64, QueueKind, Vec<String>),
     /// The operator's permissions.
     Rights,
+    /// A Node or a host as Kubernetes stores it, for its YAML.
+    Object(ObjectId),
+}
+
+/// Object of Kubernetes that is read on demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectId {
+    /// A Node, by name.
+    Node(String),
+    /// A BareMetalHost.
+    Host(HostId),
+}
+
+/// The object that was read last.
+#[derive(Clone, Debug, Default)]
+pub struct ReadObject {
+    /// The object, as the server stores it. The error says why it could not be read.
+    pub loaded: Option<(ObjectId, Result<Arc<Value>, String>)>,
+    /// The object that is being read.
+    pub requested: Option<ObjectId>,
+}
+
+impl ReadObject {
+    /// Returns an object's content, if it was read last.
+    pub fn get(&self, id: &ObjectId) -> Option<&Result<Arc<Value>, String>> {
+        self.loaded.as_ref().filter(|(loaded, _)| loaded == id).map(|(_, content)| content)
+    }
 }
 
 /// Answer to a [`ReadRequest`], or an error message.
@@ -124,6 +168,8 @@ pub enum ReadResponse {
     Plan(u64, Result<Drains, String>),
     /// The changes that the operator has no permission for.
     Rights(Rights),
+    /// An object of Kubernetes.
+    Object(ObjectId, Result<Arc<Value>, String>),
 }
 
 /// The part of a folder that was read.
@@ -255,6 +301,8 @@ pub struct Past {
     pub ending: Option<(String, Result<Arc<EntryTimeline>, String>)>,
     /// The key of the timeline that is being read.
     pub requested: Option<String>,
+    /// The object of Kubernetes that was read last.
+    pub object: ReadObject,
     /// Pages of older values that may be read before the next key press.
     pub page_budget: u8,
 }
@@ -271,6 +319,12 @@ impl Past {
                     self.requested = None;
                 }
                 self.ending = Some((key, ending));
+            }
+            ReadResponse::Object(id, content) => {
+                if self.object.requested.as_ref() == Some(&id) {
+                    self.object.requested = None;
+                }
+                self.object.loaded = Some((id, content));
             }
             ReadResponse::Logs(_) | ReadResponse::Plan(..) | ReadResponse::Rights(_) => {}
         }
@@ -289,6 +343,7 @@ impl ReadRequest {
             Self::Plan(number, ..) => ReadResponse::Plan(number, Err(why)),
             // The servers refuse changes themselves.
             Self::Rights => ReadResponse::Rights(Rights::default()),
+            Self::Object(id) => ReadResponse::Object(id, Err(why)),
         }
     }
 }

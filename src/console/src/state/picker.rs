@@ -16,13 +16,13 @@ pub struct ColumnPicker {
 impl ColumnPicker {
     /// Opens the picker for the open view, with the columns that the screen shows. `None` if the view has no table.
     pub fn open(app: &App) -> Option<Self> {
-        let (view, cke_records) = (app.navigation.view, app.navigation.cke_records);
-        let all = columns::all(view, cke_records);
-        let default_columns = columns::default_columns(view, cke_records, app.size.width);
-        let shown = app.lists.visible_columns.get(columns::table(view, cke_records)).unwrap_or(&default_columns);
+        let (view, second) = (app.navigation.view, app.navigation.second_table());
+        let all = columns::all(view, second);
+        let default_columns = columns::default_columns(view, second, app.size.width);
+        let shown = app.lists.visible_columns.get(columns::table(view, second)).unwrap_or(&default_columns);
         let hidden = all.iter().filter(|id| !shown.contains(id)).map(|id| (*id, false));
         let columns: Vec<_> = shown.iter().map(|id| (*id, true)).chain(hidden).collect();
-        let help = columns::summaries(view, cke_records).iter().map(|c| (c.id, c.help)).collect();
+        let help = columns::summaries(view, second).iter().map(|c| (c.id, c.help)).collect();
         (!columns.is_empty()).then_some(Self { columns, help, at: 0 })
     }
 

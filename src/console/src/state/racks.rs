@@ -1,5 +1,7 @@
-//! Map of the racks: each machine is a letter that shows its state. The map is recomputed when the state changes; only
-//! its visible part is drawn. Cursor and marks are those of the Nodes view.
+//! Map of the racks: each machine is a sign that shows its state, with its name where there is room. The map is
+//! recomputed when the state changes; only its visible part is drawn. Cursor and marks are those of the Nodes view.
+
+mod state;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,147 +9,17 @@ use std::{
 };
 
 use cketerm_model::{
-    cketerm_records::{Order, Verb},
+    cketerm_records::Order,
     entry::{EntryId, Stored},
-    entry_ref::EntryRef,
     names::NodeName,
     reason::Reason,
     reboot::RebootEntry,
     repair::RepairEntry,
 };
-use cketerm_rules::trouble;
 use imbl::OrdMap;
 
+pub use self::state::State;
 use super::{App, fleet::NodeNames, queries};
-
-/// State of a machine, as far as a letter can show it. The first that applies wins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// An operator should look: its drain is stuck, its repair has failed, or its cordon is orphaned.
-    Stuck,
-    /// Its node is being drained.
-    Draining,
-    /// It is rebooting.
-    Rebooting,
-    /// It is being repaired.
-    Repairing,
-    /// It is not Ready, and nothing is being done about it.
-    NotReady,
-    /// Its entry is on hold.
-    Held,
-    /// Its entry is in backoff.
-    Backoff,
-    /// Its entry is waiting.
-    Queued,
-    /// It is cordoned.
-    Cordoned,
-    /// It is in the definition but not in Kubernetes.
-    NoNode,
-    /// The list of Nodes is not known yet.
-    Unknown,
-    /// It is healthy.
-    Ready,
-}
-
-impl State {
-    /// All states, in the order of the legend.
-    const ALL: [Self; 12] = [
-        Self::Ready,
-        Self::Queued,
-        Self::Backoff,
-        Self::Held,
-        Self::Draining,
-        Self::Rebooting,
-        Self::Repairing,
-        Self::Cordoned,
-        Self::NotReady,
-        Self::Stuck,
-        Self::NoNode,
-        Self::Unknown,
-    ];
-
-    /// Returns its letter: a capital for API servers, or a sign of its own if there is no capital.
-    pub fn letter(self, api_server: bool) -> char {
-        let (one, api) = match self {
-            Self::Ready => ('.', 'A'),
-            Self::Queued => ('q', 'Q'),
-            Self::Backoff => ('b', 'B'),
-            Self::Held => ('h', 'H'),
-            Self::Draining => ('d', 'D'),
-            Self::Rebooting => ('r', 'R'),
-            Self::Repairing => ('p', 'P'),
-            Self::Cordoned => ('c', 'C'),
-            Self::NotReady => ('x', 'X'),
-            Self::Stuck => ('!', '#'),
-            Self::NoNode => ('-', '='),
-            Self::Unknown => ('?', '?'),
-        };
-        if api_server { api } else { one }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Queued => "queued",
-            Self::Backoff => "backoff",
-            Self::Held => "on hold",
-            Self::Draining => "draining",
-            Self::Rebooting => "rebooting",
-            Self::Repairing => "in repair",
-            Self::Cordoned => "cordoned",
-            Self::NotReady => "not ready",
-            Self::Stuck => "STUCK",
-            Self::NoNode => "no Node",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Returns true if the machine is being worked on.
-    pub fn is_active(self) -> bool {
-        matches!(self, Self::Draining | Self::Rebooting | Self::Repairing)
-    }
-
-    /// Returns the state of a machine.
-    pub fn of(app: &App, name: &str) -> Self {
-        let seen = &app.seen;
-        let entries = || app.knowledge.totals.entries_of(name);
-        if seen.orphans.contains_key(name) || entries().any(|id| trouble::is_stuck(seen, id)) {
-            return Self::Stuck;
-        }
-        let work = entries().filter_map(|id| of_entry(app, id)).min();
-        if let Some(work) = work.filter(|work| work.is_active()) {
-            return work;
-        }
-        let node = match queries::node(seen, name) {
-            None if seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => Self::NoNode,
-            None => Self::Unknown,
-            Some(row) if !row.ready => Self::NotReady,
-            Some(row) if row.unschedulable => Self::Cordoned,
-            Some(_) => Self::Ready,
-        };
-        work.map_or(node, |work| work.min(node))
-    }
-}
-
-fn of_entry(app: &App, id: EntryId) -> Option<State> {
-    let (seen, now) = (&app.seen, app.known());
-    let held =
-        matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) || queries::order(seen, id) == Some(Verb::Hold);
-    let waits = |backoff: bool| match (held, backoff) {
-        (true, _) => State::Held,
-        (false, true) => State::Backoff,
-        (false, false) => State::Queued,
-    };
-    let entry = seen.snapshot.store.entry(id).filter(|e| e.unfinished())?;
-    if !entry.in_work() {
-        return Some(waits(entry.backoff_expire().is_some_and(|t| t > now)));
-    }
-    Some(match (entry.is_after_command(), entry) {
-        (false, _) => State::Draining,
-        (true, EntryRef::Reboot(_)) => State::Rebooting,
-        (true, EntryRef::Repair(_)) => State::Repairing,
-    })
-}
 
 /// A machine on the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,19 +51,22 @@ pub struct Map {
     /// Rack and position of each machine.
     places: HashMap<String, (usize, usize)>,
     /// Number of machines by state.
-    counts: BTreeMap<State, usize>,
-    api_servers: bool,
+    pub counts: BTreeMap<State, usize>,
+    /// Whether any of the machines runs an API server.
+    pub api_servers: bool,
     /// Number of machines in the largest rack.
     widest: usize,
-    /// Width of the names, in columns.
+    /// Width of the racks' names, in columns.
     pub label: usize,
+    /// Width of the longest name of a machine, in columns.
+    name: usize,
     /// Inputs of the map.
     of: Option<MapInputs>,
 }
 
 /// Inputs of the machines' states, racks and roles.
 #[derive(Clone, Debug)]
-struct MapInputs {
+pub struct MapInputs {
     named: NodeNames,
     synced: bool,
     reboots: OrdMap<u64, Stored<RebootEntry>>,
@@ -204,7 +79,8 @@ struct MapInputs {
 }
 
 impl MapInputs {
-    fn of(app: &App) -> Self {
+    /// Takes them from the present state.
+    pub fn of(app: &App) -> Self {
         let (seen, store, kube) = (&app.seen, &app.seen.snapshot.store, &app.seen.snapshot.kube);
         let (reboots, repairs) = (&app.knowledge.totals.reboots, &app.knowledge.totals.repairs);
         Self {
@@ -220,7 +96,7 @@ impl MapInputs {
     }
 
     /// Returns true if nothing has changed, as far as can be found without a look at every machine.
-    fn is(&self, other: &Self) -> bool {
+    pub fn is(&self, other: &Self) -> bool {
         self.named.is(&other.named)
             && (self.synced, self.by_clock) == (other.synced, other.by_clock)
             && self.reboots.ptr_eq(&other.reboots)
@@ -233,8 +109,44 @@ impl MapInputs {
 
 /// Widest name of a rack, in columns.
 const MAX_LABEL_WIDTH: usize = 12;
-/// Columns before the machines, besides the name: the cursor's mark, and spaces.
+/// Widest name of a machine, in columns; longer ones are shortened.
+const MAX_NAME_WIDTH: usize = 16;
+/// Columns before the machines, besides the name of the rack: the cursor's mark, and a space.
 const BORDER_WIDTH: usize = 3;
+/// Columns of a machine without its name: the cursor's bracket, and the sign. The bracket behind it, or the mark of an
+/// API server, stands where the next machine begins.
+const SIGN_WIDTH: usize = 2;
+/// Most columns that a machine gets beyond its name.
+const MAX_GAP: usize = 12;
+/// Most lines of the screen for each line of the map.
+const MAX_SPACING: usize = 4;
+/// Smallest screen on which the map is the first thing that Nodes shows.
+const MIN_DEFAULT_SIZE: (usize, usize) = (120, 20);
+
+/// Arrangement of the map on a screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Machines on a line.
+    pub per_line: usize,
+    /// Racks side by side.
+    pub beside: usize,
+    /// Columns of a machine.
+    pub tile: usize,
+    /// Lines of the screen for each line of the map.
+    pub spacing: usize,
+}
+
+impl Grid {
+    /// Returns the columns of a machine's name. 0 = names are not shown.
+    pub fn name_width(self) -> usize {
+        self.tile.saturating_sub(SIGN_WIDTH + 2)
+    }
+
+    /// Returns true if there is a line below each machine for its state.
+    pub fn has_states(self) -> bool {
+        self.spacing > 2 && self.name_width() > 0
+    }
+}
 
 impl Map {
     /// Creates the map of the nodes that pass the filter.
@@ -259,20 +171,56 @@ impl Map {
             map.widest = map.widest.max(rack.machines.len());
             map.label = map.label.max(shown(&rack.name).chars().count()).min(MAX_LABEL_WIDTH);
             for (place, machine) in rack.machines.iter().enumerate() {
+                map.name = map.name.max(machine.name.chars().count()).min(MAX_NAME_WIDTH);
                 map.places.insert(machine.name.clone(), (at, place));
             }
         }
         map
     }
 
-    /// Returns the number of machines on a line, and the number of racks side by side.
-    pub fn grid(&self, width: usize) -> (usize, usize) {
-        let most = width.saturating_sub(self.label + BORDER_WIDTH).max(1);
+    /// Returns the arrangement on a screen of this width and height. Names are shown if all machines fit with them, each
+    /// rack has lines of its own if all of them fit, and lines are spread if there is room.
+    pub fn grid(&self, (width, height): (usize, usize)) -> Grid {
+        let arranged = |tile| {
+            let side_by_side = self.arranged(tile, width);
+            let one_a_line = Grid { beside: 1, ..side_by_side };
+            if self.lines(one_a_line) <= height { one_a_line } else { side_by_side }
+        };
+        let named = arranged(SIGN_WIDTH + 2 + self.name);
+        if self.lines(named) > height {
+            let compact = arranged(SIGN_WIDTH);
+            let spacing = if self.lines(compact) * 2 <= height { 2 } else { 1 };
+            return Grid { spacing, ..compact };
+        }
+        // what is left of the screen goes between the machines and between the lines
+        let widest = width.saturating_sub(self.label + BORDER_WIDTH + 1) / (named.per_line * named.beside).max(1);
+        let tile = if named.beside == 1 { named.tile.max(widest.min(named.tile + MAX_GAP)) } else { named.tile };
+        let spacing = (height / self.lines(named).max(1)).clamp(1, MAX_SPACING);
+        Grid { tile, spacing, ..named }
+    }
+
+    fn arranged(&self, tile: usize, width: usize) -> Grid {
+        let most = (width.saturating_sub(self.label + BORDER_WIDTH + 1) / tile).max(1);
         if self.widest > most {
-            return (most, 1);
+            return Grid { per_line: most, beside: 1, tile, spacing: 1 };
         }
         let per_line = self.widest.max(1);
-        (per_line, ((width + 1) / (per_line + self.label + BORDER_WIDTH + 1)).max(1))
+        let rack = per_line * tile + self.label + BORDER_WIDTH + 1;
+        Grid { per_line, beside: ((width + 1) / (rack + 1)).max(1), tile, spacing: 1 }
+    }
+
+    /// Returns the columns of a rack, with the gap behind it.
+    pub fn rack_width(&self, grid: Grid) -> usize {
+        grid.per_line * grid.tile + self.label + BORDER_WIDTH + 2
+    }
+
+    /// Returns true if the map is worth being shown first: the racks are known, and all machines fit.
+    fn fits(&self, (width, height): (usize, usize)) -> bool {
+        let known = self.racks.iter().any(|rack| !rack.name.is_empty());
+        known
+            && width >= MIN_DEFAULT_SIZE.0
+            && height >= MIN_DEFAULT_SIZE.1
+            && self.lines(self.grid((width, height))) <= height
     }
 
     /// Returns the number of lines of a rack.
@@ -281,8 +229,8 @@ impl Map {
     }
 
     /// Returns the line of a machine.
-    pub fn line_of(&self, (rack, place): (usize, usize), width: usize) -> usize {
-        let (per_line, beside) = self.grid(width);
+    pub fn line_of(&self, (rack, place): (usize, usize), grid: Grid) -> usize {
+        let Grid { per_line, beside, .. } = grid;
         if beside > 1 {
             return rack / beside;
         }
@@ -290,8 +238,8 @@ impl Map {
     }
 
     /// Returns the number of lines.
-    pub fn lines(&self, width: usize) -> usize {
-        let (per_line, beside) = self.grid(width);
+    pub fn lines(&self, grid: Grid) -> usize {
+        let Grid { per_line, beside, .. } = grid;
         if beside > 1 {
             return self.racks.len().div_ceil(beside);
         }
@@ -299,8 +247,8 @@ impl Map {
     }
 
     /// Returns the contents of a line: the rack of each piece, and the positions of its machines.
-    pub fn line(&self, line: usize, width: usize) -> Vec<(usize, std::ops::Range<usize>)> {
-        let (per_line, beside) = self.grid(width);
+    pub fn line(&self, line: usize, grid: Grid) -> Vec<(usize, std::ops::Range<usize>)> {
+        let Grid { per_line, beside, .. } = grid;
         let full_rack = |rack: usize| (rack, 0..self.racks.get(rack).map_or(0, |r| r.machines.len()));
         if beside > 1 {
             return (line * beside..((line + 1) * beside).min(self.racks.len())).map(full_rack).collect();
@@ -358,25 +306,15 @@ impl Map {
     }
 
     /// Returns the machine that is `by` lines further down.
-    pub fn down(&self, name: &str, by: isize, width: usize) -> Option<String> {
+    pub fn down(&self, name: &str, by: isize, grid: Grid) -> Option<String> {
         let at = self.place_of(name)?;
-        let (per_line, beside) = self.grid(width);
-        let last = self.lines(width).saturating_sub(1);
-        let line = self.line_of(at, width).saturating_add_signed(by).min(last);
-        let pieces = self.line(line, width);
+        let Grid { per_line, beside, .. } = grid;
+        let last = self.lines(grid).saturating_sub(1);
+        let line = self.line_of(at, grid).saturating_add_signed(by).min(last);
+        let pieces = self.line(line, grid);
         let (rack, range) = pieces.get(at.0 % beside).or_else(|| pieces.last())?.clone();
         let column = if beside > 1 { at.1 } else { at.1 % per_line };
         self.name_at(rack, (range.start + column).min(range.end.saturating_sub(1)))
-    }
-
-    /// Returns the legend of the letters, with the number of machines for each.
-    pub fn legend(&self) -> String {
-        let states = State::ALL.iter().filter_map(|state| {
-            let n = self.counts.get(state)?;
-            Some(format!("{} {n} {}", state.letter(false), state.label()))
-        });
-        let api = self.api_servers.then(|| "capitals: API servers (A ready, # STUCK)".to_owned());
-        states.chain(api).collect::<Vec<_>>().join("  ")
     }
 }
 
@@ -386,7 +324,7 @@ pub fn shown(name: &str) -> &str {
 }
 
 /// Returns the sort key of a rack's name: `rack-2` comes before `rack-10`.
-fn order(name: &str) -> (String, u64, String) {
+pub fn order(name: &str) -> (String, u64, String) {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name.get(stem.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(0);
     (stem.to_owned(), number, name.to_owned())
@@ -395,6 +333,14 @@ fn order(name: &str) -> (String, u64, String) {
 /// Returns true if Nodes shows the map now.
 pub fn open(app: &App) -> bool {
     app.navigation.view == crate::state::View::Nodes && app.navigation.map.is_some()
+}
+
+/// Decides whether Nodes shows the map or the list: as the operator chose last, else the map if all of it fits into
+/// this width and height.
+pub fn choose(app: &mut App, size: (usize, usize)) {
+    let shown = app.navigation.map_chosen.unwrap_or_else(|| Map::of(app, 0).fits(size));
+    app.navigation.map = shown.then(Map::default);
+    refresh(app);
 }
 
 /// Recomputes the map if it is shown and out of date.

@@ -45,6 +45,8 @@ pub struct RegistrySummary {
     pub folds: Vec<(String, Vec<Address>)>,
     /// Rows of the Diff, sorted.
     pub rows: Vec<Row>,
+    /// Members of the definition that do not answer, or report a fault.
+    pub unhealthy: Vec<Address>,
     /// A line for each rack: counts by role and state.
     pub racks: Vec<String>,
 }
@@ -65,6 +67,10 @@ impl RegistrySummary {
         }
         let members: HashMap<&str, &Node> =
             store.definition().into_iter().flat_map(|d| &d.cluster.nodes).map(|n| (n.address.as_str(), n)).collect();
+        let is_bad = |m: &&Machine| {
+            matches!(m.state, State::Unhealthy | State::Unreachable) && members.contains_key(m.address.as_str())
+        };
+        self.unhealthy = list.iter().filter(is_bad).map(|m| m.address.clone()).collect();
         self.racks = racks(list, &members);
         if let Some(proposed) = proposed(seen) {
             self.choices = proposed.plan.nodes.iter().enumerate().map(|(i, c)| (c.address.clone(), i)).collect();

@@ -3,7 +3,10 @@
 
 use cketerm_model::{entry::QueueKind, rights::Area};
 
-use super::{App, View, event::Action};
+use super::{
+    App, View,
+    event::{Action, BatchAction},
+};
 use crate::keys::Command;
 
 /// Returns the area that a command changes in this view. `None` if its permission is not queried in advance.
@@ -12,7 +15,7 @@ pub fn area(command: Command, view: View) -> Option<Area> {
     let registry = matches!(view, View::Machines | View::Diff);
     Some(match command {
         Command::HostPower | Command::Fence => Area::Hosts,
-        Command::Unhold if view == View::Hosts => Area::Hosts,
+        Command::Hold | Command::Unhold if view == View::Hosts => Area::Hosts,
         Command::Switch | Command::Hold | Command::Unhold if registry => Area::Registry,
         Command::Approve | Command::AutoRepair => Area::Registry,
         Command::Constraint => Area::Settings,
@@ -35,8 +38,8 @@ pub fn area_of(action: &Action) -> Option<Area> {
         Action::AddRepairs { .. } => Area::Repairs,
         Action::Cancel { entries, .. } | Action::ResetBackoff { entries, .. } => of_queue(entries.first()?.queue),
         Action::Remove { entry, .. } => of_queue(entry.queue),
-        Action::Switch { queue, .. } => of_queue(*queue),
-        Action::Hold { .. } | Action::Order { .. } => Area::Orders,
+        Action::Switch { queue, .. } | Action::Batches { queue, what: BatchAction::Cancel, .. } => of_queue(*queue),
+        Action::Batches { .. } | Action::Hold { .. } | Action::Order { .. } => Area::Orders,
         Action::Freeze { .. } | Action::Unfreeze { .. } => Area::Settings,
         Action::KeepCordoned { .. } => Area::Nodes,
         _ => return None,
@@ -53,6 +56,6 @@ fn of_queue(queue: QueueKind) -> Area {
 impl App {
     /// Returns why the operator has no permission for this command in the open view.
     pub fn forbidden(&self, command: Command) -> Option<&str> {
-        self.knowledge.rights.refusal(area(command, self.navigation.view)?)
+        self.knowledge.rights.refusal(area(command, self.acting_view())?)
     }
 }

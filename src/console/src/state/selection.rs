@@ -4,18 +4,34 @@ use cketerm_model::{entry::EntryId, names::Address, stored::keys::Folder};
 
 use super::{
     App, HostId, Pane, Target, View,
+    batches::BatchSummary,
     past::PastId,
     queries,
     registry::{Row, Serial},
 };
 
 impl App {
+    /// Returns the view whose meaning a verb takes. On the Overview it is the view of the line under the cursor, so
+    /// that its keys act on that line's object alone.
+    pub fn acting_view(&self) -> View {
+        match (&self.navigation.pane, self.navigation.view, &self.lists.overview_rows.cursor) {
+            (None, View::Overview, Some(row)) => row.view(),
+            (_, view, _) => view,
+        }
+    }
+
     /// Returns the object of a verb: the pane's object, else the row under the cursor.
     pub fn target(&self) -> Option<Target> {
-        if let Some(pane) = &self.navigation.pane {
-            return Some(pane.of.clone());
+        match &self.navigation.pane {
+            Some(pane) => Some(pane.of.clone()),
+            None => self.row_target(),
         }
+    }
+
+    /// Returns the object of the row under the cursor, whatever the pane shows.
+    pub fn row_target(&self) -> Option<Target> {
         match self.navigation.view {
+            View::Reboots | View::Repairs if self.navigation.batches => None,
             View::Reboots => self.lists.reboots.cursor.map(Target::Entry),
             View::Nodes => self.lists.nodes.cursor.clone().map(Target::Node),
             View::Repairs => self.lists.repairs.cursor.map(Target::Entry),
@@ -29,15 +45,40 @@ impl App {
                 Row::Field(_) => None,
             },
             View::Hosts => self.lists.hosts.cursor.clone().map(Target::Host),
-            View::Overview => {
-                self.lists.overview_rows.cursor.as_ref().and_then(|overview_row| overview_row.target(self))
-            }
+            View::Overview => self.lists.overview_rows.cursor.as_ref().and_then(super::overview::OverviewRow::target),
             View::History if self.navigation.cke_records => {
                 self.lists.records.cursor.clone().map(|id| Target::Past(Folder::Records, id))
             }
             View::History => self.lists.history.cursor.clone().map(|id| Target::Past(Folder::History, id)),
             View::Audit => self.lists.audit.cursor.clone().map(|id| Target::Past(Folder::Audit, id)),
             View::Logs => self.lists.log.cursor.map(Target::Line),
+        }
+    }
+
+    /// Moves the cursor of the open view to an object. Returns false if the view has no row of it.
+    pub fn select_row_of(&mut self, of: &Target) -> bool {
+        let lists = &mut self.lists;
+        match (self.navigation.view, of) {
+            (View::Reboots, Target::Entry(id)) => lists.reboots.select_id(id),
+            (View::Repairs, Target::Entry(id)) => lists.repairs.select_id(id),
+            (View::Nodes, Target::Node(name)) => lists.nodes.select_id(name),
+            (View::Machines, Target::Machine(address)) => {
+                let machine = self.knowledge.registry.at(&self.seen, address);
+                let serial = machine.map(|machine| Serial(machine.serial.clone()));
+                serial.is_some_and(|serial| lists.machines.select_id(&serial))
+            }
+            (View::Diff, Target::Machine(address)) => {
+                let of_machine = |row: &&Row| matches!(row, Row::Node(_, at) if at == address);
+                let row = lists.diff.rows.iter().find(of_machine).cloned();
+                row.is_some_and(|row| lists.diff.select_id(&row))
+            }
+            (View::Diff, Target::Fold(what)) => lists.diff.select_id(&Row::Fold(what.clone())),
+            (View::Hosts, Target::Host(id)) => lists.hosts.select_id(id),
+            (View::History, Target::Past(Folder::Records, id)) => lists.records.select_id(id),
+            (View::History, Target::Past(_, id)) => lists.history.select_id(id),
+            (View::Audit, Target::Past(_, id)) => lists.audit.select_id(id),
+            (View::Logs, Target::Line(id)) => lists.log.select_id(id),
+            _ => false,
         }
     }
 
@@ -56,6 +97,11 @@ impl App {
                 let rows = self.lists.diff.chosen();
                 rows.into_iter().filter_map(|r| if let Row::Node(_, a) = r { Some(a) } else { None }).collect()
             }
+            (None, View::Overview) => match self.target() {
+                Some(Target::Machine(address)) => vec![address],
+                Some(Target::Past(Folder::History, id)) => ended(&id).into_iter().collect(),
+                _ => Vec::new(),
+            },
             _ => Vec::new(),
         }
     }
@@ -68,8 +114,11 @@ impl App {
             (Some(Pane { of: Target::Node(name), .. }), _) => self.knowledge.totals.entries_of(name).collect(),
             (None, View::Overview) => match self.target() {
                 Some(Target::Entry(id)) => vec![id],
+                Some(Target::Node(name)) => self.knowledge.totals.entries_of(&name).collect(),
                 _ => Vec::new(),
             },
+            // a verb for entries never means a whole batch
+            (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen(),
             (None, View::Repairs) => self.lists.repairs.chosen(),
             (None, View::Nodes) => {
@@ -86,8 +135,17 @@ impl App {
             (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
             (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
             (None, View::Nodes) => self.lists.nodes.chosen(),
+            (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen().iter().filter_map(machine).collect(),
             (None, View::Repairs) => self.lists.repairs.chosen().iter().filter_map(machine).collect(),
+            (None, View::Overview) => match self.target() {
+                Some(Target::Entry(id)) => machine(&id).into_iter().collect(),
+                Some(Target::Node(name)) => vec![name],
+                Some(Target::Host(id)) => {
+                    queries::host_node(&self.seen, &id).map(|n| n.name.to_string()).into_iter().collect()
+                }
+                _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
+            },
             (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
                 let hosts = self.chosen_hosts();
                 hosts.iter().filter_map(|id| queries::host_node(&self.seen, id)).map(|n| n.name.to_string()).collect()
@@ -96,11 +154,21 @@ impl App {
         }
     }
 
+    /// Returns the batches that a verb acts on: the marked ones, or the one under the cursor.
+    pub fn chosen_batches(&self) -> Vec<&BatchSummary> {
+        let ids = self.lists.batches.chosen();
+        ids.iter().filter_map(|id| self.knowledge.batches.get(id.0)).collect()
+    }
+
     /// Returns the hosts that a verb acts on.
     pub fn chosen_hosts(&self) -> Vec<HostId> {
         match (&self.navigation.pane, self.navigation.view) {
             (Some(Pane { of: Target::Host(id), .. }), _) => vec![id.clone()],
             (None, View::Hosts) => self.lists.hosts.chosen(),
+            (None, View::Overview) => match self.target() {
+                Some(Target::Host(id)) => vec![id],
+                _ => Vec::new(),
+            },
             _ => Vec::new(),
         }
     }

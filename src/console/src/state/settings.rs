@@ -1,5 +1,5 @@
-//! Settings that the console saves for the next start: columns and sort order of each table. They are in a separate
-//! file, so that the console never writes the configuration. The file may be deleted.
+//! Settings that the console saves for the next start: columns and sort order of each table, the theme and the use of the
+//! mouse. They are in a separate file, so that the console never writes the configuration. The file may be deleted.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,14 @@ use serde::{Deserialize, Serialize};
 use super::{App, View, columns};
 
 /// Version of the file format that this program writes.
-const VERSION: u32 = 1;
-const HEADER: &str = "# Written by cketerm's console (:columns, :sort); `:settings forget` removes it.\n\
+const VERSION: u32 = 2;
+/// Oldest version that this program reads: it had no theme and no mouse.
+const OLDEST_VERSION: u32 = 1;
+const HEADER: &str = "# Written by cketerm's console (:columns, :sort, :theme, :mouse); `:settings forget` removes it.\n\
                     # Your own configuration is in config.yaml.\n";
+
+/// Name of the table that a map may replace.
+const NODES: &str = "nodes";
 
 /// The part that every version of the file has.
 #[derive(Deserialize)]
@@ -33,6 +38,9 @@ pub struct TableSettings {
     /// `COLUMN`, or `COLUMN desc`. `None` = the table's own order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sort: Option<String>,
+    /// Whether Nodes shows the map of the racks. `None` = where it fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map: Option<bool>,
 }
 
 /// The file.
@@ -42,11 +50,20 @@ pub struct Settings {
     version: u32,
     #[serde(default)]
     tables: BTreeMap<String, TableSettings>,
+    /// Answers to whether consoles of this host may lead, by the UID of the cluster.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    leads: BTreeMap<String, bool>,
+    /// The theme that was chosen. `None` = the configured one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theme: Option<String>,
+    /// Whether the mouse is used. `None` = as configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mouse: Option<bool>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { version: VERSION, tables: BTreeMap::new() }
+        Self { version: VERSION, tables: BTreeMap::new(), leads: BTreeMap::new(), theme: None, mouse: None }
     }
 }
 
@@ -58,6 +75,14 @@ pub enum Change {
     Columns(&'static str, Vec<String>),
     /// Sort order of a table. `None` = its own.
     Sort(&'static str, Option<String>),
+    /// Whether Nodes shows the map of the racks.
+    Map(bool),
+    /// Answer to whether consoles of this host may lead, for the cluster with this UID.
+    Lead(String, bool),
+    /// Theme. `None` = the configured one.
+    Theme(Option<String>),
+    /// Use of the mouse.
+    Mouse(bool),
     /// Delete the file.
     Forget,
 }
@@ -103,7 +128,7 @@ fn load(path: &Path) -> Result<Settings, ReadError> {
     let broken = |e: serde_yaml::Error| ReadError::Broken(e.to_string());
     let bytes = fs::read(path).map_err(failed)?;
     let Version { version } = serde_yaml::from_slice(&bytes).map_err(broken)?;
-    if version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         let why = format!("it has version {version}, this program knows {VERSION}");
         return Err(if version > VERSION { ReadError::Newer(why) } else { ReadError::Broken(why) });
     }
@@ -143,32 +168,45 @@ pub fn write(path: &Path, change: &Change) -> Result<Option<PathBuf>, String> {
 }
 
 impl Settings {
+    /// Returns the answer to whether consoles of this host may lead the cluster with this UID.
+    pub fn lead_answer(&self, uid: &str) -> Option<bool> {
+        self.leads.get(uid).copied()
+    }
+
     fn put(&mut self, change: &Change) {
-        let (Change::Columns(table, _) | Change::Sort(table, _)) = change else { return };
-        let of = self.tables.entry((*table).to_owned()).or_default();
+        self.version = VERSION;
+        let mut of_table = |table: &str, change: &dyn Fn(&mut TableSettings)| {
+            let of = self.tables.entry(table.to_owned()).or_default();
+            change(of);
+            if *of == TableSettings::default() {
+                self.tables.remove(table);
+            }
+        };
         match change {
-            Change::Columns(_, columns) => of.columns.clone_from(columns),
-            Change::Sort(_, sort) => of.sort.clone_from(sort),
+            Change::Columns(table, columns) => of_table(table, &|of| of.columns.clone_from(columns)),
+            Change::Sort(table, sort) => of_table(table, &|of| of.sort.clone_from(sort)),
+            Change::Map(shown) => of_table(NODES, &|of| of.map = Some(*shown)),
+            Change::Lead(uid, answer) => drop(self.leads.insert(uid.clone(), *answer)),
+            Change::Theme(theme) => self.theme.clone_from(theme),
+            Change::Mouse(mouse) => self.mouse = Some(*mouse),
             Change::Forget => {}
-        }
-        if *of == TableSettings::default() {
-            self.tables.remove(*table);
         }
     }
 }
 
 /// Applies saved settings. Returns the parts that this program does not know.
 pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
+    app.session.lead_answers.clone_from(&settings.leads);
     let mut problems = Vec::new();
-    let open = (app.navigation.view, app.navigation.cke_records);
+    let open = (app.navigation.view, app.navigation.cke_records, app.navigation.batches);
     for (name, of) in &settings.tables {
         let tables = View::ALL.into_iter().flat_map(|view| [(view, false), (view, true)]);
-        let Some((view, cke_records)) = tables.into_iter().find(|(v, cke)| columns::table(*v, *cke) == name) else {
+        let Some((view, second)) = tables.into_iter().find(|(v, second)| columns::table(*v, *second) == name) else {
             problems.push(format!("there is no table {name}"));
             continue;
         };
-        (app.navigation.view, app.navigation.cke_records) = (view, cke_records);
-        let all = columns::all(view, cke_records);
+        (app.navigation.view, app.navigation.cke_records, app.navigation.batches) = (view, second, second);
+        let all = columns::all(view, second);
         let (known, unknown): (Vec<_>, Vec<_>) = of
             .columns
             .iter()
@@ -177,7 +215,10 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
         problems.extend(unknown.iter().map(|(_, column)| format!("{name} has no column {column}")));
         let known: Vec<_> = known.into_iter().filter_map(|(known, _)| known.copied()).collect();
         if !known.is_empty() {
-            app.lists.visible_columns.insert(columns::table(view, cke_records), known);
+            app.lists.visible_columns.insert(columns::table(view, second), known);
+        }
+        if name == NODES {
+            app.navigation.map_chosen = of.map;
         }
         let (by, direction) = of.sort.as_deref().map(|s| s.split_once(' ').unwrap_or((s, ""))).unwrap_or_default();
         match columns::of(app).iter().find(|c| **c == by) {
@@ -186,13 +227,13 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
             None => problems.push(format!("{name} has no column {by} to sort by")),
         }
     }
-    (app.navigation.view, app.navigation.cke_records) = open;
+    (app.navigation.view, app.navigation.cke_records, app.navigation.batches) = open;
     problems
 }
 
 /// Returns the columns of the open view's table, to be saved.
 pub fn current_columns(app: &App) -> Change {
-    let table = columns::table(app.navigation.view, app.navigation.cke_records);
+    let table = columns::table(app.navigation.view, app.navigation.second_table());
     let visible_columns = app.lists.visible_columns.get(table);
     Change::Columns(
         table,
@@ -200,10 +241,15 @@ pub fn current_columns(app: &App) -> Change {
     )
 }
 
+/// Returns whether Nodes shows the map, to be saved.
+pub fn current_map(app: &App) -> Change {
+    Change::Map(app.navigation.map_chosen.unwrap_or(false))
+}
+
 /// Returns the sort order of the open view's table, to be saved.
 pub fn current_sort(app: &App) -> Change {
     let sort = app.list().sort().map(|(by, desc)| format!("{by}{}", if desc { " desc" } else { "" }));
-    Change::Sort(columns::table(app.navigation.view, app.navigation.cke_records), sort)
+    Change::Sort(columns::table(app.navigation.view, app.navigation.second_table()), sort)
 }
 
 #[cfg(test)]
@@ -224,7 +270,7 @@ mod tests {
         assert_eq!(write(&path, &Change::Sort("nodes", Some("rack desc".to_owned()))), Ok(None));
         assert_eq!(write(&path, &columns("audit", &["who"])), Ok(None));
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("# Written by") && text.contains("version: 1"), "{text}");
+        assert!(text.starts_with("# Written by") && text.contains("version: 2"), "{text}");
         let kept = read(&path).unwrap();
         assert_eq!(kept.tables["nodes"].sort.as_deref(), Some("rack desc"));
         assert_eq!(kept.tables["nodes"].columns, ["node", "rack"]);
@@ -232,10 +278,25 @@ mod tests {
         assert_eq!(write(&path, &columns("nodes", &[])), Ok(None));
         assert_eq!(write(&path, &Change::Sort("nodes", None)), Ok(None));
         assert!(!read(&path).unwrap().tables.contains_key("nodes"), "a table with default settings is not stored");
+        assert_eq!(write(&path, &Change::Map(true)), Ok(None));
+        assert_eq!(read(&path).unwrap().tables["nodes"].map, Some(true));
         assert_eq!(write(&path, &Change::Forget), Ok(None));
         assert_eq!(write(&path, &Change::Forget), Ok(None), "forgetting a missing file succeeds");
         assert!(!path.exists());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0, "no temporary file is left");
+    }
+
+    #[test]
+    fn the_answer_whether_a_console_leads_is_kept_for_each_cluster() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("console.yaml");
+        assert_eq!(write(&path, &columns("nodes", &["node"])), Ok(None));
+        assert!(!fs::read_to_string(&path).unwrap().contains("leads"), "version 0.1 reads a file without answers");
+        assert_eq!(write(&path, &Change::Lead("uid-1".into(), true)), Ok(None));
+        assert_eq!(write(&path, &Change::Lead("uid-2".into(), false)), Ok(None));
+        let kept = read(&path).unwrap();
+        assert_eq!(["uid-1", "uid-2", "uid-3"].map(|uid| kept.lead_answer(uid)), [Some(true), Some(false), None]);
+        assert_eq!(kept.tables["nodes"].columns, ["node"]);
     }
 
     #[test]
@@ -256,13 +317,27 @@ mod tests {
     fn a_settings_file_of_a_newer_version_and_a_non_file_are_not_changed() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("console.yaml");
-        fs::write(&path, "version: 2\nsomething: new\n").unwrap();
+        fs::write(&path, "version: 3\nsomething: new\n").unwrap();
         let why = write(&path, &columns("nodes", &["node"])).unwrap_err();
-        assert!(why.contains("not changed: it has version 2"), "{why}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "version: 2\nsomething: new\n");
+        assert!(why.contains("not changed: it has version 3"), "{why}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "version: 3\nsomething: new\n");
         let folder = dir.path().join("folder");
         fs::create_dir(&folder).unwrap();
         assert!(write(&folder, &columns("nodes", &["node"])).unwrap_err().contains("it is not a file"));
+    }
+
+    #[test]
+    fn theme_and_mouse_are_added_to_a_file_of_the_previous_version() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("console.yaml");
+        fs::write(&path, "version: 1\ntables:\n  nodes:\n    sort: rack\n").unwrap();
+        assert_eq!(write(&path, &Change::Theme(Some("dark".to_owned()))), Ok(None));
+        assert_eq!(write(&path, &Change::Mouse(false)), Ok(None));
+        let kept = read(&path).unwrap();
+        assert_eq!((kept.theme.as_deref(), kept.mouse), (Some("dark"), Some(false)));
+        assert_eq!(kept.tables["nodes"].sort.as_deref(), Some("rack"));
+        assert_eq!(write(&path, &Change::Theme(None)), Ok(None));
+        assert_eq!(read(&path).unwrap().theme, None);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 pub use self::rows::{
-    command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, repair_status,
-    status, step, unrecognized_health,
+    command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, progress,
+    repair_status, status, step, unrecognized_health,
 };
 use super::when;
 
@@ -104,7 +104,9 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::EngineObserving { .. }
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
+        | Reason::BatchPaused { .. }
         | Reason::OrderIgnored { .. }
+        | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
         | Reason::DuplicateOf { .. }
@@ -153,6 +155,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::InvalidEntry { .. } => "invalid entry".to_owned(),
         Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
         Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
+        Reason::BatchPauseIgnored { batch, .. } => format!("pause of batch {batch} not in force: CKE leads"),
         other @ (Reason::WaitingForSlot { .. }
         | Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
@@ -174,6 +177,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         | Reason::EngineObserving { .. }
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
+        | Reason::BatchPaused { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
@@ -204,7 +208,8 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::WaitingForControlPlane { .. } | Reason::Settling { .. } => "an API server",
         Reason::Backoff { .. } => "the end of a backoff",
         Reason::OnHold { .. } => "an operator (on hold)",
-        Reason::OrderIgnored { .. } => "an operator (CKE ignores it)",
+        Reason::BatchPaused { .. } => "an operator (batch paused)",
+        Reason::OrderIgnored { .. } | Reason::BatchPauseIgnored { .. } => "an operator (CKE ignores it)",
         Reason::DuplicateOf { .. } => "the same machine's other entry",
         Reason::MachineInRepair { .. } => "a repair of the same machine",
         Reason::MachineInReboot { .. } => "a reboot of the same machine",

@@ -70,7 +70,7 @@ pub fn moment(app: &App, boot: BootTime) -> Timestamp {
 }
 
 /// Removes addresses from an error. They are long and well known, and would push the remedy off the screen.
-fn without_addresses(error: &str) -> String {
+pub fn without_addresses(error: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in error.split_whitespace() {
         if !word.contains("://") {

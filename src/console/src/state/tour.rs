@@ -112,11 +112,13 @@ pub fn toggle(app: &mut App) {
         return;
     }
     app.session.message = None;
+    app.session.tour_offered = false;
     app.session.tour = Some(Tour::default());
 }
 
-/// Ends the tour if it is at its last step.
+/// Ends the tour if it is at its last step, and hides the offer of the tour.
 pub fn leave(app: &mut App) {
+    app.session.tour_offered = false;
     if app.session.tour.as_ref().is_some_and(|tour| tour.at + 1 == STEPS.len()) {
         app.session.tour = None;
     }

@@ -82,6 +82,13 @@ impl View {
         Self::ALL.get(at + 1).copied().unwrap_or_default()
     }
 
+    /// Returns the previous view.
+    #[must_use]
+    pub fn previous(self) -> Self {
+        let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
+        Self::ALL[(at + Self::ALL.len() - 1) % Self::ALL.len()]
+    }
+
     /// Returns the queue that a verb about a whole queue means here.
     pub fn queue(self) -> QueueKind {
         if self == Self::Repairs { QueueKind::Repair } else { QueueKind::Reboot }

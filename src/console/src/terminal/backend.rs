@@ -3,7 +3,7 @@
 //!
 //! ratatui writes escapes even for an empty difference, hides the cursor in every frame, and queries the terminal for
 //! the cursor position. Each of these costs time on a slow link or on a terminal that does not answer. This backend
-//! suppresses all three.
+//! suppresses all three. The escapes of the cells are [`cells`].
 
 use std::{
     io::{self, Write},
@@ -16,6 +16,8 @@ use ratatui::{
     buffer::Cell,
     layout::{Position, Size},
 };
+
+use super::cells;
 
 /// Bytes that a frame rarely exceeds.
 const INITIAL_CAPACITY: usize = 256 * 1024;
@@ -83,11 +85,6 @@ impl<W: Write> BufferedBackend<W> {
     }
 }
 
-/// Reports whether a symbol is neither ASCII nor box drawing.
-fn has_disputed_width(symbol: &str) -> bool {
-    !symbol.is_ascii() && !symbol.chars().all(|c| matches!(c, '\u{2500}'..='\u{259f}'))
-}
-
 impl<W: Write> Backend for BufferedBackend<W> {
     type Error = io::Error;
 
@@ -100,10 +97,7 @@ impl<W: Write> Backend for BufferedBackend<W> {
             return Ok(());
         }
         let before = self.cursor.take();
-        // Terminals disagree about the width of other scripts, so the cursor position is sent again after such a cell.
-        for part in cells.split_inclusive(|(_, _, cell)| has_disputed_width(cell.symbol())) {
-            self.inner.draw(part.iter().copied())?;
-        }
+        cells::write(&mut self.frame.bytes(), self.size.width, &cells);
         if before.is_some() {
             self.inner.hide_cursor()?;
         }
@@ -185,22 +179,6 @@ mod tests {
         assert_eq!(writes.len(), 2);
         let text = String::from_utf8_lossy(&writes[0]).into_owned();
         assert!(text.starts_with("\u{1b}[?2026h") && text.ends_with("\u{1b}[?2026l"), "{text:?}");
-    }
-
-    #[test]
-    fn the_cursor_is_positioned_again_after_a_character_of_ambiguous_width() {
-        let bytes = |text: &'static str| {
-            let line = WriteLog::default();
-            let mut terminal = Terminal::new(BufferedBackend::new(line.clone(), Size::new(20, 1))).unwrap();
-            terminal.draw(|f| f.render_widget(Paragraph::new(text), f.area())).unwrap();
-            String::from_utf8(line.0.lock().unwrap().concat()).unwrap()
-        };
-        assert!(
-            bytes("a\u{e9}b").contains("\u{e9}\u{1b}[39m\u{1b}[49m\u{1b}[59m\u{1b}[0m\u{1b}[1;3Hb"),
-            "{:?}",
-            bytes("a\u{e9}b")
-        );
-        assert_eq!(bytes("a\u{2500}b").matches('H').count(), 1);
     }
 
     #[test]

@@ -44,12 +44,21 @@ const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
 /// Whether the console has the terminal: a panic restores it before `TerminalGuard` does.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
+/// Whether the terminal reports clicks and the wheel now.
+static MOUSE: AtomicBool = AtomicBool::new(false);
+
+/// Returns the sequence that turns reports of clicks and the wheel on or off, and remembers it for the restoring.
+pub fn mouse_sequence(on: bool) -> &'static str {
+    MOUSE.store(on, Ordering::SeqCst);
+    if on { MOUSE_ON } else { MOUSE_OFF }
+}
+
 /// Sets raw mode, alternate screen, hidden cursor and bracketed paste.
 pub fn enter(modes: Modes) -> io::Result<()> {
     ACTIVE.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
     let title = if modes.title { attention::SAVE_TITLE } else { "" };
-    let mouse = if modes.mouse { MOUSE_ON } else { "" };
+    let mouse = if modes.mouse { mouse_sequence(true) } else { "" };
     let more = Print(format!("{title}{mouse}"));
     execute!(io::stdout(), EnterAlternateScreen, Hide, EnableBracketedPaste, more, Clear(ClearType::All))
 }
@@ -61,7 +70,7 @@ pub fn leave(modes: Modes) {
         return;
     }
     let title = if modes.title { attention::RESTORE_TITLE } else { "" };
-    let mouse = if modes.mouse { MOUSE_OFF } else { "" };
+    let mouse = if MOUSE.swap(false, Ordering::SeqCst) { MOUSE_OFF } else { "" };
     let more = Print(format!("{mouse}{title}"));
     let _ = execute!(io::stdout(), more, DisableBracketedPaste, Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();

@@ -29,7 +29,7 @@ pub struct Themes {
 
 /// Reads the terminal's input.
 pub struct InputReader {
-    /// `None` only while the process is about to stop.
+    /// `None` only while the process is about to stop, or while the width of symbols is probed.
     input: Option<EventStream>,
     /// Separates the terminal's answer about its background from the keys.
     answer_filter: AnswerFilter,
@@ -88,6 +88,16 @@ impl InputReader {
         // the first key that arrives with it. Crossterm reads on edges, and forgets the rest of a batch after a
         // wake-up.
         let _ = crossterm::event::poll(Duration::ZERO);
+    }
+
+    /// Hands over the stream of keys. No key arrives until it is [`attached`](Self::attach) again.
+    pub fn detach(&mut self) -> Option<EventStream> {
+        self.input.take()
+    }
+
+    /// Takes the stream of keys back.
+    pub fn attach(&mut self, input: EventStream) {
+        self.input = Some(input);
     }
 
     /// Reads the terminal's input again.

@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod backend;
+mod cells;
 pub mod clipboard;
 mod frame_limiter;
 pub mod guard;
@@ -11,3 +12,4 @@ pub mod plain;
 pub mod run;
 pub mod screen;
 pub mod screenshot;
+mod width_probe;

@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use cketerm_model::clock::Clock;
+use cketerm_rules::console_leads::LeadAnswer;
 use cketerm_runtime::telemetry::Ring;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::guard::Modes;
 use crate::{
     keys::Keymap,
-    state::{AppConfig, View},
+    state::{AppConfig, View, theme_picker::CONFIGURED},
     theme::{self, Theme, ThemeLoader, background::Background, charset::Charset, display::Bell},
 };
 
@@ -34,10 +35,14 @@ pub struct ConsoleOptions {
     pub badge_colour: Option<String>,
     /// Name of the theme; `auto` = light or dark, like the terminal.
     pub theme: String,
+    /// Whether the theme was asked for at this start: a saved choice does not replace it.
+    pub theme_is_fixed: bool,
     /// Directories of the themes.
     pub loader: ThemeLoader,
     /// Whether to query the terminal for its background, and choose the theme by the answer.
     pub ask_background: bool,
+    /// Whether to probe the width of block symbols at the start.
+    pub probe_width: bool,
     /// Characters that the terminal can show.
     pub charset: Charset,
     /// Terminal modes: title and mouse.
@@ -66,6 +71,8 @@ pub struct ConsoleOptions {
     pub clock: Clock,
     /// The last lines of this process's log.
     pub logs: Option<Ring>,
+    /// Takes the answer to whether this process's engine may lead. `None` = it needs no answer.
+    pub lead_answer: Option<watch::Sender<LeadAnswer>>,
     /// Asked before the process stops (Ctrl-Z, SIGTSTP), so that this process's engine resigns first.
     pub resign: Option<Resign>,
 }
@@ -77,8 +84,10 @@ impl Default for ConsoleOptions {
             cluster_badge: None,
             badge_colour: None,
             theme: theme::DEFAULT.to_owned(),
+            theme_is_fixed: false,
             loader: ThemeLoader::with_default_folders(),
             ask_background: false,
+            probe_width: false,
             charset: Charset::default(),
             modes: Modes::default(),
             bell: Bell::default(),
@@ -93,6 +102,7 @@ impl Default for ConsoleOptions {
             endpoints: Vec::new(),
             clock: Clock::host(),
             logs: None,
+            lead_answer: None,
             resign: None,
         }
     }
@@ -105,12 +115,14 @@ impl ConsoleOptions {
         let name = if self.theme == theme::AUTO { theme::DEFAULT } else { &self.theme };
         Ok(AppConfig {
             theme: self.theme_named(name)?,
+            chosen_theme: None,
             keymap: Keymap::new(&self.keys)?,
             badge: self.cluster_badge.clone(),
             endpoints: self.endpoints.clone(),
             read_only: self.read_only,
             blocks: self.blocks,
             can_copy: self.can_copy,
+            mouse: self.modes.mouse,
             sandbox: self.sandbox,
             saves_settings: self.settings.is_some(),
             charset: self.charset,
@@ -120,6 +132,30 @@ impl ConsoleOptions {
     /// Returns the theme for this background. `None` if the terminal may not be queried or the theme cannot be read.
     pub(super) fn background_theme(&self, background: Background) -> Option<Theme> {
         self.ask_background.then(|| self.theme_named(background.theme()).ok()).flatten()
+    }
+
+    /// Returns a function that reads all themes, the configured one first, for a thread that may wait for a file server.
+    pub fn themes(&self) -> impl FnOnce() -> Vec<(String, Theme)> + Send + use<> {
+        let reader = Self {
+            theme: self.theme.clone(),
+            loader: self.loader.clone(),
+            colour: self.colour,
+            badge_colour: self.badge_colour.clone(),
+            ..Self::default()
+        };
+        move || {
+            let configured = if reader.theme == theme::AUTO { theme::DEFAULT } else { &reader.theme };
+            let configured = (CONFIGURED.to_owned(), configured.to_owned());
+            let listed = reader.loader.list().into_iter().filter(|source| !source.hidden).map(|source| source.name);
+            let all = std::iter::once(configured).chain(listed.map(|name| (name.clone(), name)));
+            // a theme with a fault is not offered; `cketerm theme check` names it
+            all.filter_map(|(listed, name)| Some((listed, reader.theme_named(&name).ok()?))).collect()
+        }
+    }
+
+    /// Returns the theme that was saved, unless one was asked for at this start. The error names what is wrong.
+    pub(super) fn saved_theme(&self, name: Option<&str>) -> Result<Option<Theme>, String> {
+        name.filter(|_| !self.theme_is_fixed).map(|name| self.theme_named(name)).transpose()
     }
 
     fn theme_named(&self, name: &str) -> Result<Theme, String> {

@@ -16,7 +16,12 @@ use cketerm_model::{
     reason::Reason,
     time::whole_seconds,
 };
-use cketerm_rules::{decide::ApplyState, preflight_fault::PreflightFault, seen::Seen};
+use cketerm_rules::{
+    console_leads::{LeadAnswer, NotCampaigning},
+    decide::ApplyState,
+    preflight_fault::PreflightFault,
+    seen::Seen,
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -28,6 +33,7 @@ use crate::{
     state::{
         lost,
         queries::{self, Leader},
+        settings::{self, Settings},
         short_text,
     },
 };
@@ -125,6 +131,10 @@ impl ChangeReporter {
             ("automatic repair", if registry { on(store.auto_repair.enabled()) } else { String::new() }),
             ("queues", frozen.unwrap_or_default()),
             ("observing", observing),
+            (
+                "this console",
+                seen.snapshot.engine.not_campaigning.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ),
             ("definition", gate),
         ];
         for (name, now) in all {
@@ -224,7 +234,9 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::EngineObserving { .. }
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
+        | Reason::BatchPaused { .. }
         | Reason::OrderIgnored { .. }
+        | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
         | Reason::DuplicateOf { .. }
@@ -254,6 +266,7 @@ pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) 
     if !print(&[format!("{} connecting to {}", whole_seconds(steady.now().wall), options.endpoints.join(" "))])? {
         return Ok(());
     }
+    let saved = options.settings.as_deref().and_then(|path| settings::read(path).ok()).unwrap_or_default();
     loop {
         tokio::select! {
             biased;
@@ -266,9 +279,22 @@ pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) 
             _ = tick.tick() => {}
         }
         let latest = Arc::clone(&seen.borrow_and_update());
+        answer_engine(&latest, &saved, &options);
         if !print(&reporter.report(&latest, steady.now()))? {
             return Ok(());
         }
+    }
+}
+
+/// Answers the engine that waits for it, if an operator has answered in a console of this host. Nobody can be asked
+/// here.
+fn answer_engine(seen: &Seen, saved: &Settings, options: &ConsoleOptions) {
+    let waits = seen.snapshot.engine.not_campaigning == Some(NotCampaigning::Unasked);
+    let identity = seen.snapshot.store.identity.as_ref().and_then(Stored::get).filter(|_| waits);
+    let answer = identity.and_then(|identity| saved.lead_answer(&identity.uid));
+    if let (Some(yes), Some(lead_answer)) = (answer, &options.lead_answer) {
+        // The send fails if the engine has ended.
+        let _ = lead_answer.send(if yes { LeadAnswer::Yes } else { LeadAnswer::No });
     }
 }
 

@@ -30,13 +30,14 @@ use super::{
     clipboard,
     frame_limiter::FrameLimiter,
     guard as terminal,
-    guard::TerminalGuard,
+    guard::{Modes, TerminalGuard},
     input_reader::{InputReader, Themes},
     options::ConsoleOptions,
+    width_probe,
 };
 use crate::{
     effects::{perform::perform, reader, settings_writer::SettingsWriter},
-    input::update,
+    input::{is_text_key, update},
     state::{
         App, AppConfig,
         dialog::Dialog,
@@ -53,6 +54,8 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
 /// The same during the first `START_PERIOD` seconds: what the operator waits for is shown as soon as it arrives.
 const START_INTERVAL: Duration = Duration::from_millis(10);
 const START_PERIOD: Duration = Duration::from_secs(3);
+/// Time that the cursor has to rest on a row before its detail is shown beside the table.
+const REST: Duration = Duration::from_millis(100);
 /// Longest time without a published state before the ages on the screen advance anyway. It is a little longer than the
 /// engine's interval of one second, so an idle console wakes once a second, not twice.
 const TICK_INTERVAL: Duration = Duration::from_millis(1100);
@@ -79,9 +82,10 @@ pub type ClientsReceiver = watch::Receiver<Option<Clients>>;
 pub async fn run(
     seen: watch::Receiver<Arc<Seen>>,
     clients: ClientsReceiver,
-    options: ConsoleOptions,
+    mut options: ConsoleOptions,
 ) -> anyhow::Result<()> {
     let ready = Prepared::read(&options).map_err(anyhow::Error::msg)?;
+    options.modes.mouse = ready.config.mouse;
     let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
     let terminal_guard = TerminalGuard::take(options.modes).context("the terminal could not be taken")?;
     let mut console = Console::new(ready, &options, Size::new(columns, rows), clients)?;
@@ -101,20 +105,31 @@ struct Prepared {
     /// Themes of `auto`, by the background that the terminal reports. A theme that cannot be read leaves the terminal's
     /// own colours.
     themes: Themes,
-    /// The saved columns and sort orders, and their path.
+    /// The saved settings, and their path.
     saved: Option<(PathBuf, Result<Settings, String>)>,
+    /// Reason why the saved theme is not used.
+    fault: Option<String>,
 }
 
 impl Prepared {
     fn read(options: &ConsoleOptions) -> Result<Self, String> {
-        let config = options.config()?;
+        let mut config = options.config()?;
         let of = |background| options.background_theme(background);
         let themes = Themes { light: of(Background::Light), dark: of(Background::Dark) };
         let saved = options.settings.clone().map(|path| {
             let read = settings::read(&path);
             (path, read)
         });
-        Ok(Self { config, themes, saved })
+        let mut fault = None;
+        if let Some((_, Ok(settings))) = &saved {
+            config.mouse = settings.mouse.unwrap_or(config.mouse);
+            match options.saved_theme(settings.theme.as_deref()) {
+                Ok(Some(theme)) => (config.theme, config.chosen_theme) = (theme, settings.theme.clone()),
+                Ok(None) => {}
+                Err(why) => fault = Some(why),
+            }
+        }
+        Ok(Self { config, themes, saved, fault })
     }
 }
 
@@ -169,15 +184,18 @@ struct Console {
 
 impl Console {
     fn new(ready: Prepared, options: &ConsoleOptions, size: Size, clients: ClientsReceiver) -> anyhow::Result<Self> {
-        let Prepared { config, themes, saved } = ready;
+        let Prepared { config, themes, saved, fault } = ready;
         let steady = Steady::new(&options.clock);
         let mut app = App::new(config, options.view, steady.now());
         app.size = size;
         if options.sandbox {
-            app.print("a simulated data centre: :tour shows the first steps");
+            app.session.tour_offered = true;
         }
         if let Some((path, saved)) = saved {
             apply_saved_settings(&mut app, &path, saved);
+        }
+        if let Some(why) = fault {
+            app.print_error(format!("the saved theme is not used: {why}"));
         }
         let terminal = Terminal::new(BufferedBackend::new(std::io::stdout(), size))?;
         let (event_sender, done) = mpsc::unbounded_channel();
@@ -208,11 +226,18 @@ impl Console {
             self.input_reader.expect_answer();
             self.terminal.backend_mut().print(background::BACKGROUND_QUERY)?;
         }
+        let mut probe = None;
+        if options.probe_width {
+            self.terminal.backend_mut().print(width_probe::QUERY)?;
+            probe = self.input_reader.detach().map(|input| Box::pin(width_probe::is_wide(input)));
+        }
         self.draw()?;
         let mut tick = tokio::time::interval_at(Instant::now() + TICK_INTERVAL, TICK_INTERVAL);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         // Time of the next frame, if one is due.
         let mut next_draw: Option<Instant> = None;
+        // Time at which the cursor has rested, while the preview is due.
+        let mut rested_at: Option<Instant> = None;
         let began = Instant::now();
         let mut news_at = began;
         let mut fresh = true;
@@ -237,6 +262,15 @@ impl Console {
                     self.draw()?;
                     continue;
                 }
+                (input, is_wide) = finished(&mut probe) => {
+                    probe = None;
+                    self.input_reader.attach(input);
+                    if !is_wide {
+                        continue;
+                    }
+                    Event::WideSymbols
+                }
+                () = until(rested_at) => Event::Rested,
                 Some(event) = self.done.recv() => event,
                 () = sleep_until(news_at), if fresh => {
                     fresh = false;
@@ -266,12 +300,19 @@ impl Console {
             }
             self.app.now = self.steady.now();
             let news = matches!(event, Event::Seen(_) | Event::Tick(_));
+            let moved = matches!(event, Event::Key(_) | Event::Mouse(_));
             let had_dialog = self.app.dialog.is_some();
             for effect in update(&mut self.app, event) {
                 match effect {
                     Effect::Quit => return Ok(()),
                     Effect::Suspend => self.suspend(options).await?,
                     Effect::Repaint => self.repaint()?,
+                    Effect::AnswerLead(answer) => {
+                        if let Some(lead_answer) = &options.lead_answer {
+                            // The send fails if the engine has ended.
+                            let _ = lead_answer.send(answer);
+                        }
+                    }
                     Effect::Act(action) => self.act(action),
                     Effect::SaveSettings(change) => {
                         if let Some(settings_writer) = &self.settings_writer {
@@ -279,6 +320,8 @@ impl Console {
                         }
                     }
                     Effect::Ask(read_request) => self.ask(read_request),
+                    Effect::ReadThemes(name) => self.read_themes(name, options),
+                    Effect::Mouse(on) => self.terminal.backend_mut().print(terminal::mouse_sequence(on))?,
                     Effect::Copy(text) => self.terminal.backend_mut().print(&clipboard::osc52_sequence(&text))?,
                 }
             }
@@ -288,8 +331,13 @@ impl Console {
                     self.terminal.backend_mut().print(&output)?;
                 }
             }
-            if !had_dialog && self.app.dialog.as_ref().is_some_and(Dialog::at_buttons) {
-                // what was typed before anybody saw the question is no answer to it
+            rested_at = match rested_at.filter(|_| !moved) {
+                _ if !views::is_preview_due(&self.app) => None,
+                Some(at) => Some(at),
+                None => Some(Instant::now() + REST),
+            };
+            if !had_dialog && self.app.dialog.is_some() {
+                // what was typed before anybody saw the dialog was not meant for it
                 self.draw()?;
                 self.discard_typed().await;
                 continue;
@@ -304,11 +352,18 @@ impl Console {
         }
     }
 
-    /// Discards the keys and texts that have arrived and that nobody has taken yet.
+    /// Discards the keys and texts that have arrived and that nobody has taken yet. Letters stay if the dialog begins in
+    /// a text field: there they cannot act, and a reason without its first letters would be misleading.
     async fn discard_typed(&mut self) {
+        let keeps_letters = self.app.dialog.as_ref().is_some_and(Dialog::typing);
         let mut others = Vec::new();
         while let Ok(Some(event)) = timeout(Duration::ZERO, self.input_reader.next()).await {
-            if !matches!(event, Event::Key(_) | Event::Paste(_)) {
+            let is_kept = match &event {
+                Event::Key(key) => keeps_letters && is_text_key(*key),
+                Event::Paste(_) => false,
+                _ => true,
+            };
+            if is_kept {
                 others.push(event);
             }
         }
@@ -369,6 +424,14 @@ impl Console {
         });
     }
 
+    fn read_themes(&self, name: Option<String>, options: &ConsoleOptions) {
+        let (themes, event_sender) = (options.themes(), self.event_sender.clone());
+        tokio::task::spawn_blocking(move || {
+            // The send fails if the console has quit.
+            let _ = event_sender.send(Event::ThemesRead(name, themes()));
+        });
+    }
+
     fn draw(&mut self) -> anyhow::Result<()> {
         self.limiter.record_frame();
         let app = &self.app;
@@ -404,7 +467,7 @@ impl Console {
         terminal::leave(options.modes);
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
         // The process stops here and continues after SIGCONT.
-        terminal::enter(options.modes)?;
+        terminal::enter(Modes { mouse: self.app.config.mouse, ..options.modes })?;
         self.attention.forget();
         self.input_reader.begin();
         let (columns, rows) = crossterm::terminal::size()?;
@@ -414,6 +477,14 @@ impl Console {
         // would be awaited for ever.
         self.input_reader.push(Event::Resize(columns, rows));
         self.repaint()
+    }
+}
+
+/// Waits for the end of a task, if there is one.
+async fn finished<T: Future + Unpin>(task: &mut Option<T>) -> T::Output {
+    match task {
+        Some(task) => task.await,
+        None => pending().await,
     }
 }
 

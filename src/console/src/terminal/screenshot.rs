@@ -23,6 +23,7 @@ use crate::{
         event::{Effect, Event},
         past::{ReadRequest, ReadResponse},
     },
+    views,
 };
 
 /// Most rounds of answers that lead to further reads.
@@ -75,7 +76,10 @@ pub async fn after(
                         | Effect::Suspend
                         | Effect::Repaint
                         | Effect::SaveSettings(_)
+                        | Effect::AnswerLead(_)
+                        | Effect::Mouse(_)
                         | Effect::Copy(_) => {}
+                        Effect::ReadThemes(name) => answers.push(Event::ThemesRead(name, options.themes()())),
                         Effect::Ask(ReadRequest::Logs(after)) => {
                             let lines = options.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
                             // The console would immediately read again for newer lines; there are none.
@@ -100,6 +104,9 @@ pub async fn after(
                 break;
             }
         }
+    }
+    if views::is_preview_due(&app) {
+        update(&mut app, Event::Rested);
     }
     Ok(app)
 }

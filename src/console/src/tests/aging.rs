@@ -39,28 +39,28 @@ fn ages_stop_while_etcd_is_lost_and_nothing_is_shown_as_moving() {
     world.each_source(|source| source.last_seen = BOOT + Seconds::new(4000.0));
     let mut app = world.console_in(View::Overview, 80, 24);
     tick(&mut app, 13.0);
-    assert!(line(&app, "Reboots  ").contains("as of 10:00:00Z: moving"), "{}", screen::text(&app));
+    assert!(line(&app, "Reboots: ").contains("as of 10:00:00Z: moving"), "{}", screen::text(&app));
     assert!(line(&app, "! etcd").contains("lost, last heard 10:00:00Z, 13s ago"), "{}", screen::text(&app));
     let before = line(&app, "worker-2 rebooting");
     tick(&mut app, 400.0);
     assert_eq!(line(&app, "worker-2 rebooting"), before);
     press(&mut app, "1");
-    let before = (line(&app, "worker-2 rebooting"), line(&app, "worker-1 draining"));
+    let before = (line(&app, " worker-2 "), line(&app, " worker-1 "));
     tick(&mut app, 4000.0);
-    assert_eq!((line(&app, "worker-2 rebooting"), line(&app, "worker-1 draining")), before);
+    assert_eq!((line(&app, " worker-2 "), line(&app, " worker-1 ")), before);
 }
 
 #[test]
 fn a_silent_source_is_not_live_and_without_kubernetes_work_is_blocked() {
     let mut world = World::usual();
-    let mut app = world.console_in(View::Overview, 80, 24);
+    let mut app = world.console_in(View::Overview, 120, 36);
     tick(&mut app, 8.0);
-    assert!(line(&app, "Data ").contains("etcd silent for 8s  Kubernetes silent for 8s"), "{}", screen::text(&app));
+    assert!(line(&app, "data   ").contains("etcd silent for 8s  Kubernetes silent for 8s"), "{}", screen::text(&app));
     (world.boot, world.store.last_seen) = (BOOT + Seconds::new(60.0), BOOT + Seconds::new(60.0));
     tick(&mut app, 60.0);
     refresh(&mut app, &world);
-    assert!(line(&app, "Reboots  ").contains("blocked, Kubernetes is lost"), "{}", screen::text(&app));
-    assert!(line(&app, "Data ").contains("etcd live  Kubernetes LOST for 1m"));
+    assert!(line(&app, "Reboots: ").contains("blocked, Kubernetes is lost"), "{}", screen::text(&app));
+    assert!(line(&app, "data   ").contains("etcd live  Kubernetes LOST for 1m"));
 }
 
 fn plan(effects: &[Effect]) -> Option<u64> {
@@ -206,11 +206,11 @@ fn the_overview_shows_who_disabled_a_queue() {
     world.store.repairs.switch = Switch { raw: Some("true".into()), mod_revision: 898 };
     let mut app = world.console_in(View::Overview, 80, 24);
     super::past::load_past(&mut app);
-    assert!(line(&app, "Repairs  ").contains("DISABLED by bob at 08:53:20Z (disk"), "{}", screen::text(&app));
+    assert!(line(&app, "─ Repairs ").contains("DISABLED by bob at 08:53:20Z (disk"), "{}", screen::text(&app));
     // disabled by ckecli, which writes no audit record: bob must not be named
     world.store.repairs.switch.mod_revision = 950;
     refresh(&mut app, &world);
-    assert!(line(&app, "Repairs  ").contains("DISABLED") && !line(&app, "Repairs  ").contains("bob"));
+    assert!(line(&app, "─ Repairs ").contains("DISABLED") && !line(&app, "─ Repairs ").contains("bob"));
 }
 
 /// The dialog's lines and the action that it sends must be about the same nodes.

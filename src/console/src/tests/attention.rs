@@ -12,7 +12,10 @@ use cketerm_rules::trouble::Trouble;
 use super::world::{BOOT, World, at, press};
 use crate::{
     input::update,
-    state::{App, View, event::Event},
+    state::{
+        App, View,
+        event::{Effect, Event},
+    },
     terminal::{
         attention::{Attention, has_title},
         screen,
@@ -144,20 +147,20 @@ fn a_blocked_drain_is_stuck_after_stuck_seconds_or_its_third_backoff() {
     world.reasons.insert(EntryId::reboot(3), held);
     assert_eq!(output_at(&mut attention, &mut app, &mut world, 4.0), "", "the entry is still draining");
     let text = screen::text(&app);
-    assert!(text.contains("blocked") && text.contains("Waits on      5s worker-1: pdb shop/web 2/2"), "{text}");
-    assert!(text.contains("Stuck      nothing") && !text.contains("Reboots 1!") && !text.contains("STUCK"), "{text}");
+    assert!(text.contains("blocked") && text.contains("pdb shop/web 2/2 keeps"), "{text}");
+    assert!(text.contains("Needs you (1)") && !text.contains("Reb 1!") && !text.contains("STUCK"), "{text}");
     press(&mut app, "1");
-    assert!(!screen::text(&app).contains("stuck (n)"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("1 needs you (n)"), "{}", screen::text(&app));
     press(&mut app, "n");
-    assert!(screen::text(&app).contains("nothing is stuck; this row only waits"), "{}", screen::text(&app));
-    press(&mut app, "2 n");
+    assert_eq!(app.lists.nodes.cursor.as_deref(), Some("worker-5"), "only the node that is not Ready");
+    press(&mut app, "2");
     let text = screen::text(&app);
     assert!(text.contains("cordoned draining waits on pdb sh"), "{text}");
     assert!(!rings(&output_at(&mut attention, &mut app, &mut world, 118.0)));
     let output = output_at(&mut attention, &mut app, &mut world, 119.0);
     assert!(rings(&output) && output.contains("1 stuck"), "{output}");
     let text = screen::text(&app);
-    assert!(text.contains("! 1 stuck (n)") && text.contains("stuck: pdb shop/web 2/2"), "{text}");
+    assert!(text.contains("3 need you (n)") && text.contains("stuck: pdb shop/web 2/2"), "{text}");
 
     // a drain that began a second ago, and its third backoff
     let trouble = |world: &World| cketerm_rules::trouble::of(&world.seen(), EntryId::reboot(3));
@@ -200,8 +203,8 @@ fn a_gate_on_a_queue_is_reported_once_and_makes_no_entry_stuck() {
     for view in ["0", "1", "2"] {
         press(&mut app, view);
         let text = screen::text(&app);
-        assert!(text.contains("! 3 entries wait: 3 nodes"), "{view}: {text}");
-        assert!(!text.contains("stuck (n)"), "{view}: {text}");
+        assert!(text.contains("3 entries wait: 3 nodes"), "{view}: {text}");
+        assert!(text.contains("3 need you (n)"), "the gate, a node, a lost source: {view}: {text}");
     }
 }
 
@@ -210,6 +213,23 @@ fn entries_stuck_at_start_do_not_ring_the_bell() {
     let app = World::usual().console(80, 24);
     let mut attention = Attention::new(false, Bell::Both);
     assert_eq!((attention.escape_sequences(&app), attention.escape_sequences(&app)), (String::new(), String::new()));
+}
+
+/// Where a block takes two cells, every line would shift.
+#[test]
+fn a_terminal_with_wide_blocks_gets_ascii_and_other_scripts_stay() {
+    let mut world = World::usual();
+    world.store.policy = None;
+    let mut app = world.console(120, 40);
+    let is_block = |c: char| ('\u{2500}'..='\u{25ff}').contains(&c);
+    assert!(screen::text(&app).contains(is_block));
+    assert_eq!(update(&mut app, Event::WideSymbols), [Effect::Repaint]);
+    for keys in ["", "2", "enter", "esc ?", "esc 0"] {
+        press(&mut app, keys);
+        let text = screen::text(&app);
+        assert!(!text.contains(is_block), "{keys}: {text}");
+    }
+    assert_eq!(app.config.charset, Charset::AsciiBorders);
 }
 
 #[test]

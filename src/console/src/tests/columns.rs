@@ -21,7 +21,7 @@ fn a_view_shows_the_chosen_columns_in_order_and_can_be_reset() {
     press(&mut app, "2 : \"columns node,rack,state\" enter");
     assert_eq!(titles(&app), "NODE RACK STATE");
     let row = screen::text(&app).lines().nth(4).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(row, "> cp-1 0 Ready queued");
+    assert_eq!(row, "> cp-1 0 \u{2591} Ready queued");
     press(&mut app, "1");
     assert!(titles(&app).starts_with("INDEX NODE STATUS"), "another view keeps its own columns: {}", titles(&app));
     press(&mut app, ": \"columns index node rack by why\" enter");
@@ -51,7 +51,7 @@ fn every_column_of_every_view_can_be_shown_alone() {
     for view in View::ALL {
         let world = World::with_repairs();
         for column in columns::summaries(view, false) {
-            let mut app = world.console_in(view, 200, 50);
+            let mut app = world.console_in(view, 119, 50);
             press(&mut app, &format!(": \"columns {}\" enter", column.id));
             assert_eq!(app.lists.visible_columns[view.name()], [column.id], "{:?}", app.session.message);
             let text = screen::text(&app);

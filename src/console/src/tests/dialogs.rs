@@ -93,7 +93,7 @@ fn an_expired_dialog_accepts_only_the_key_that_closes_it() {
             before_keys,
             "{before}"
         );
-        assert!(screen::text(&app).contains("Esc closes; no other key does anything"), "{}", screen::text(&app));
+        assert!(screen::text(&app).contains("Esc closes; no other key acts"), "{}", screen::text(&app));
         press(&mut app, "esc");
         assert!(app.dialog.is_none(), "{before}");
     }
@@ -114,7 +114,7 @@ fn a_command_on_an_entry_that_ended_opens_a_dialog_that_absorbs_the_reason() {
 #[test]
 fn a_cancel_succeeds_while_the_queue_changes_and_names_ended_entries() {
     let mut world = World::usual();
-    for index in 20..30 {
+    for index in 20..40 {
         world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
     }
     let mut app = world.console(80, 24);
@@ -126,11 +126,16 @@ fn a_cancel_succeeds_while_the_queue_changes_and_names_ended_entries() {
     refresh(&mut app, &world);
     let text = screen::text(&app);
     assert!(text.contains("left out, ended meanwhile: reboots/4, reboots/22"), "{text}");
-    assert!(text.contains("tokyo0 15") && text.contains("a running command continues"), "{text}");
-    let effects = press(&mut app, "\" 15\" enter enter");
+    assert!(
+        text.contains("tokyo0 25")
+            && text.contains("Cancel 23 reboots?")
+            && text.contains("a running command continues"),
+        "{text}"
+    );
+    let effects = press(&mut app, "\" 25\" enter enter");
     let [Effect::Act(Action::Cancel { entries, reason })] = effects.as_slice() else { panic!("{effects:?}") };
     let indexes: Vec<u64> = entries.iter().map(|id| id.index).collect();
-    assert_eq!(indexes, [3, 5, 6, 7, 20, 21, 23, 24, 25, 26, 27, 28, 29]);
+    assert_eq!(indexes, [3, 5, 6, 7, 20, 21].into_iter().chain(23..40).collect::<Vec<u64>>());
     assert_eq!(reason.as_deref(), Some("wrong kernel"));
 }
 
@@ -183,8 +188,8 @@ fn disabling_a_queue_ignores_other_writes_but_enabling_expires() {
 fn cancel_all_cancels_all_reboots_from_any_view() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 : \"cancel-all\" enter");
-    assert!(screen::text(&app).contains("Cancel all 5 reboots on tokyo0?"), "{}", screen::text(&app));
-    let effects = press(&mut app, "enter \"tokyo0 5\" enter enter");
+    assert!(screen::text(&app).contains("Cancel all 5 reboots?"), "{}", screen::text(&app));
+    let effects = press(&mut app, "enter enter");
     let entries = [3, 4, 5, 6, 7].map(EntryId::reboot).to_vec();
     assert_eq!(effects, [Effect::Act(Action::Cancel { entries, reason: None })]);
 }
@@ -209,7 +214,7 @@ fn the_initial_focus_is_on_the_first_required_field() {
     };
     assert_eq!(focus("X"), Some(Focus::Reason));
     assert_eq!(focus("S"), Some(Focus::Type));
-    assert_eq!(focus("q"), Some(Focus::Cancel));
+    assert_eq!(focus("q"), Some(Focus::Back));
 }
 
 /// The input that Enter waits for is named inside a dialog that fills the screen.
@@ -219,7 +224,7 @@ fn a_full_screen_dialog_shows_the_missing_input_itself() {
     press(&mut app, "2 * R enter \"tokyo0 9\" enter");
     let screen = screen::text(&app);
     let hint_row = screen.lines().position(|l| l.contains("! type \"tokyo0 8\" into the field first"));
-    let buttons = screen.lines().position(|l| l.contains("[ Cancel ]") || l.contains("[>Cancel<]"));
+    let buttons = screen.lines().position(|l| l.contains("[ Back ]"));
     assert_eq!(hint_row.map(|line| line + 1), buttons, "{screen}");
     assert!(!screen.lines().last().unwrap_or_default().contains("type"), "{screen}");
 }
@@ -240,17 +245,90 @@ fn messages_about_a_view_disappear_with_it_and_results_of_actions_stay() {
 /// A button's label has the right number, and narrow screens never cut the way out.
 #[test]
 fn buttons_name_their_target_and_esc_is_visible_at_60_columns() {
-    for (keys, face) in [("j j X", "[ Cancel reboots/5 ]"), ("* X", "[ Cancel 5 entries ]")] {
+    for (keys, face) in [("j j X", "[ Cancel 1 reboot ]"), ("* X", "[ Cancel 5 reboots ]")] {
         let mut app = World::usual().console(60, 15);
         press(&mut app, keys);
         let text = screen::text(&app);
-        assert!(text.contains("[ Keep ]") && text.contains(face), "{text}");
+        assert!(text.contains("[ Back ]") && text.contains(face), "{text}");
         for step in ["", "tab", "tab", "tab"] {
             press(&mut app, step);
             let text = screen::text(&app);
-            let line = text.lines().find(|line| line.contains("Keep")).unwrap_or_default();
-            assert!(line.contains("Esc no") || line.contains("n no"), "{text}");
+            assert!(text.contains("Esc back"), "{text}");
+            let line = text.lines().find(|line| line.contains("Back")).and_then(|line| line.split('\u{2502}').nth(1));
+            let line = line.unwrap_or_default();
             assert!(!line.contains('~'), "{text}");
         }
+    }
+}
+
+/// The answer after Back names what was not done, in words that cannot be mistaken for the verb.
+#[test]
+fn back_says_what_was_not_done() {
+    for (keys, answer) in [
+        ("X tab tab enter", "nothing was cancelled"),
+        ("E tab tab enter", "nothing was disabled"),
+        ("H tab tab enter", "nothing was put on hold"),
+        ("F tab tab enter", "nothing was ordered"),
+        ("2 G R tab tab enter", "nothing was queued"),
+        ("C enter", "no cordon was changed"),
+        ("q enter", "not quit: this console goes on"),
+        (": \"freeze 1d quarter end\" enter tab enter", "nothing was frozen"),
+    ] {
+        let mut app = World::usual().console(80, 24);
+        let acts = |effect: &Effect| matches!(effect, Effect::Act(_) | Effect::Quit);
+        assert!(!press(&mut app, keys).iter().any(acts), "{keys}");
+        assert!(app.dialog.is_none(), "{keys}: {}", screen::text(&app));
+        assert_eq!(super::world::message(&app), answer, "{keys}");
+    }
+}
+
+/// `y` is a letter of the reason while that is typed, so it is hinted only on the buttons.
+#[test]
+fn the_hint_for_y_is_shown_only_on_the_buttons() {
+    for (keys, hinted) in [("X", false), ("X \"disk\"", false), ("X tab", true), ("X tab tab", true), ("q", true)] {
+        let mut app = World::usual().console(80, 24);
+        press(&mut app, keys);
+        let text = screen::text(&app);
+        let hint = text.lines().find(|line| line.contains("Esc back") || line.contains("y do it"));
+        assert_eq!(hint.is_some_and(|line| line.contains("y do it")), hinted, "{keys}: {text}");
+    }
+}
+
+/// What was typed into an expired dialog is there when the key is pressed again, and nowhere else.
+#[test]
+fn typed_text_survives_an_expired_dialog() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "F \"the disk is \"");
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 50);
+    refresh(&mut app, &world);
+    assert_eq!(press(&mut app, "\"gone\" enter"), []);
+    let text = screen::text(&app);
+    assert!(text.contains("EXPIRED") && text.contains("kept for the next try: the disk is gone"), "{text}");
+    press(&mut app, "esc F");
+    assert_eq!(reason(&app), "the disk is gone");
+    let effects = press(&mut app, "enter enter");
+    assert!(format!("{effects:?}").contains("the disk is gone"), "{effects:?}");
+    press(&mut app, "F esc F");
+    assert_eq!(reason(&app), "", "it is offered once");
+    let mut app = world.console(80, 24);
+    press(&mut app, "F \"x\"");
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 51);
+    refresh(&mut app, &world);
+    press(&mut app, "esc X");
+    assert_eq!(reason(&app), "", "a dialog of another kind does not take it");
+}
+
+/// Dialogs fit the small screens with what matters: the count, the API servers, the cluster and the way out.
+#[test]
+fn dialogs_show_count_api_servers_and_cluster_on_small_screens() {
+    for (columns, rows) in [(60, 20), (80, 24), (200, 50)] {
+        let mut app = World::usual().console(columns, rows);
+        press(&mut app, "2 * R");
+        let text = screen::text(&app);
+        for what in ["Reboot 8 machines?", "3 API servers among them", "tokyo0", "[ Reboot 8 machines ]", "[ Back ]"] {
+            assert!(text.contains(what), "{columns}x{rows}, {what}: {text}");
+        }
+        assert!(text.contains("pods on 8 nodes"), "{columns}x{rows}: {text}");
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 const SIZES: [(u16, u16); 3] = [(60, 15), (80, 24), (200, 50)];
 
 /// Returns a world with repairs and hosts.
-fn full_world() -> World {
+pub(super) fn full_world() -> World {
     let (mut world, hosts) = (World::with_repairs(), World::with_hosts());
     world.kube.hosts = hosts.kube.hosts.clone();
     let source = hosts.kube.sources.get("baremetalhosts").cloned();
@@ -48,6 +48,7 @@ fn every_view_at_every_size() {
             let mut app = full_world().console_in(view, columns, rows);
             load_past(&mut app);
             press(&mut app, "j");
+            update(&mut app, Event::Rested);
             let text = screen::text(&app);
             assert_fits(&text, columns, rows);
             assert_snapshot!(format!("every_{}_{columns}x{rows}", view.name()), text);
@@ -59,7 +60,10 @@ fn every_view_at_every_size() {
 fn the_map_of_the_racks_at_every_size() {
     for (columns, rows) in SIZES {
         let mut app = full_world().console_in(View::Nodes, columns, rows);
-        press(&mut app, "v right space");
+        if app.navigation.map.is_none() {
+            press(&mut app, "v");
+        }
+        press(&mut app, "right space");
         let text = screen::text(&app);
         assert_fits(&text, columns, rows);
         assert_snapshot!(format!("every_map_{columns}x{rows}"), text);

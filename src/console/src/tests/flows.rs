@@ -28,7 +28,7 @@ fn message(app: &crate::state::App) -> &str {
 #[test]
 fn a_blocked_drain_is_found_and_cancelled_in_fewer_than_ten_keys() {
     let mut app = World::usual().console(80, 24);
-    press(&mut app, "G n");
+    press(&mut app, "0 n");
     assert!(screen::text(&app).contains("pdb shop/web 2/2 keeps web-"), "{}", screen::text(&app));
     press(&mut app, "enter");
     assert!(screen::text(&app).contains("shop/web-7d9f8b6c5-x2x4z  pdb shop/web (healthy 2, needs 2)"));
@@ -37,10 +37,16 @@ fn a_blocked_drain_is_found_and_cancelled_in_fewer_than_ten_keys() {
 }
 
 #[test]
-fn enter_alone_never_confirms_and_esc_closes_at_once() {
+fn enter_goes_to_the_button_and_a_second_one_presses_it_and_esc_closes_at_once() {
+    for typed in ["", "\"wrong kernel\""] {
+        let mut app = World::usual().console(80, 24);
+        assert_eq!(press(&mut app, &format!("X {typed} enter")), []);
+        assert!(screen::text(&app).contains("[>Cancel 1 reboot<]"), "{}", screen::text(&app));
+        let reason = Some(typed.trim_matches('"').to_owned()).filter(|reason| !reason.is_empty());
+        let action = Action::Cancel { entries: vec![EntryId::reboot(3)], reason };
+        assert_eq!(press(&mut app, "enter"), [Effect::Act(action)]);
+    }
     let mut app = World::usual().console(80, 24);
-    assert_eq!(press(&mut app, "X enter enter"), []);
-    assert!(app.dialog.is_none());
     assert_eq!(press(&mut app, "X esc"), []);
     assert!(app.dialog.is_none());
     assert_eq!(press(&mut app, "X \"half a reason\" esc"), []);
@@ -64,7 +70,7 @@ fn a_typed_reason_is_sent_with_the_action_and_triggers_no_keys() {
     let mut app = World::usual().console(80, 24);
     let effects = press(&mut app, "X \"yes quit\" enter tab");
     assert_eq!(effects, []);
-    let effects = press(&mut app, "backtab backtab backtab enter enter");
+    let effects = press(&mut app, "backtab backtab enter enter");
     let reason = Some("yes quit".to_owned());
     assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![EntryId::reboot(3)], reason })]);
 }
@@ -78,7 +84,7 @@ fn reboots_are_added_from_marked_nodes_and_an_api_server_needs_typed_input() {
     assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason: None })]);
     assert!(app.lists.nodes.marks.is_empty());
 
-    press(&mut app, "g space space R");
+    press(&mut app, "g g space space R");
     assert!(screen::text(&app).contains("2 API servers among them"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "enter enter"), []);
     assert!(message(&app).contains("tokyo0 2"));
@@ -88,17 +94,21 @@ fn reboots_are_added_from_marked_nodes_and_an_api_server_needs_typed_input() {
 }
 
 #[test]
-fn ten_entries_require_the_cluster_name_and_the_count() {
+fn more_than_twenty_machines_require_the_cluster_name_and_the_count() {
     let mut world = World::usual();
-    for index in 20..30 {
+    for index in 20..35 {
         world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
     }
     let mut app = world.console(80, 24);
     press(&mut app, "* X");
+    assert_eq!(app.dialog.as_ref().map(|dialog| dialog.expect.clone()), Some(None), "20 need the button alone");
+    world.entry(36, "10.0.0.16", RebootStatus::Queued, 1, 60);
+    let mut app = world.console(80, 24);
+    press(&mut app, "* X");
     assert_eq!(press(&mut app, "tab tab y"), [], "the focus moves to the missing field");
-    let effects = press(&mut app, "\"tokyo0 15\" enter enter");
+    let effects = press(&mut app, "\"tokyo0 21\" enter enter");
     assert!(
-        matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 15),
+        matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 21),
         "{effects:?}"
     );
 }
@@ -146,10 +156,14 @@ fn reset_backoff_needs_an_entry_in_backoff() {
 }
 
 #[test]
-fn keep_cordoned_needs_a_cordon_and_no_confirmation() {
+fn keep_cordoned_needs_a_cordon_and_asks_like_every_verb() {
     let mut app = World::usual().console(80, 24);
     let keep = Action::KeepCordoned { node: NodeName::new("worker-1"), keep: true };
-    assert_eq!(press(&mut app, "C"), [Effect::Act(keep)]);
+    assert_eq!(press(&mut app, "C enter"), [], "the focus begins on Back");
+    assert_eq!((app.dialog.is_none(), message(&app)), (true, "no cordon was changed"));
+    press(&mut app, "C");
+    assert!(screen::text(&app).contains("Keep worker-1 cordoned?"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "y"), [Effect::Act(keep)]);
     assert_eq!(press(&mut app, "2 C"), []);
     assert!(message(&app).contains("cp-1 is not cordoned"));
 }
@@ -316,10 +330,10 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(60))]
     #[test]
     fn random_keys_and_sizes_draw_and_never_act_without_confirmation(
-        steps in proptest::collection::vec((0_usize..44, 0_u16..130, 0_u16..45), 1..40)
+        steps in proptest::collection::vec((0_usize..50, 0_u16..130, 0_u16..45), 1..40)
     ) {
-        const KEYS: [&str; 34] = ["enter", "X", "R", "B", "E", "A", "D", "F", "U", "space", "*", "/", "n", "o", "tab", "1", "2",
-            "j", "k", "pgdn", "pgup", "g", "G", "esc", "?", "q", "ctrl-l", "backtab", "r", "w", "4", "-", "left", "ctrl-c"];
+        const KEYS: [&str; 40] = ["enter", "X", "R", "B", "E", "A", "D", "F", "U", "space", "*", "/", "n", "o", "tab", "1", "2",
+            "j", "k", "pgdn", "pgup", "g", "d", "ctrl-d", "ctrl-u", "[", "]", "T", "G", "esc", "?", "q", "ctrl-l", "backtab", "r", "w", "4", "-", "left", "ctrl-c"];
         let world = World::usual();
         let mut app = world.console(80, 24);
         for (key, columns, rows) in steps {
@@ -350,15 +364,18 @@ fn pasted_text_triggers_no_keys() {
 }
 
 #[test]
-fn a_message_expires_but_not_while_its_action_is_running() {
+fn the_message_of_a_running_action_stays_whatever_is_pressed() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "E enter y");
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(200.0))));
+    press(&mut app, "j k");
     assert!(message(&app).contains("disabling"), "the action is still running");
     update(&mut app, Event::Done(Ok("the reboot queue is disabled".into())));
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(205.0))));
     assert!(message(&app).contains("is disabled"));
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(215.0))));
+    assert!(message(&app).contains("is disabled"), "until a key does something");
+    press(&mut app, "j");
     assert_eq!(app.session.message, None);
 }
 

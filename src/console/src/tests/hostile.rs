@@ -167,7 +167,7 @@ fn past(app: &mut App, suffix: &str) {
         outcome: hostile("failed: x"),
         at: wall(),
         last: Value::Null,
-        request: Some(Request { who: who(), at: wall(), reason: Some(hostile("why")), node_uid: None }),
+        request: Some(Request { who: who(), at: wall(), reason: Some(hostile("why")), node_uid: None, batch: None }),
         attempts: Vec::new(),
         omitted: 0,
     };
@@ -299,7 +299,7 @@ fn assert_rendered(app: &App, what: &str) {
     for escape in text.split('\u{1b}').skip(1) {
         let known = escape.strip_prefix('[').is_some_and(|rest| {
             let end = rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ';' | '?'));
-            end.starts_with(['m', 'H', 'h', 'l'])
+            end.starts_with(['m', 'H', 'C', 'K', 'h', 'l'])
         });
         assert!(known, "{what}: a foreign escape sequence: {:?}", escape.chars().take(20).collect::<String>());
     }

@@ -18,7 +18,7 @@ use cketerm_model::{
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
     input::update,
-    state::{Pane, Target, View, event::Event, overview::OverviewRow},
+    state::{Pane, Target, View, event::Event, object::Object, overview::OverviewRow},
     terminal::{plain::ChangeReporter, screen},
 };
 
@@ -102,7 +102,7 @@ fn racks(racks: usize, each: usize) -> World {
 #[test]
 fn twelve_racks_fit_80_columns_and_arrow_keys_move_between_machines() {
     let mut app = racks(12, 20).console_in(View::Nodes, 80, 24);
-    press(&mut app, "v g");
+    press(&mut app, "v g g");
     let text = screen::text(&app);
     for rack in 0..12 {
         assert!(text.contains(&format!("rack-{rack} ")), "{rack}: {text}");
@@ -150,9 +150,12 @@ fn in_the_rack_map_down_then_up_returns_to_the_machine_and_keeps_it_visible() {
 #[test]
 fn a_rack_wider_than_the_screen_wraps() {
     let mut app = racks(1, 500).console_in(View::Nodes, 80, 24);
-    press(&mut app, "v g");
+    press(&mut app, "v g g");
     let text = screen::text(&app);
-    assert!(text.lines().filter(|line| line.contains(".....")).count() >= 7, "{text}");
+    assert!(
+        text.lines().filter(|line| line.contains("\u{2588} \u{2588} \u{2588} \u{2588} \u{2588}")).count() >= 7,
+        "{text}"
+    );
     let before = app.lists.nodes.cursor.clone();
     press(&mut app, "j k");
     assert_eq!(app.lists.nodes.cursor, before);
@@ -226,6 +229,24 @@ fn actions_beyond_the_limit_are_counted() {
     );
 }
 
+/// The announcement is in `:messages` and in Audit all the same.
+#[test]
+fn an_announcement_leaves_an_own_message_that_could_not_be_read_yet() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    app.print("copied reboots/3");
+    world.store.recent = RecentRecords::after_revision(42);
+    for (revision, seconds, expected) in [(43, 0.0, "copied reboots/3"), (44, 30.0, "bob@ops2 cancelled")] {
+        update(&mut app, Event::Tick(at(BOOT + Seconds::new(seconds))));
+        world.store.recent.record_value(Folder::Audit, revision, &action("bob", "reboot cancel", "reboots/9"));
+        world.store.revision = revision;
+        update(&mut app, Event::Seen(world.seen()));
+        let shown = app.session.message.as_ref().map_or("", |m| &m.text);
+        assert!(shown.starts_with(expected), "{shown}");
+        assert!(app.session.messages.back().is_some_and(|(_, m)| m.text.starts_with("bob@ops2 cancelled")));
+    }
+}
+
 #[test]
 fn an_action_on_many_machines_is_one_short_line() {
     for (what, on, expected) in [
@@ -255,26 +276,13 @@ fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 1, until: after(wall(), 400), cause });
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);
-    assert!(text.contains("pdb shop/web blocks 3 drains (2 pods, worker-3 worker-4 worker-1)"), "{text}");
-    while !matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Blocks(..))) {
+    assert!(text.contains("worker-3 +1") && text.contains("pdb shop/web 2/2"), "{text}");
+    let oldest = OverviewRow::NeedsYou(Object::Entry(EntryId::reboot(5)));
+    while app.lists.overview_rows.cursor.as_ref() != Some(&oldest) {
         press(&mut app, "n");
     }
     press(&mut app, "enter");
     assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(5)));
-}
-
-#[test]
-fn api_servers_do_not_lengthen_the_repair_estimate() {
-    let mut world = World::with_repairs();
-    for index in [7, 8] {
-        let mut entry =
-            cketerm_model::repair::RepairEntry::queued(index, &Address::new("10.0.0.11"), "QEMU", "unreachable", None);
-        entry.last_transition_time = Some(wall());
-        world.store.repairs.entries.insert(index, stored("/cke/repairs/data/x", 70, entry));
-    }
-    let app = world.console_in(View::Overview, 80, 24);
-    assert_eq!(app.knowledge.summary.repairs.left.alone, 0);
-    assert_eq!(app.knowledge.summary.reboots.left.alone, 1, "cp-1");
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! Tests of the mouse and of copying.
 
-use cketerm_model::{entry::EntryId, names::NodeName};
+use cketerm_model::{boot_time::Seconds, entry::EntryId, names::NodeName};
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use super::world::{World, press};
 use crate::{
     input::update,
     state::{
-        App, View,
+        App, Target, View,
+        column_id::ColumnId,
         dialog::Focus,
         event::{Effect, Event},
+        settings::Change,
     },
     terminal::{clipboard, screen},
 };
@@ -59,7 +61,7 @@ fn a_click_on_a_tab_opens_its_view() {
             let key = app.config.keymap.key(view.name()).unwrap().to_owned();
             let name = view.title().get(..3).unwrap();
             let (x, y) = find(&app, &format!("{key} {name}"));
-            assert_eq!(y, 2);
+            assert_eq!(y, 1);
             click(&mut app, (x + 1, y));
             assert_eq!(app.navigation.view, view, "{columns}");
         }
@@ -98,15 +100,14 @@ fn a_click_in_a_dialog_moves_the_focus_and_never_confirms() {
                 continue;
             }
             let verb = app.dialog.as_ref().unwrap().verb.clone();
-            let at = find(&app, &format!("[ {verb} ]"));
+            let at = find(&app, &format!("{verb} ]"));
             for _ in 0..3 {
                 assert_eq!(click(&mut app, at), [], "{keys}");
             }
             assert_eq!(app.dialog.as_ref().map(|d| d.focus), Some(Focus::Confirm), "{keys} {columns}x{rows}");
-            let no = if keys.ends_with('X') { "[ Keep ]" } else { "[ Cancel ]" };
-            let at = find(&app, no);
+            let at = find(&app, "[ Back ]");
             assert_eq!(click(&mut app, at), [], "{keys}");
-            assert_eq!(app.dialog.as_ref().map(|d| d.focus), Some(Focus::Cancel), "{keys} {columns}x{rows}");
+            assert_eq!(app.dialog.as_ref().map(|d| d.focus), Some(Focus::Back), "{keys} {columns}x{rows}");
             let cursor = app.lists.reboots.cursor;
             for y in 0..rows {
                 assert_eq!(click(&mut app, (3, y)), []);
@@ -122,10 +123,10 @@ fn a_click_on_an_overview_line_moves_its_cursor() {
     for (columns, rows) in [(80, 24), (200, 50)] {
         let mut app = World::usual().console_in(View::Overview, columns, rows);
         let first = app.lists.overview_rows.cursor.clone();
-        let at = find(&app, "db/pg");
+        let at = find(&app, "shop/web");
         click(&mut app, at);
         assert_ne!(app.lists.overview_rows.cursor, first, "{columns}");
-        assert!(screen::text(&app).lines().nth(usize::from(at.1)).unwrap().contains("> "), "{columns}");
+        assert!(screen::text(&app).lines().nth(usize::from(at.1)).unwrap().contains('>'), "{columns}");
     }
 }
 
@@ -178,7 +179,7 @@ fn copy_in_an_open_pane_copies_its_full_text_without_control_characters() {
     let mut world = World::usual();
     world.kube.put_node(cketerm_model::kube::NodeRow { name: NodeName::new("a\nrm -rf /"), ..Default::default() });
     let mut app = world.console_in(View::Nodes, 80, 24);
-    press(&mut app, "g");
+    press(&mut app, "g g");
     assert!(!copied(&mut app).contains('\n'), "a paste into a shell runs no command");
 }
 
@@ -196,4 +197,53 @@ fn the_rack_map_and_the_column_picker_ignore_the_mouse() {
     let audit = find(&app, "8 Aud");
     click(&mut app, audit);
     assert!(app.navigation.view == View::Nodes && app.picker.is_some());
+}
+
+#[test]
+fn a_double_click_opens_the_row_and_two_slow_clicks_do_not() {
+    let mut app = World::usual().console(80, 24);
+    let at = find(&app, "worker-3");
+    click(&mut app, at);
+    assert!(app.navigation.pane.is_none());
+    click(&mut app, at);
+    assert_eq!(app.navigation.pane.as_ref().map(|pane| &pane.of), Some(&Target::Entry(EntryId::reboot(5))));
+    let mut app = World::usual().console(80, 24);
+    click(&mut app, at);
+    update(&mut app, Event::Tick(super::world::at(super::world::BOOT + Seconds::new(1.0))));
+    click(&mut app, at);
+    assert!(app.navigation.pane.is_none(), "a second apart");
+    let other = find(&app, "worker-1");
+    click(&mut app, other);
+    assert!(app.navigation.pane.is_none(), "another row");
+}
+
+#[test]
+fn a_click_on_a_column_title_sorts_then_reverses_then_restores_the_order() {
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let mut app = World::usual().console(columns, rows);
+        let title = find(&app, "NODE");
+        for sort in [Some((ColumnId::new("node"), false)), Some((ColumnId::new("node"), true)), None] {
+            assert_eq!(click(&mut app, title), []);
+            assert_eq!(app.lists.reboots.sort, sort);
+        }
+        let title = find(&app, "REASON");
+        click(&mut app, title);
+        assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("reason"), false)), "{columns}");
+        // no title, a row, the tabs
+        for y in 0..4 {
+            click(&mut app, (0, y));
+        }
+        assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("reason"), false)));
+    }
+}
+
+#[test]
+fn the_mouse_is_turned_on_and_off_and_that_is_saved() {
+    let mut app = World::usual().console(80, 24);
+    app.config.saves_settings = true;
+    let save = |on| Effect::SaveSettings(Change::Mouse(on));
+    assert_eq!(press(&mut app, ": \"mouse\" enter"), [Effect::Mouse(true), save(true)]);
+    assert!(super::world::message(&app).contains("double click"), "{}", super::world::message(&app));
+    assert_eq!(press(&mut app, ": \"mouse\" enter"), [Effect::Mouse(false), save(false)]);
+    assert!(!app.config.mouse);
 }

@@ -18,6 +18,7 @@ use crate::{
     state::{
         App, Target, View,
         event::{Action, Effect, Event, RegistryAction},
+        object::Object,
     },
     terminal::screen,
 };
@@ -101,7 +102,7 @@ fn undo_enables_a_disabled_queue_within_a_minute() {
     // from another view, where the same key switches another queue
     press(&mut app, "3");
     assert_eq!(press(&mut app, "u"), []);
-    assert!(screen::text(&app).contains("Enable the reboot queue of tokyo0?"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Enable the reboot queue?"), "{}", screen::text(&app));
     let queue = QueueKind::Reboot;
     let effects = press(&mut app, "enter y");
     assert_eq!(effects, [Effect::Act(Action::Switch { queue, enabled: true, reason: None })]);
@@ -148,7 +149,7 @@ fn undo_of_a_cancel_requeues_only_entries_that_had_not_begun() {
     refresh(&mut app, &world);
     press(&mut app, "u");
     let text = screen::text(&app);
-    assert!(text.contains("Queue 1 reboot on tokyo0?") && text.contains("kernel 6.12"), "{text}");
+    assert!(text.contains("Reboot 1 machine?") && text.contains("kernel 6.12"), "{text}");
     assert!(text.contains("! without the 2 other entries for which work had begun"), "{text}");
     let effects = press(&mut app, "y");
     let add = Action::AddReboots { addresses: vec![Address::new("10.0.0.16")], reason: Some("kernel 6.12".into()) };
@@ -224,7 +225,7 @@ fn an_older_entry_of_the_same_machine_does_not_prevent_undo() {
     world.store.reboots.entries.remove(&4);
     refresh(&mut app, &world);
     press(&mut app, "u");
-    assert!(screen::text(&app).contains("Queue 1 reboot on tokyo0?"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Reboot 1 machine?"), "{}", screen::text(&app));
 }
 
 #[test]
@@ -259,9 +260,7 @@ fn undo_restores_the_previous_constraint() {
     assert!(message(&app).ends_with("u sets it back to 3"), "{}", message(&app));
     world.store.constraints = Some(stored("c", 11, set(5)));
     refresh(&mut app, &world);
-    assert_eq!(press(&mut app, "u enter enter"), [], "Enter alone never does anything");
-    assert!(app.dialog.is_none(), "{}", screen::text(&app));
-    let effects = press(&mut app, "u enter y");
+    let effects = press(&mut app, "u enter enter");
     let what = RegistryAction::Constraint { name: "maximum-repair-queue-entries".into(), value: "3".into() };
     assert_eq!(effects, [Effect::Act(Action::Registry { what, reason: None })], "{}", screen::text(&app));
 }
@@ -315,13 +314,13 @@ fn while_etcd_is_lost_the_leader_is_unknown_and_quitting_asks() {
     world.boot = BOOT + Seconds::new(13.0);
     update(&mut app, Event::Tick(at(BOOT + Seconds::new(13.0))));
     let text = screen::text(&app);
-    assert!(text.contains("leader: unknown, etcd is lost") && !text.contains("another cketerm"), "{text}");
+    assert!(text.contains("leader unknown, etcd is lost") && !text.contains("another cketerm"), "{text}");
     press(&mut app, "0");
     let text = screen::text(&app);
-    assert!(text.contains("unknown, etcd is lost; last seen") && !text.contains("moving"), "{text}");
+    assert!(text.contains("as of 10:00:00Z: etcd is lost") && !text.contains("moving"), "{text}");
     assert_eq!(press(&mut app, "q"), []);
     assert!(screen::text(&app).contains("Quit while etcd does not answer?"), "{}", screen::text(&app));
-    assert_eq!(press(&mut app, "enter"), [], "Cancel has the focus");
+    assert_eq!(press(&mut app, "enter"), [], "Back has the focus");
     press(&mut app, "q");
     assert_eq!(press(&mut app, "y"), [Effect::Quit]);
 }
@@ -348,8 +347,40 @@ fn q_closes_help_and_panes_before_it_quits() {
     assert!(app.navigation.pane.is_some() && screen::text(&app).contains("q close"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "q"), []);
     assert!(app.navigation.pane.is_none() && screen::text(&app).contains("q quit"), "{}", screen::text(&app));
-    assert_eq!(press(&mut app, "q"), [Effect::Quit]);
-    assert_eq!(press(&mut app, "? ctrl-c"), [Effect::Quit]);
+    assert_eq!(press(&mut app, "q"), [], "it leads with work in progress");
+    assert!(screen::text(&app).contains("Quit? The sandbox ends"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "y"), [Effect::Quit]);
+}
+
+/// Without work in progress, or with another engine that stands by, leaving harms nobody.
+#[test]
+fn q_asks_only_with_work_in_progress_and_no_other_engine() {
+    for sandbox in [false, true] {
+        let mut world = World::usual();
+        let asks = |world: &World| {
+            let mut app = world.console(80, 24);
+            app.config.sandbox = sandbox;
+            let quits = press(&mut app, "q") == [Effect::Quit];
+            assert_eq!(quits, app.dialog.is_none());
+            !quits
+        };
+        assert!(asks(&world), "two entries are in work");
+        let second = cketerm_model::stored::view::Candidate {
+            key: "/cke/leader//50".into(),
+            lease: 80,
+            host: "admin2".into(),
+            create_revision: 21,
+        };
+        world.store.candidates.insert(21, second);
+        assert!(!asks(&world), "another engine stands by");
+        world.store.candidates.remove(&21);
+        world.store.reboots.entries.clear();
+        assert!(!asks(&world), "nothing is in progress");
+        world.entry(5, "10.0.0.16", RebootStatus::Queued, 10, 32);
+        assert!(asks(&world), "the batch goes on with what is queued");
+        world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
+        assert!(!asks(&world), "a disabled queue starts nothing");
+    }
 }
 
 #[test]
@@ -361,22 +392,36 @@ fn q_goes_back_from_a_dialog_in_which_nothing_can_be_typed() {
     assert!(app.dialog.is_none());
 }
 
-/// The header counts what is stuck in every view, so the key goes there from every view.
+/// The header counts the same lines in every view, and the key reaches each of them from every view.
 #[test]
-fn n_goes_to_what_is_stuck_in_another_view() {
-    for view in ["2", "3", "8", "9"] {
+fn n_reaches_every_line_of_needs_you_from_every_view_and_wraps() {
+    for view in ["0", "1", "2", "3", "7", "8", "9"] {
         let mut app = World::usual().console(80, 24);
-        press(&mut app, &format!("{view} G n"));
-        for _ in 0..8 {
+        press(&mut app, view);
+        let lines: Vec<Object> = app.knowledge.needs_you.iter().map(|line| line.object.clone()).collect();
+        assert!(screen::text(&app).contains(&format!("{} need you (n)", lines.len())), "{view}");
+        let mut reached = Vec::new();
+        for _ in 0..=lines.len() {
             press(&mut app, "n");
+            let target = app.target().unwrap_or_else(|| panic!("{view}: {}", screen::text(&app)));
+            let at = lines.iter().position(|object| object.target() == Some(target.clone()));
+            reached.push(at.unwrap_or_else(|| panic!("{view}: {target:?}")));
         }
-        let text = screen::text(&app);
-        assert!(app.navigation.view == View::Reboots || text.contains("stuck"), "{view}: {text}");
-        assert!(!text.contains("nothing needs an operator"), "{view}: {text}");
+        assert_eq!(reached[0], *reached.last().unwrap(), "{view}: it wraps around: {reached:?}");
+        reached.sort_unstable();
+        reached.dedup();
+        assert_eq!(reached.len(), lines.len(), "{view}: {reached:?}");
     }
     let mut app = World::usual().console(80, 24);
     press(&mut app, "9 n");
-    assert_eq!(app.navigation.view, View::Reboots, "{}", screen::text(&app));
-    press(&mut app, "esc esc");
+    assert_ne!(app.navigation.view, View::Logs);
+    press(&mut app, "esc");
     assert_eq!(app.navigation.view, View::Logs, "Esc goes back to where the key was pressed");
+    // a filter does not hide what the header counts
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "/ \"worker-2\" enter");
+    for _ in 0..app.knowledge.needs_you.len() {
+        press(&mut app, "n");
+    }
+    assert_eq!(app.lists.reboots.filter, "", "{}", screen::text(&app));
 }

@@ -12,7 +12,10 @@ use cketerm_model::{
     stored::keys::Folder,
     time::after,
 };
-use cketerm_rules::preflight_fault::PreflightFault;
+use cketerm_rules::{
+    preflight_fault::PreflightFault,
+    usual::{Phase, PhaseTime},
+};
 use insta::assert_snapshot;
 
 use super::world::{BOOT, World, at, press, stored, wall};
@@ -31,12 +34,13 @@ fn who(user: &str) -> Who {
     Who { user: user.into(), host: "admin1".into(), ssh_client: (user == "alice").then(|| "192.0.2.7".into()) }
 }
 
-fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
+pub(super) fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
     let request = Request {
         who: who(if index.is_multiple_of(2) { "alice" } else { "bob" }),
         at: after(wall(), -ago - 400),
         reason: Some("kernel 6.12".into()),
         node_uid: None,
+        batch: None,
     };
     Ending {
         entry: EntryId::reboot(index),
@@ -49,6 +53,14 @@ fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
         attempts: Vec::new(),
         omitted: 0,
     }
+}
+
+/// A reboot that drained for a minute and ended two minutes after its command.
+fn timed(index: u64, ago: i64) -> Ended {
+    let mut ended = Ended::from(&ending(index, "booted", ago));
+    let time = |phase, seconds| PhaseTime { phase, step: None, seconds };
+    ended.times.phases = vec![time(Phase::Drain, 60.0), time(Phase::Boot, 118.0), time(Phase::Whole, 180.0)];
+    ended
 }
 
 fn audit(user: &str, what: &str, on: &str, ago: i64) -> Audit {
@@ -73,6 +85,10 @@ fn page<T>(values: Vec<T>, more: bool) -> Page<T> {
         stored(&format!("/cke/cketerm/x/{at}"), at, value)
     };
     Page { revision: newest, values: values.into_iter().enumerate().map(stored).collect(), more }
+}
+
+pub(super) fn ended_entry(index: u64, outcome: &str, ago: i64) -> Ended {
+    Ended::from(&ending(index, outcome, ago))
 }
 
 fn history() -> Page<Ended> {
@@ -157,7 +173,9 @@ fn overview_of_an_idle_cluster() {
 fn enter_on_an_overview_line_opens_its_object_and_esc_returns_to_the_line() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     load_past(&mut app);
-    press(&mut app, "j j");
+    while app.lists.overview_rows.cursor != Some(OverviewRow::Work(EntryId::reboot(4))) {
+        press(&mut app, "j");
+    }
     let overview_row = app.lists.overview_rows.cursor.clone();
     press(&mut app, "enter");
     assert_eq!((app.navigation.view, app.lists.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
@@ -193,18 +211,16 @@ fn a_message_over_the_cursors_line_does_not_move_the_cursor() {
 }
 
 #[test]
-fn the_overview_groups_stuck_entries_by_blocker_oldest_first() {
+fn needs_you_groups_entries_by_blocker_oldest_first() {
     let mut world = World::usual();
     let held = world.reasons[&EntryId::reboot(3)].clone();
     world.reasons.insert(EntryId::reboot(5), held);
     let app = world.console_in(View::Overview, 80, 24);
-    let stuck: Vec<(&str, usize)> = app.knowledge.summary.stuck.iter().map(|s| (s.on.as_str(), s.count)).collect();
-    assert_eq!(stuck, [("pdb shop/web 2/2", 2), ("pdb db/pg 2/2", 1), ("invalid entry", 1)]);
-    assert_eq!(
-        app.knowledge.summary.stuck[0].entry,
-        Some(EntryId::reboot(5)),
-        "it has waited for 15m, the other for 3m"
-    );
+    let lines = app.knowledge.needs_you.iter();
+    let lines: Vec<(&str, usize)> = lines.map(|line| (line.name.as_str(), line.count)).collect();
+    // it has waited for 15m, the other for 3m
+    assert_eq!(lines, [("worker-3", 2), ("worker-4", 1), ("reboots/8", 1), ("worker-5", 1)]);
+    assert_eq!(app.knowledge.needs_you[0].what, "pdb shop/web 2/2");
 }
 
 #[test]
@@ -237,8 +253,8 @@ fn audit_follows_the_newest_row_until_the_cursor_is_moved() {
     press(&mut app, "j j");
     newer(&mut app, 1100);
     let text = screen::text(&app);
-    assert!(text.contains("newer above (g)") && text.contains("reboots/998"), "{text}");
-    press(&mut app, "g");
+    assert!(text.contains("newer above (gg)") && text.contains("reboots/998"), "{text}");
+    press(&mut app, "g g");
     let text = screen::text(&app);
     assert!(text.contains("reboots/1100") && !text.contains("newer above"), "{text}");
 }
@@ -258,7 +274,7 @@ fn the_timeline_of_an_ended_entry_is_read_when_its_pane_opens() {
     assert_eq!(press(&mut app, "j"), vec![], "it is requested once");
     let timeline = EntryTimeline { moments: ended.timeline(&[]), ending: ended, gap: None };
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Ending(key, Ok(Arc::new(timeline))))));
-    press(&mut app, "g");
+    press(&mut app, "g g");
     assert_snapshot!("history_story_80x24", screen::text(&app));
 }
 
@@ -279,7 +295,7 @@ fn a_key_in_history_shows_the_operation_records_of_cke() {
 #[test]
 fn history_and_audit_are_read_only_when_their_views_are_open() {
     let mut app = World::usual().console_in(View::Reboots, 80, 24);
-    assert_eq!(press(&mut app, "j j G g 2"), vec![]);
+    assert_eq!(press(&mut app, "j j G g g 2"), vec![]);
     let effects = press(&mut app, "8");
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Page(Folder::Audit, Part::Newest))]);
 }
@@ -387,7 +403,7 @@ fn an_audit_record_links_to_its_object_and_its_log_lines() {
         (3, None, ""),
         (4, Some(Target::Node("worker-5".into())), "worker-5"),
     ] {
-        press(&mut app, &format!("8 g {} enter", "j ".repeat(row)));
+        press(&mut app, &format!("8 g g {} enter", "j ".repeat(row)));
         let footer = screen::text(&app).lines().last().unwrap_or_default().to_owned();
         assert_eq!(footer.contains("o go to it"), leads.is_some(), "{row}: {footer}");
         assert_eq!(footer.contains("l its logs"), leads.is_some(), "{row}: {footer}");
@@ -407,31 +423,47 @@ fn an_audit_record_links_to_its_object_and_its_log_lines() {
 }
 
 #[test]
-fn n_in_the_overview_jumps_to_stuck_entries() {
+fn n_in_the_overview_goes_through_needs_you_and_wraps() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     load_past(&mut app);
-    press(&mut app, "n");
-    assert!(
-        matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Stuck(..))),
-        "{:?}",
-        app.lists.overview_rows.cursor
-    );
-    let first = app.lists.overview_rows.cursor.clone();
-    press(&mut app, "n");
-    assert!(
-        matches!(app.lists.overview_rows.cursor, Some(OverviewRow::Stuck(..)))
-            && app.lists.overview_rows.cursor != first
-    );
+    press(&mut app, "G");
+    let n = app.knowledge.needs_you.len();
+    let mut seen = Vec::new();
+    for _ in 0..=n {
+        press(&mut app, "n");
+        seen.push(app.lists.overview_rows.cursor.clone().unwrap());
+    }
+    let lines = app.knowledge.needs_you.iter().map(|line| OverviewRow::NeedsYou(line.object.clone()));
+    assert_eq!(seen, lines.cycle().take(n + 1).collect::<Vec<_>>());
 }
 
-/// The preview before a bulk action includes how long similar entries took.
+/// Every view judges durations, and the preview before a bulk action includes how long similar entries took.
 #[test]
-fn a_preview_reads_the_durations_of_similar_entries_from_any_view() {
-    let mut app = World::usual().console_in(View::Nodes, 80, 24);
+fn the_durations_of_similar_entries_are_read_once_from_any_view() {
+    let world = World::usual();
+    let mut app = App::new(AppConfig::default(), View::Nodes, at(world.boot));
+    let effects = update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(effects, [Effect::Ask(ReadRequest::Page(Folder::History, Part::Newest))]);
+    let mut app = world.console_in(View::Nodes, 80, 24);
     let effects = press(&mut app, "* R");
-    assert!(effects.contains(&Effect::Ask(ReadRequest::Page(Folder::History, Part::Newest))), "{effects:?}");
-    assert!(!screen::text(&app).contains("one every"));
-    let ended = (0..20).map(|i| Ended::from(&ending(i, "booted", 60 * i64::try_from(i).unwrap()))).collect();
+    assert!(matches!(effects.as_slice(), [Effect::Ask(ReadRequest::Plan(..))]), "{effects:?}");
+    assert!(!screen::text(&app).contains("like the last"));
+    let ended = (0..20).map(|i| timed(i, 60 * i64::try_from(i).unwrap())).collect();
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(ended, false))))));
-    assert!(screen::text(&app).contains("one every"), "{}", screen::text(&app));
+    let text = screen::text(&app);
+    assert!(text.contains("done 10:") && text.contains("after what is queued, like the last 20"), "{text}");
+    assert_eq!(app.knowledge.usual.ended().len(), 20);
+}
+
+/// An estimate says how sure it is, and is made again only if something has changed.
+#[test]
+fn the_overview_estimates_the_end_of_the_queue() {
+    let mut app = World::usual().console_in(View::Overview, 120, 36);
+    let ended = (0..20).map(|i| timed(i, 60 * i64::try_from(i).unwrap())).collect();
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(ended, false))))));
+    let text = screen::text(&app);
+    assert!(text.contains("done 10:0") || text.contains("done between 10:0"), "{text}");
+    let estimate = app.knowledge.summary.reboots.left.estimate.clone().unwrap();
+    update(&mut app, Event::Seen(World::usual().seen()));
+    assert_eq!(app.knowledge.summary.reboots.left.estimate, Some(estimate));
 }

@@ -55,7 +55,7 @@ fn the_pictures_of_the_rack_map_and_the_blockers_are_current() {
         let mut app = World::usual().console(110, 26);
         press(&mut app, keys);
         let text = screen::text(&app);
-        let word = if name == "racks" { "capitals: API servers" } else { "Drain blockers" };
+        let word = if name == "racks" { "API server" } else { "Drain blockers" };
         assert!(text.contains(word) && picture.contains(word), "{path}: run `make pictures`:\n{text}");
     }
 }

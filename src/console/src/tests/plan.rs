@@ -35,7 +35,7 @@ fn drains() -> Drains {
 fn the_reboot_preview_shows_waves_at_once_and_pods_after_kubernetes_answers() {
     let mut app = World::usual().console(80, 24);
     let effects = press(&mut app, "2 * R");
-    let [Effect::Ask(ReadRequest::Plan(number, QueueKind::Reboot, nodes)), _] = effects.as_slice() else {
+    let [Effect::Ask(ReadRequest::Plan(number, QueueKind::Reboot, nodes))] = effects.as_slice() else {
         panic!("{effects:?}");
     };
     assert_eq!(nodes.len(), 8);

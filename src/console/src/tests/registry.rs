@@ -54,6 +54,12 @@ fn seen(world: &World, outcome: Option<Result<Plan, String>>, applying: ApplySta
     Arc::new(seen)
 }
 
+/// Returns a snapshot in which a change of the definition waits for approval.
+pub(super) fn gated() -> Arc<Seen> {
+    let approval = ApplyState::Approval("d1".into(), "a rack has gone".into());
+    seen(&World::usual(), Some(Ok(plan(true, &[]))), approval)
+}
+
 fn plan(changed: bool, warnings: &[&str]) -> Plan {
     Plan {
         action: if changed { Action::TaintNodes } else { Action::None },
@@ -122,28 +128,29 @@ fn title_or_message(app: &App) -> String {
 #[test]
 fn every_command_of_the_key_table_triggers_its_action() {
     let expected = BTreeMap::from([
-        ("cancel", "Cancel 1 entry"),
+        ("cancel", "Cancel 1 reboot"),
         ("cancel-all", "Cancel all 5 reboots"),
         ("reboot", "add reboots in the Nodes view"),
         ("repair", "no repair operation"),
         ("reset-backoff", "has a backoff"),
-        ("hold", "Hold 1 entry"),
+        ("hold", "Hold 1 reboot"),
         ("unhold", "reboots/3 is not on hold"),
         ("switch", "Disable the reboot queue"),
         ("stop", "Stop both queues"),
         ("resume", "nothing is stopped"),
         ("approve", "nothing waits for approval"),
-        ("constraint", "Set a constraint"),
+        ("constraint", "Set 1 constraint"),
         ("auto-repair", "Disable automatic repair"),
         ("retry", "retry needs an entry"),
         ("done", "done needs an entry"),
-        ("force", "Order force of reboots/3"),
+        ("force", "Force the reboot of worker-1"),
         ("delete-finished", "only in the Repairs view"),
         ("delete-unfinished", "only in the Repairs view"),
-        ("keep-cordoned", "keeping worker-1 cordoned"),
+        ("keep-cordoned", "Keep worker-1 cordoned"),
         ("release", "release cordons in the Nodes view"),
         ("host-power", "only in the Hosts view"),
         ("fence", "only in the Hosts view"),
+        ("lead", "this console leads already"),
     ]);
     let verbs: Vec<_> = TABLE.iter().filter(|b| b.changes).collect();
     let names: BTreeSet<_> = verbs.iter().map(|b| b.name).collect();
@@ -218,7 +225,7 @@ fn a_constraint_is_selected_and_its_value_validated() {
     let mut app = open();
     assert_snapshot!("dialog_constraint", screen::text(&app));
     assert_eq!(press(&mut app, "enter enter enter"), []);
-    assert!(title_or_message(&app).starts_with("Set a constraint"), "nothing is chosen yet");
+    assert!(title_or_message(&app).starts_with("Set 1 constraint"), "nothing is chosen yet");
     press(&mut app, "right right");
     assert!(screen::text(&app).contains("minimum-workers-rate is 80 now"), "{}", screen::text(&app));
     for (value, expected_text) in

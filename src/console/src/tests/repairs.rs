@@ -109,8 +109,13 @@ impl World {
         entry.last_transition_time = Some(after(wall(), -ago));
         let key = format!("/cke/repairs/data/{index:016x}");
         self.store.repairs.entries.insert(index, stored(&key, 60 + index.cast_signed(), entry));
-        let request =
-            Request { who: alice(), at: after(wall(), -ago - 900), reason: Some("INC-9".into()), node_uid: None };
+        let request = Request {
+            who: alice(),
+            at: after(wall(), -ago - 900),
+            reason: Some("INC-9".into()),
+            node_uid: None,
+            batch: None,
+        };
         self.store.requests.insert(EntryId::repair(index), stored("/cke/cketerm/requests", 9, request));
     }
 
@@ -137,6 +142,7 @@ impl World {
             not_ready: false,
             node_uid: None,
             start: after(wall(), -ago),
+            drain_start: None,
             forced: false,
             ordered_by: None,
             done_by: None,
@@ -198,7 +204,7 @@ fn dialogs() {
     assert_snapshot!("dialog_repair", shown(80, 24, "2 G P"));
     assert_snapshot!("dialog_repair_chosen", shown(80, 24, "2 G k k k k P right tab right"));
     assert_snapshot!("dialog_delete_finished", shown(80, 24, "3 Z"));
-    assert_snapshot!("dialog_delete_unfinished", shown(80, 24, "3 K"));
+    assert_snapshot!("dialog_delete_unfinished", shown(80, 24, "3 : \"delete-unfinished\" enter"));
     assert_snapshot!("dialog_done_repair", shown(80, 24, "3 j D"));
     assert_snapshot!("dialog_disable_repairs", shown(80, 24, "3 E"));
     assert_snapshot!("dialog_hold", shown(80, 24, "H"));
@@ -206,7 +212,7 @@ fn dialogs() {
 
 #[test]
 fn a_repair_is_added_from_nodes_by_selecting_type_and_operation() {
-    let mut app = console(80, 24, "2 g j j j j P");
+    let mut app = console(80, 24, "2 g g j j j j P");
     assert_eq!(app.dialog.as_ref().unwrap().focus, Focus::Type, "with three types none is preselected");
     assert_eq!(press(&mut app, "enter enter enter"), [], "nothing is chosen yet");
     assert!(message(&app).contains("choose the machine type first"), "{}", message(&app));
@@ -234,7 +240,7 @@ fn the_previous_machine_type_and_a_single_operation_are_preselected() {
 
 #[test]
 fn a_repair_of_an_api_server_requires_the_cluster_name() {
-    let mut app = console(80, 24, "2 g P");
+    let mut app = console(80, 24, "2 g g P");
     assert!(screen::text(&app).contains("1 API server among them"), "{}", screen::text(&app));
     press(&mut app, "left");
     assert_eq!(press(&mut app, "enter enter enter enter"), []);
@@ -251,9 +257,10 @@ fn repairs_are_deleted_one_all_finished_or_all_unfinished() {
     };
     assert_eq!(press(&mut console(80, 24, "3 X"), "enter y"), [cancel(&[0])]);
     assert_eq!(press(&mut console(80, 24, "3 Z"), "enter y"), [cancel(&[0, 4])]);
-    let mut app = console(80, 24, "3 K enter enter");
-    assert!(message(&app).contains("tokyo0 3"), "{}", message(&app));
-    assert_eq!(press(&mut app, "\"tokyo0 3\" enter enter"), [cancel(&[1, 2, 3])]);
+    assert_eq!(press(&mut console(80, 24, "3 K"), "enter enter"), [], "it has no key any more");
+    let mut app = console(80, 24, "3 : \"delete-unfinished\" enter");
+    assert!(screen::text(&app).contains("Delete all 3 UNFINISHED repairs?"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "enter enter"), [cancel(&[1, 2, 3])]);
     let app = console(80, 24, "1 Z");
     assert!(app.dialog.is_none() && message(&app).contains("press 3"));
 }

@@ -133,10 +133,10 @@ fn an_incomplete_chord_is_shown_in_the_footer_and_esc_cancels_it() {
     press(&mut app, "esc");
     assert!(app.typing.chord.is_empty() && footer(&app).contains("? help"), "{}", footer(&app));
     press(&mut app, "ctrl-x j");
-    assert!(screen::text(&app).contains("Ctrl-x j is not bound to a command"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Ctrl-x j is not bound"), "{}", screen::text(&app));
     assert_eq!(app.lists.reboots.place, 0, "the key was meant for the chord");
     press(&mut app, "j j g g");
     assert_eq!(app.lists.reboots.place, 0);
     press(&mut app, "ctrl-x c");
-    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Cancel 1 entry")));
+    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Cancel 1 reboot")));
 }

@@ -110,10 +110,7 @@ fn undo_cancels_queued_reboots_that_have_not_begun() {
     refresh(&mut app, &world);
     press(&mut app, "u");
     let text = screen::text(&app);
-    assert!(
-        text.contains("Cancel 2 entries on tokyo0?") && text.contains("! left out, already begun: reboots/31"),
-        "{text}"
-    );
+    assert!(text.contains("Cancel 2 reboots?") && text.contains("! left out, already begun: reboots/31"), "{text}");
     world.entry(32, "10.0.0.13", RebootStatus::Draining, 1, 98);
     refresh(&mut app, &world);
     let entries = vec![EntryId::reboot(30)];
@@ -185,7 +182,7 @@ fn undo_releases_a_host_that_was_held_off() {
     world.kube.hosts.insert(id, std::sync::Arc::new(off));
     refresh(&mut app, &world);
     press(&mut app, "u");
-    assert!(screen::text(&app).contains("Release metal3/m1 on tokyo0?"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Release metal3/m1?"), "{}", screen::text(&app));
 }
 
 /// The newest write was this console's, but the queue had been disabled by another operator before.

@@ -89,7 +89,7 @@ fn unfreeze_needs_a_confirmation_that_expires_when_the_policy_changes() {
     assert!(screen::text(&app).contains("nothing is frozen"));
     let mut app = world(NIGHTS, true).console(80, 24);
     press(&mut app, ": \"unfreeze\" enter");
-    assert!(screen::text(&app).contains("End the freeze of tokyo0?"));
+    assert!(screen::text(&app).contains("End the freeze?"));
     let mut changed = world(NIGHTS, true);
     changed.store.policy.as_mut().unwrap().mod_revision = 13;
     update(&mut app, Event::Seen(changed.seen()));
@@ -123,7 +123,7 @@ fn enter_after_the_freeze_line_freezes_and_the_queues_are_shown_as_frozen() {
         let mut app = world(NIGHTS, true).console(80, 24);
         press(&mut app, view);
         let text = screen::text(&app);
-        assert!(text.contains("reboots FROZEN") && !text.contains("reboots enabled"), "{text}");
+        assert!(text.contains("reboots FROZEN") && !text.contains("reboots on"), "{text}");
     }
 }
 
@@ -132,7 +132,10 @@ fn a_freeze_until_tomorrow_is_meant_in_the_zone_of_the_windows() {
     let mut app = world(NIGHTS, false).console(80, 24);
     let effects = press(&mut app, ": \"freeze tomorrow 08:00 quarter end\" enter");
     let text = screen::text(&app);
-    assert!(text.contains("Sun 08:00 JST") && text.contains("2026-11-21T23:00:00Z"), "both times: {text}");
+    assert!(
+        text.contains("2026-11-22 08:00:00 JST (Asia/Tokyo)") && text.contains("2026-11-21 23:00:00Z"),
+        "both times: {text}"
+    );
     assert_eq!(effects, []);
     let until = "2026-11-21T23:00:00Z".parse().unwrap();
     assert_eq!(press(&mut app, "enter"), [Effect::Act(Action::Freeze { until, reason: "quarter end".into() })]);

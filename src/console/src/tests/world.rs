@@ -149,7 +149,8 @@ impl World {
         let key = format!("/cke/reboots/data/{index:016x}");
         self.store.reboots.entries.insert(index, stored(&key, revision, entry));
         let who = Who { user: "alice".into(), host: "admin1".into(), ssh_client: None };
-        let request = Request { who, at: after(wall(), -900), reason: Some("kernel 6.12".into()), node_uid: None };
+        let request =
+            Request { who, at: after(wall(), -900), reason: Some("kernel 6.12".into()), node_uid: None, batch: None };
         self.store.requests.insert(EntryId::reboot(index), stored("/cke/cketerm/requests", 9, request));
     }
 
@@ -241,6 +242,7 @@ impl World {
             not_ready: false,
             node_uid: None,
             start: after(wall(), -42),
+            drain_start: None,
             forced: false,
             ordered_by: None,
             done_by: None,

@@ -19,6 +19,15 @@ pub enum Charset {
 }
 
 impl Charset {
+    /// Returns the charset of a terminal that draws blocks and borders wider than one cell.
+    #[must_use]
+    pub fn without_blocks(self) -> Self {
+        match self {
+            Self::All | Self::AsciiBorders => Self::AsciiBorders,
+            Self::Ascii => Self::Ascii,
+        }
+    }
+
     /// Chooses the charset by the setting and by the locale in the environment.
     pub fn of(ascii: Switch, environment: impl Fn(&str) -> Option<String>) -> Self {
         match (ascii, utf8(environment)) {
@@ -27,6 +36,11 @@ impl Charset {
             (Switch::Auto | Switch::Off, true) => Self::All,
         }
     }
+}
+
+/// Reports whether a terminal may be asked for the cursor's position.
+pub fn can_report_position(term: Option<&str>) -> bool {
+    !matches!(term, None | Some("" | "dumb"))
 }
 
 /// Returns true if the locale is UTF-8, by the first of its variables that is set. Returns true if none is set: so it
@@ -71,15 +85,24 @@ pub fn apply_charset(buffer: &mut Buffer, charset: Charset) {
     }
 }
 
-/// Returns the ASCII replacement of a box-drawing character or a block.
+/// Returns the ASCII replacement of a box-drawing character, a block or a sign of an interval.
 fn ascii_border(symbol: &str) -> Option<char> {
     let c = symbol.chars().next()?;
     match c {
-        '\u{2500}' | '\u{2501}' | '\u{2504}' | '\u{2505}' | '\u{2508}' | '\u{2509}' | '\u{2550}' => Some('-'),
-        '\u{2502}' | '\u{2503}' | '\u{2506}' | '\u{2507}' | '\u{250a}' | '\u{250b}' | '\u{2551}' => Some('|'),
+        '\u{2013}' | '\u{2500}' | '\u{2501}' | '\u{2504}' | '\u{2505}' | '\u{2508}' | '\u{2509}' | '\u{2550}'
+        | '\u{2591}' | '\u{25af}' => Some('-'),
+        '\u{2502}' | '\u{2503}' | '\u{2506}' | '\u{2507}' | '\u{250a}' | '\u{250b}' | '\u{2551}' | '\u{258c}'
+        | '\u{2590}' => Some('|'),
         '\u{250c}'..='\u{257f}' => Some('+'),
-        '\u{2580}'..='\u{259f}' => Some('#'),
-        '\u{2026}' => Some('~'),
+        // signs of the severities and parts of bars (`views/gauge.rs`) stay distinct
+        '\u{2580}' | '\u{25b2}' => Some('^'),
+        '\u{2584}' => Some('_'),
+        '\u{2592}' => Some(':'),
+        '\u{2593}' => Some('='),
+        '\u{2581}'..='\u{259f}' | '\u{25ae}' | '\u{25a0}' => Some('#'),
+        '\u{25cf}' => Some('*'),
+        // `\u{b1}` and `\u{2013}`: intervals and ranges, `07:41Z ~ 6m`, `20-40s`
+        '\u{2026}' | '\u{b1}' => Some('~'),
         _ => None,
     }
 }
@@ -94,6 +117,7 @@ mod tests {
     use ratatui::{layout::Rect, style::Style};
 
     use super::*;
+    use crate::theme::Severity;
 
     fn row(text: &str, charset: Charset) -> String {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
@@ -108,6 +132,20 @@ mod tests {
         assert_eq!(row(text, Charset::AsciiBorders), "+-|~ \u{e9}e\u{301} \u{65e5} \u{672c}");
         assert_eq!(row(text, Charset::Ascii), "+-|~ ?e ? ?");
         assert_eq!(row("\u{2502}", Charset::All), "\u{2502}");
+    }
+
+    #[test]
+    fn the_signs_of_the_severities_stay_distinct_in_ascii() {
+        let signs = |charset| Severity::ALL.map(|severity| row(severity.sign(), charset));
+        assert_eq!(signs(Charset::Ascii), ["#", "-", "_", "^", ":", "!"]);
+        assert_eq!(signs(Charset::AsciiBorders), signs(Charset::Ascii));
+        assert_eq!(row("\u{2588}\u{2588}\u{2591} 2/3", Charset::Ascii), "##- 2/3");
+    }
+
+    #[test]
+    fn intervals_keep_their_meaning_in_ascii() {
+        assert_eq!(row("20\u{2013}40s \u{b1} 6m", Charset::Ascii), "20-40s ~ 6m");
+        assert_eq!(row("20\u{2013}40s \u{b1} 6m", Charset::AsciiBorders), "20-40s ~ 6m");
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mouse {
     /// Never.
-    #[default]
     Never,
-    /// Without SSH only, because over SSH the terminal's own selecting and copying has to keep working.
+    /// Without SSH and tmux only, because there the selecting and copying of the terminal or of tmux has to keep working.
+    #[default]
     LocalOnly,
-    /// Over SSH too.
+    /// Over SSH and in tmux too.
     Always,
 }
 
@@ -41,11 +41,11 @@ pub enum Switch {
 }
 
 impl Mouse {
-    /// Reports whether the mouse is used; `ssh`: the session came over SSH.
-    pub fn is_enabled(self, ssh: bool) -> bool {
+    /// Reports whether the mouse is used; `remote`: the session came over SSH, or is in tmux or screen.
+    pub fn is_enabled(self, remote: bool) -> bool {
         match self {
             Self::Never => false,
-            Self::LocalOnly => !ssh,
+            Self::LocalOnly => !remote,
             Self::Always => true,
         }
     }
@@ -153,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn over_ssh_the_mouse_is_used_only_with_always() {
+    fn over_ssh_and_in_tmux_the_mouse_is_used_only_with_always() {
         assert!(
             !Mouse::Never.is_enabled(false) && Mouse::LocalOnly.is_enabled(false) && !Mouse::LocalOnly.is_enabled(true)
         );
-        assert!(Mouse::Always.is_enabled(true) && !Mouse::default().is_enabled(false));
+        assert!(Mouse::Always.is_enabled(true) && Mouse::default().is_enabled(false));
     }
 }

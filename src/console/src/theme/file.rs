@@ -180,6 +180,20 @@ fn line_of(text: &str, from: usize, key: &str) -> Option<usize> {
     text.lines().skip(from).position(has).map(|at| from + at + 1)
 }
 
+/// Roles that are newer than themes which users have written, each with the older role whose face it takes.
+const NEWER_ROLES: [(&str, &str); 3] = [("draining", "key"), ("rebooting", "mark"), ("border", "muted")];
+
+/// Adds the newer roles that a theme without a base lacks.
+pub fn add_newer_roles(faces: &mut BTreeMap<&'static str, Face>) {
+    for (newer, older) in NEWER_ROLES {
+        if let Some(face) = faces.get(older).cloned() {
+            faces.entry(newer).or_insert(face);
+        }
+    }
+    // a full-width bar; the cells keep their own colours
+    faces.entry("selection").or_insert(Face { reverse: true, ..Face::default() });
+}
+
 /// Pairs of roles that must differ, because a mix-up would cause wrong actions.
 const DISTINCT_ROLES: [(&str, &str); 5] =
     [("good", "trouble"), ("good", "danger"), ("trouble", "danger"), ("muted", "danger"), ("muted", "trouble")];

@@ -244,6 +244,7 @@ fn merge_bases(all: &[ThemeSource], first: ThemeSource, search_from: usize) -> R
         }
         merged.chain.push(next.clone());
         let Some(base) = base else {
+            file::add_newer_roles(&mut merged.faces);
             let missing: Vec<&str> =
                 ROLES.iter().map(|(role, _)| *role).filter(|role| !merged.faces.contains_key(role)).collect();
             if !missing.is_empty() && faults.is_empty() {
@@ -331,6 +332,28 @@ mod tests {
         assert_eq!(merged.faces["danger"].yaml(), "{ bold: true, underline: true }");
     }
 
+    /// Themes from before 0.2 define ten roles and may have no base.
+    #[test]
+    fn a_theme_of_the_ten_old_roles_takes_the_newer_ones_from_the_nearest_old_role() {
+        let old = "badge: {}\ntitle: { bold: true }\ntab: { bold: true }\ngood: { fg: green }\n\
+                   trouble: { fg: yellow, bold: true }\ndanger: { fg: red, bold: true }\nmuted: { dim: true }\n\
+                   key: { fg: light-cyan }\ncursor: { fg: white, underline: true }\nmark: { fg: cyan, bold: true }\n";
+        let (_dir, loader) = loader(&[("u/old.yaml", old), ("u/mine.yaml", "base: old\nborder: { fg: blue }\n")]);
+        let faces = loader.merged("mine").unwrap().faces;
+        let of = |role: &str| faces[role].yaml();
+        assert_eq!(
+            (of("draining"), of("rebooting"), of("border"), of("selection")),
+            (
+                "{ fg: light-cyan }".to_owned(),
+                "{ fg: cyan, bold: true }".to_owned(),
+                "{ fg: blue }".to_owned(),
+                "{ reverse: true }".to_owned()
+            )
+        );
+        assert_eq!(loader.merged("old").unwrap().faces["border"].yaml(), "{ dim: true }");
+        assert!(loader.theme("old", true).is_ok());
+    }
+
     #[test]
     fn user_themes_override_host_and_built_in_ones_and_may_extend_them() {
         let (_dir, loader) = loader(&[
@@ -382,7 +405,7 @@ mod tests {
         );
         assert!(fault_text("../etc/passwd").contains("there is no theme"));
         let stray = dir.path().join("terminal.yaml");
-        fs::write(&stray, "base: terminal\ngood: { bold: true, fg: yellow }\n").unwrap();
+        fs::write(&stray, "base: terminal\ngood: { bold: true, fg: light-yellow }\n").unwrap();
         let wrong = loader.check(&loader.at(&stray));
         assert_eq!(wrong.len(), 1, "{wrong:?}");
         assert!(

@@ -6,6 +6,8 @@
 
 pub mod background;
 pub mod charset;
+#[cfg(test)]
+mod contrast;
 pub mod display;
 pub mod file;
 pub mod loader;
@@ -23,14 +25,18 @@ pub const DEFAULT: &str = "terminal";
 pub const AUTO: &str = "auto";
 
 /// All roles as files name them, each with its purpose.
-pub const ROLES: [(&str, &str); 10] = [
+pub const ROLES: [(&str, &str); 14] = [
     ("badge", "the cluster's badge"),
     ("title", "column titles and headings"),
     ("tab", "the view that is open"),
     ("good", "all is well"),
     ("trouble", "an operator should check"),
     ("danger", "something is broken or about to be disrupted"),
-    ("muted", "less important; also data that is stale"),
+    ("muted", "less important, such as what waits for its turn; also stale data"),
+    ("draining", "shapes of work that drains a node; its text keeps the foreground"),
+    ("rebooting", "work that restarts a machine, or watches one"),
+    ("border", "frames of panels"),
+    ("selection", "the whole row under the cursor"),
     ("key", "keys in hints"),
     ("cursor", "the name in the cursor's row"),
     ("mark", "marked rows"),
@@ -55,6 +61,14 @@ pub struct Theme {
     pub danger: Style,
     /// Less important; also stale data.
     pub muted: Style,
+    /// Shapes of work that drains a node: blue, which many palettes make too dark for text.
+    pub draining: Style,
+    /// Work that restarts a machine, or watches one.
+    pub rebooting: Style,
+    /// Frames of panels.
+    pub border: Style,
+    /// The whole row under the cursor.
+    pub selection: Style,
     /// Keys in hints.
     pub key: Style,
     /// The name in the cursor's row.
@@ -63,7 +77,64 @@ pub struct Theme {
     pub mark: Style,
 }
 
+/// Demand of a piece of work on an operator. Every view shows it in the same colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It is over, and succeeded.
+    Done,
+    /// It waits for its turn.
+    Waiting,
+    /// It drains a node.
+    Draining,
+    /// It restarts a machine, or watches one.
+    Rebooting,
+    /// It backs off, or takes longer than usual.
+    Slow,
+    /// It failed, or needs an operator.
+    Failed,
+}
+
+impl Severity {
+    /// Returns its sign, one cell wide: a block that every console font has, or an exclamation mark.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Done => "\u{2588}",
+            Self::Waiting => "\u{2591}",
+            Self::Draining => "\u{2584}",
+            Self::Rebooting => "\u{2580}",
+            Self::Slow => "\u{2592}",
+            Self::Failed => "!",
+        }
+    }
+
+    /// All severities, the harmless ones first.
+    pub const ALL: [Self; 6] = [Self::Done, Self::Waiting, Self::Draining, Self::Rebooting, Self::Slow, Self::Failed];
+}
+
 impl Theme {
+    /// Returns the style of text of a severity. Text about a drain keeps the foreground, because blue letters are hard
+    /// to read in many palettes; its [`shape`](Self::shape) is blue.
+    pub fn severity(&self, severity: Severity) -> Style {
+        match severity {
+            Severity::Draining => Style { fg: None, ..self.draining },
+            Severity::Done | Severity::Waiting | Severity::Rebooting | Severity::Slow | Severity::Failed => {
+                self.shape(severity)
+            }
+        }
+    }
+
+    /// Returns the style of shapes of a severity: bars, blocks and signs.
+    pub fn shape(&self, severity: Severity) -> Style {
+        match severity {
+            Severity::Done => self.good,
+            Severity::Waiting => self.muted,
+            Severity::Draining => self.draining,
+            Severity::Rebooting => self.rebooting,
+            Severity::Slow => self.trouble,
+            Severity::Failed => self.danger,
+        }
+    }
+
     /// Returns a built-in theme by name; without colours if `colour` is false (`NO_COLOR`).
     pub fn named(name: &str, colour: bool) -> Result<Self, String> {
         ThemeLoader::built_in().theme(name, colour)
@@ -89,6 +160,10 @@ impl Theme {
             "trouble" => &mut self.trouble,
             "danger" => &mut self.danger,
             "muted" => &mut self.muted,
+            "draining" => &mut self.draining,
+            "rebooting" => &mut self.rebooting,
+            "border" => &mut self.border,
+            "selection" => &mut self.selection,
             "key" => &mut self.key,
             "cursor" => &mut self.cursor,
             "mark" => &mut self.mark,
@@ -108,6 +183,10 @@ impl Theme {
             trouble: plain,
             danger: plain,
             muted: plain,
+            draining: plain,
+            rebooting: plain,
+            border: plain,
+            selection: plain.add_modifier(Modifier::REVERSED),
             key: plain,
             cursor: plain.add_modifier(Modifier::BOLD),
             mark: plain,

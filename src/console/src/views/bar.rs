@@ -4,7 +4,15 @@
 use cketerm_model::attempt::Attempt;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::state::when;
+use ratatui::{
+    style::Modifier,
+    text::{Line, Span},
+};
+
+use crate::{
+    state::when,
+    theme::{Severity, Theme},
+};
 
 /// A phase of an entry. It lasts until the next one starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,46 +42,78 @@ pub fn attempts<'a>(all: impl Iterator<Item = &'a Attempt>) -> Vec<Phase> {
 /// Widest bar, in columns: a wider one shows no more.
 const MAX_WIDTH: usize = 72;
 
-/// Returns a bar of at most `width` columns, such as `[qqqqqqqqqqddddrr]`, and its legend, such as `q queued 11m  d
-/// draining 3m  r rebooting 42s`. Empty if there are fewer than two phases.
-pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> {
+/// Returns the severity of a phase, which decides its colour.
+fn severity(letter: char) -> Severity {
+    match letter {
+        'd' => Severity::Draining,
+        'c' | 'w' => Severity::Rebooting,
+        'b' => Severity::Slow,
+        _ => Severity::Waiting,
+    }
+}
+
+/// Returns a bar of at most `width` columns, such as `[ddddcwwww]`, and its legend, such as `queued 11m, then  d
+/// draining 3m  c command 2s`. Time in the queue has no place in the bar: beside it nothing else would be visible.
+/// With `blocks`, each phase is a coloured block that begins with its letter. Empty if there are fewer than two phases.
+pub fn phases(
+    mut all: Vec<Phase>,
+    end: Timestamp,
+    width: usize,
+    (theme, blocks): (&Theme, bool),
+) -> Vec<Line<'static>> {
     all.sort_by_key(|phase| phase.from);
     all.dedup_by(|later, first| later.letter == first.letter);
+    let queued = all.first().filter(|phase| phase.letter == 'q').cloned();
+    let work: Vec<&Phase> = all.iter().filter(|phase| phase.letter != 'q').collect();
     let room = width.min(MAX_WIDTH).saturating_sub(2);
-    if !all.iter().any(|p| p.letter == 'd')
-        && all.iter().any(|p| p.letter == 'c')
-        && let Some(first) = all.first_mut().filter(|p| p.letter == 'q')
-    {
-        // The start of the drain is unknown.
-        first.label = "before the command";
-    }
-    if all.len() < 2 || room < all.len() {
+    if work.len() < 2 || room < work.len() {
         return Vec::new();
     }
-    let ends = all.iter().skip(1).map(|next| next.from).chain([end]);
+    let ends = work.iter().skip(1).map(|next| next.from).chain([end]);
     let spans: Vec<SignedDuration> =
-        all.iter().zip(ends).map(|(p, end)| end.duration_since(p.from).max(SignedDuration::ZERO)).collect();
+        work.iter().zip(ends).map(|(p, end)| end.duration_since(p.from).max(SignedDuration::ZERO)).collect();
     let total: f64 = spans.iter().map(SignedDuration::as_secs_f64).sum::<f64>().max(1.0);
     // Every phase gets one column; the rest is divided by their lengths.
-    let free = room - all.len();
-    let mut bar = String::from("[");
+    let free = room - work.len();
+    let mut bar = vec![Span::raw(if blocks { " " } else { "[" })];
     let (mut past, mut drawn) = (0.0, 0);
-    for (phase, span) in all.iter().zip(&spans) {
+    for (phase, span) in work.iter().zip(&spans) {
         past += span.as_secs_f64();
         let filled_until = columns(past / total, free);
-        bar.extend(std::iter::repeat_n(phase.letter, 1 + filled_until.saturating_sub(drawn)));
+        let more = filled_until.saturating_sub(drawn);
         drawn = filled_until;
+        let style = theme.shape(severity(phase.letter));
+        if blocks {
+            bar.push(Span::styled(phase.letter.to_string(), style.add_modifier(Modifier::REVERSED)));
+            bar.push(Span::styled("\u{2588}".repeat(more), style));
+        } else {
+            bar.push(Span::styled(phase.letter.to_string().repeat(1 + more), style));
+        }
     }
-    bar.push(']');
+    bar.extend((!blocks).then(|| Span::raw("]")));
+    vec![Line::from(bar), legend(queued.as_ref(), &work, spans, theme)]
+}
+
+/// Returns the time in the queue, and the sum of each phase.
+fn legend(queued: Option<&Phase>, work: &[&Phase], spans: Vec<SignedDuration>, theme: &Theme) -> Line<'static> {
     let mut totals: Vec<(char, &str, SignedDuration)> = Vec::new();
-    for (phase, span) in all.iter().zip(spans) {
+    for (phase, span) in work.iter().zip(spans) {
         match totals.iter_mut().find(|(letter, ..)| *letter == phase.letter) {
             Some((.., sum)) => *sum += span,
             None => totals.push((phase.letter, phase.label, span)),
         }
     }
-    let totals = totals.iter().map(|(letter, label, sum)| format!("{letter} {label} {}", when::span(*sum)));
-    vec![bar, totals.collect::<Vec<_>>().join("  ")]
+    // Without a known start of the drain, that drain counts as time before the command.
+    let drained = work.iter().any(|phase| phase.letter == 'd');
+    let before = if drained { "queued" } else { "before the command" };
+    let waited = queued.zip(work.first()).map(|(queued, first)| when::age(queued.from, first.from));
+    let waited = waited.map(|waited| Span::styled(format!(" {before} {waited}, then  "), theme.muted));
+    let mut line = vec![waited.unwrap_or_else(|| Span::raw(" "))];
+    for (letter, label, sum) in totals {
+        line.push(Span::styled(letter.to_string(), theme.severity(severity(letter))));
+        line.push(Span::raw(format!(" {label} {}  ", when::span(sum))));
+    }
+    Line::from(line)
 }
 
 // A share of a screen's width.
@@ -109,13 +149,37 @@ mod tests {
         after("2026-11-21T10:00:00Z".parse().unwrap(), seconds)
     }
 
+    fn drawn(all: Vec<Phase>, end: Timestamp, width: usize, blocks: bool) -> Vec<String> {
+        let theme = Theme::named("terminal", true).unwrap();
+        phases(all, end, width, (&theme, blocks)).iter().map(|line| line.to_string().trim().to_owned()).collect()
+    }
+
     #[test]
-    fn a_bar_shows_phases_in_proportion_and_each_has_at_least_one_column() {
-        let all = vec![phase(at(0), 'q', "queued"), phase(at(600), 'd', "draining"), phase(at(899), 'r', "rebooting")];
-        let lines = phases(all, at(900), 23);
-        assert_eq!(lines, ["[qqqqqqqqqqqqqdddddddr]", "q queued 10m  d draining 4m  r rebooting 1s"]);
-        assert!(lines[0].len() == 23);
-        assert_eq!(phases(vec![phase(at(0), 'q', "queued")], at(9), 23), Vec::<String>::new(), "one phase, no bar");
+    fn a_bar_shows_phases_in_proportion_without_the_time_in_the_queue() {
+        let all = || {
+            vec![
+                phase(at(0), 'q', "queued"),
+                phase(at(600), 'd', "draining"),
+                phase(at(800), 'c', "command"),
+                phase(at(899), 'w', "waiting for the machine"),
+            ]
+        };
+        let legend = "queued 10m, then  d draining 3m  c command 1m  w waiting for the machine 1s";
+        assert_eq!(drawn(all(), at(900), 23, false), ["[dddddddddddddcccccccw]", legend]);
+        let blocks = drawn(all(), at(900), 23, true);
+        assert_eq!(blocks[0].replace('\u{2588}', "-"), "d------------c------w");
+        assert_eq!(blocks[1], legend);
+        let one = vec![phase(at(0), 'q', "queued"), phase(at(9), 'd', "draining")];
+        assert_eq!(drawn(one, at(19), 23, false), Vec::<String>::new(), "one phase, no bar");
+    }
+
+    #[test]
+    fn a_phase_has_the_colour_of_its_severity() {
+        let theme = Theme::named("dark", true).unwrap();
+        let all = vec![phase(at(0), 'd', "draining"), phase(at(10), 'b', "backoff"), phase(at(20), 'c', "command")];
+        let lines = phases(all, at(30), 40, (&theme, false));
+        let styles: Vec<_> = lines[0].spans[1..4].iter().map(|span| span.style).collect();
+        assert_eq!(styles, [theme.draining, theme.trouble, theme.rebooting]);
     }
 
     #[test]
@@ -126,7 +190,7 @@ mod tests {
             phase(at(60), 'c', "command"),
             phase(at(50), 'w', "waiting"),
         ];
-        let lines = phases(all, at(40), 30);
+        let lines = drawn(all, at(40), 30, false);
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0].len(), 30, "{lines:?}");
         assert!(lines[1].starts_with("c command 10s"), "{lines:?}");

@@ -37,7 +37,7 @@ pub fn draw<T: Table, Id: Borrow<T::Id> + Ord + Clone>(
     let columns = match app
         .lists
         .visible_columns
-        .get(crate::state::columns::table(app.navigation.view, app.navigation.cke_records))
+        .get(crate::state::columns::table(app.navigation.view, app.navigation.second_table()))
     {
         None => default_layout::<T>(app, &rows, area.width).0,
         Some(chosen) => chosen_layout::<T>(app, &rows, area.width, chosen),
@@ -59,10 +59,17 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
     for column in T::COLUMNS {
         let width = column.width_in(table_width);
         let cells = match column.visibility {
-            Visibility::From(from) if from <= table_width => cells(app, column, rows, width),
+            Visibility::From(from) if from <= table_width => {
+                let cells = cells(app, column, rows, width);
+                // the others get its space
+                if sized_by_content(width) && !cells.is_empty() && cells.iter().all(Cell::is_empty) {
+                    continue;
+                }
+                cells
+            }
             Visibility::FromUnlessFilled(from) => {
                 let cells = cells(app, column, rows, width);
-                if from > table_width && cells.iter().all(|cell| cell.text.is_empty()) {
+                if from > table_width && cells.iter().all(Cell::is_empty) {
                     continue;
                 }
                 cells
@@ -145,9 +152,17 @@ fn own_width(app: &App, width: Width, cells: &[Cell], rest: u16) -> u16 {
     }
 }
 
+/// Returns true if the width depends on the visible cells, so that a column without any text has no use.
+fn sized_by_content(width: Width) -> bool {
+    match width {
+        Width::Content(..) => true,
+        Width::Fixed(_) | Width::MachineName(..) | Width::Rest | Width::ContentWithinRest(_) => false,
+    }
+}
+
 /// Returns the width of the widest cell.
 fn longest(cells: &[Cell]) -> usize {
-    cells.iter().map(|cell| cell.text.width()).max().unwrap_or(0)
+    cells.iter().map(Cell::width).max().unwrap_or(0)
 }
 
 /// Returns the width that a text is fitted into before the cells are known.

@@ -25,10 +25,10 @@ pub struct Copied {
 /// cursor.
 pub fn copy_of_selection(app: &App) -> Option<Copied> {
     let target = app.target()?;
-    if app.navigation.pane.is_some() {
-        let lines = detail::lines(app, &target, UNWRAPPED_WIDTH);
+    if let Some(pane) = &app.navigation.pane {
+        let lines = detail::pane_lines(app, pane, UNWRAPPED_WIDTH);
         let mut text: String = lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect();
-        text.insert_str(0, &format!("{}\n", detail::title(app, &target)));
+        text.insert_str(0, &format!("{}\n", detail::pane_title(app, pane)));
         let (text, all) = cut(text);
         let part = if all { "" } else { ", truncated" };
         return Some(Copied { text, what: format!("the pane's text ({} lines{part})", lines.len() + 1) });

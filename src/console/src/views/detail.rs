@@ -3,36 +3,47 @@
 mod host;
 mod machine;
 mod node;
+mod output;
 mod past;
 mod repair;
+mod yaml;
 
 use std::sync::Arc;
 
 use cketerm_model::{
-    attempt::{Attempt, Ended},
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
     reason::{PodHold, Reason},
     reboot::RebootStatus,
     repair::StepStatus,
-    secret,
     text::visible,
 };
-use cketerm_rules::trouble;
+use cketerm_rules::{
+    trouble,
+    usual::{self, Pace},
+};
 use jiff::Timestamp;
 use ratatui::{
     style::Style,
     text::{Line, Span},
 };
 
-use super::bar::{self, Phase, phase};
+use self::output::step_suffix;
+use super::{
+    bar::{self, Phase, phase},
+    gauge,
+};
 use crate::{
-    state::{App, Target, calendar, logs::LineId, queries, short_text, when},
+    state::{App, Pane, PaneContent, Target, calendar, logs::LineId, queries, short_text, when},
     table::wrap,
+    theme::Severity,
 };
 
 /// Width of the labels, in columns.
 const LABEL: usize = 11;
+
+/// Width of the bar of pods, in columns.
+const PODS_BAR: usize = 16;
 
 /// Commands, and what they do to an entry.
 const CANCEL: (&str, &str) = ("cancel", "cancel");
@@ -64,7 +75,46 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     text.lines
 }
 
-/// Returns the pane's title.
+/// Returns the lines of an open pane, by its content.
+pub fn pane_lines(app: &App, pane: &Pane, width: u16) -> Vec<Line<'static>> {
+    match (pane.content, &pane.of) {
+        (PaneContent::Output { .. }, Target::Entry(id)) => {
+            let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
+            text.output(*id, true);
+            if text.lines.is_empty() {
+                text.plain("", "no command of this entry has begun");
+            }
+            text.lines
+        }
+        (PaneContent::Yaml, of) => yaml::lines(app, of, width),
+        (PaneContent::Output { .. } | PaneContent::Detail, of) => lines(app, of, width),
+    }
+}
+
+/// Returns the last lines of the output of an entry's newest command, at most `most`. Empty if there is none.
+pub fn output_lines(app: &App, id: EntryId, width: usize, most: usize) -> Vec<Line<'static>> {
+    let mut text = Text { app, width, lines: Vec::new() };
+    text.output(id, true);
+    // The first line separates the section from one above it.
+    let mut lines = text.lines.into_iter().skip(1);
+    let heading = lines.next();
+    let rest: Vec<_> = lines.collect();
+    let from = rest.len().saturating_sub(most.saturating_sub(1));
+    heading.into_iter().chain(rest.into_iter().skip(from)).collect()
+}
+
+/// Returns the title of an open pane.
+pub fn pane_title(app: &App, pane: &Pane) -> String {
+    let title = title(app, &pane.of);
+    match pane.content {
+        PaneContent::Detail => title,
+        PaneContent::Output { follow: true } => format!("{title}: output, followed"),
+        PaneContent::Output { follow: false } => format!("{title}: output"),
+        PaneContent::Yaml => format!("{title}: YAML"),
+    }
+}
+
+/// Returns the title of an object's pane.
 pub fn title(app: &App, of: &Target) -> String {
     match of {
         Target::Entry(id) => match queries::address_of(&app.seen, *id) {
@@ -177,18 +227,24 @@ impl Text<'_> {
         }
         let progress = queries::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
         if let Some(p) = progress {
-            let counted = format!("{}, {} of {} pods gone", p.phase, p.pods_gone, p.pods_at_start);
-            self.plain("phase", &format!("{counted}, since {}", self.moment(p.since)));
+            self.plain("phase", &format!("{}, since {}", p.phase, self.moment(p.since)));
             if let Some(next) = p.next {
                 self.plain("next", &format!("{} ({})", when::until(next, self.now()), calendar::time(self.app, next)));
             }
         }
+        self.pace_field(id);
+        self.order_field(id);
+        self.output(id, false);
+        if progress.is_some() && entry.status == RebootStatus::Draining {
+            self.pods_left(id);
+        }
+        self.timeline(id, entry.last_transition_time, &entry.status.to_string());
+        self.heading("Entry".to_owned());
         self.backoff_field(entry.drain_backoff_count, entry.drain_backoff_expire);
         self.requested(id);
         if alone {
             self.machine(&name);
         }
-        self.order_field(id);
         let mut can = match entry.status {
             RebootStatus::Draining => vec![CANCEL, HOLD, FORCE],
             RebootStatus::Rebooting => vec![CANCEL, RETRY, ("done", "done (treat as booted)")],
@@ -198,11 +254,22 @@ impl Text<'_> {
         can.extend((queries::order(&seen, id) == Some(Verb::Hold)).then_some(UNHOLD));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
         self.available_actions_field(&can);
-        if progress.is_some() {
-            self.pods_left(id);
-        }
-        self.timeline(id, entry.last_transition_time, &entry.status.to_string());
         self.attempts(id);
+    }
+
+    /// Adds how long the present phase has lasted, beside the usual duration of such phases in this cluster.
+    fn pace_field(&mut self, id: EntryId) {
+        let app = self.app;
+        let Some(running) = usual::running(&app.seen.snapshot.store, id) else { return };
+        let Some(usual) = app.knowledge.usual.of_kind(&running.kind) else { return };
+        let elapsed = self.now().duration_since(running.since);
+        match usual.judge(elapsed) {
+            Pace::Usual => self.plain("so far", &usual.compared(elapsed)),
+            Pace::Slow => {
+                let mark = if app.config.blocks { " \u{25b2}" } else { ": slow" };
+                self.field("so far", &format!("{}{mark}", usual.compared(elapsed)), app.config.theme.trouble);
+            }
+        }
     }
 
     fn backoff_field(&mut self, count: i64, expire: Option<Timestamp>) {
@@ -230,7 +297,7 @@ impl Text<'_> {
     fn pods_left(&mut self, id: EntryId) {
         let seen = Arc::clone(&self.app.seen);
         let Some(p) = queries::progress(&seen, id) else { return };
-        self.heading(format!("Pods left: {}", p.blockers.len()));
+        self.pods_heading(p.pods_at_start, p.pods_gone);
         for blocker in &p.blockers {
             // The dry run's refusal is in the reason before any eviction is sent.
             let refused = seen.reasons.get(&id).and_then(Reason::pod_hold).filter(|_| blocker.why == PodHold::Leaving);
@@ -238,10 +305,26 @@ impl Text<'_> {
                 Some((pod, hold)) if pod == blocker.pod => hold,
                 Some(_) | None => blocker.why.clone(),
             };
+            let held = !matches!(why, PodHold::Leaving);
+            let style = if held { self.app.config.theme.trouble } else { Style::new() };
             let text = short_text::safe(&format!("{}  {why}", blocker.pod));
             let lines = wrap(&text, self.width.saturating_sub(2));
-            self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
+            self.lines.extend(lines.into_iter().map(|l| Line::styled(format!("  {l}"), style)));
         }
+    }
+
+    /// Adds the heading of the pods, with a bar of those that are gone.
+    fn pods_heading(&mut self, all: u32, gone: u32) {
+        let theme = &self.app.config.theme;
+        let (all, gone) = (usize::try_from(all).unwrap_or(0), usize::try_from(gone).unwrap_or(0));
+        let left = all.saturating_sub(gone);
+        let mut spans = vec![Span::styled(format!("Pods: {gone} of {all} gone, {left} left "), theme.title)];
+        if all > 0 {
+            let done = theme.shape(Severity::Draining);
+            spans.extend(gauge::done_of(gone, all, PODS_BAR, done, theme.muted, self.app.config.blocks));
+        }
+        self.lines.push(Line::default());
+        self.lines.push(Line::from(spans));
     }
 
     fn requested(&mut self, id: EntryId) {
@@ -288,8 +371,11 @@ impl Text<'_> {
 
     /// Adds a bar and its legend.
     fn bar(&mut self, phases: Vec<Phase>, end: Timestamp) {
-        let lines = bar::phases(phases, end, self.width.saturating_sub(3));
-        self.lines.extend(lines.into_iter().map(|line| Line::from(format!("  {line}"))));
+        let look = (&self.app.config.theme, self.app.config.blocks);
+        self.lines.extend(bar::phases(phases, end, self.width.saturating_sub(3), look).into_iter().map(|mut line| {
+            line.spans.insert(0, Span::raw(" "));
+            line
+        }));
     }
 
     /// Adds the known events of an entry, oldest first.
@@ -329,47 +415,5 @@ impl Text<'_> {
                     .map(|l| Line::from(format!("  {l}"))),
             );
         }
-    }
-
-    fn attempts(&mut self, id: EntryId) {
-        let seen = Arc::clone(&self.app.seen);
-        self.attempt_fields(&seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect::<Vec<_>>());
-    }
-
-    /// Adds attempts with the output of their commands, newest first.
-    fn attempt_fields(&mut self, attempts: &[&Attempt]) {
-        if attempts.is_empty() {
-            return;
-        }
-        self.heading(format!("Attempts: {}", attempts.len()));
-        for a in attempts.iter().rev() {
-            let end = a.outcome.as_ref().map_or_else(
-                || format!("no outcome recorded, limit {} s", a.bound_seconds),
-                |o| match &o.end {
-                    // The text contains the time already.
-                    Ended::TimedOut(_) => o.end.to_string(),
-                    _ => format!("{} after {}", o.end, when::age(a.start, o.at)),
-                },
-            );
-            let ordered = a.ordered_by.as_deref().map(|o| format!(", ordered by {o}")).unwrap_or_default();
-            self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{}{ordered}", a.host, step_suffix(a)));
-            self.plain("    argv", &a.command());
-            for (label, tail) in a.outcome.iter().flat_map(|o| [("    stdout", &o.stdout), ("    stderr", &o.stderr)]) {
-                let kept: Vec<&str> = tail.trim_end().lines().rev().take(10).collect();
-                if !kept.is_empty() {
-                    let kept: Vec<&str> = kept.into_iter().rev().collect();
-                    self.plain(label, &secret::masked(&kept.join("\n")));
-                }
-            }
-        }
-    }
-}
-
-/// Returns which of a repair's commands an attempt ran, such as ` of step 2`. Empty for reboots.
-fn step_suffix(attempt: &Attempt) -> String {
-    match attempt.step {
-        _ if attempt.success => " of the success command".to_owned(),
-        Some(step) => format!(" of step {}", step.saturating_add(1)),
-        None => String::new(),
     }
 }

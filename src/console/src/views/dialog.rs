@@ -2,10 +2,12 @@
 
 use ratatui::{
     Frame,
+    buffer::Buffer,
     layout::{Position, Rect, Size},
     style::{Modifier, Style},
 };
 use tui_input::Input;
+use unicode_width::UnicodeWidthStr;
 
 use crate::{
     state::{
@@ -26,74 +28,40 @@ fn dialog_area(app: &App, dialog: &Dialog, screen: Size) -> (Rect, Vec<String>) 
 
 /// Returns the button at this place.
 pub fn button_at(app: &App, dialog: &Dialog, (x, y): (u16, u16)) -> Option<Focus> {
-    let (area, text) = dialog_area(app, dialog, app.size);
-    let fields = measure(dialog, app.size).1 - FRAME_LINES;
-    // the title, a line under it, the text, the fields, the message
-    let line = area.y + 4 + u16::try_from(text.len()).unwrap_or(0) + fields;
-    if y != line || dialog.expired.is_some() {
+    let (area, _) = dialog_area(app, dialog, app.size);
+    if y + 2 != area.bottom() || dialog.expired.is_some() {
         return None;
     }
-    let (cancel, confirm) = button_labels(dialog);
+    let (confirm, back) = button_labels(dialog);
     let length = |text: &str| u16::try_from(text.len()).unwrap_or(0);
     let at = area.x + 2;
-    let second = at + length(&cancel) + 2;
+    let second = at + length(&confirm) + 2;
     match x {
-        x if (at..at + length(&cancel)).contains(&x) => Some(Focus::Cancel),
-        x if (second..second + length(&confirm)).contains(&x) => Some(Focus::Confirm),
+        x if (at..at + length(&confirm)).contains(&x) => Some(Focus::Confirm),
+        x if (second..second + length(&back)).contains(&x) => Some(Focus::Back),
         _ => None,
     }
 }
 
-/// Draws the dialog.
+/// Draws the dialog: its question and the cluster's badge in the upper border, the keys in the lower one.
 pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
-    let screen = frame.area();
     let theme = &app.config.theme;
-    let (area, text) = dialog_area(app, dialog, screen.as_size());
+    let (area, text) = dialog_area(app, dialog, frame.area().as_size());
     let buffer = frame.buffer_mut();
-    outline(buffer, area, theme.title);
+    let dangerous = dialog.dangerous() || dialog.expired.is_some();
+    outline(buffer, area, if dangerous { theme.danger } else { theme.border });
+    borders(app, dialog, buffer, area);
     let (x, mut y) = (area.x + 2, area.y + 1);
     let line = area.width.saturating_sub(4);
-    put(buffer, x, y, line, &short_text::safe(&dialog.title), theme.title);
-    y += 2;
     for text in &text {
         let style = if text.starts_with('!') { theme.trouble } else { Style::new() };
         put(buffer, x, y, line, text, style);
         y += 1;
     }
-    let mut cursor = None;
-    if dialog.expired.is_none() {
-        if let Some(pick) = &dialog.pick {
-            let (first, second) = pick.short_labels();
-            let first = format!("  {first}: ");
-            let second = format!("  {second}: ");
-            choice(buffer, (x, y), line, &first, &pick.type_field(), dialog.focus == Focus::Type, theme.key);
-            y += 1;
-            if pick.has_second() {
-                let focus = dialog.focus == Focus::Operation;
-                choice(buffer, (x, y), line, &second, &pick.operation_field(), focus, theme.key);
-                y += 1;
-            }
-        }
-        if let Some(value) = &dialog.value {
-            let at = field(buffer, (x, y), line, "  value: ", value, dialog.focus == Focus::Value, theme.key);
-            cursor = cursor.or(at);
-            y += 1;
-        }
-        if dialog.why != ReasonPolicy::Never {
-            let label =
-                if dialog.why == ReasonPolicy::Required { "  reason (needed): " } else { "  reason (optional): " };
-            let at = field(buffer, (x, y), line, label, &dialog.reason, dialog.focus == Focus::Reason, theme.key);
-            cursor = cursor.or(at);
-            y += 1;
-        }
-        if let Some(expect) = &dialog.expect {
-            put(buffer, x, y, line, &format!("{}: type  {expect}", dialog.tier()), theme.danger);
-            let at =
-                field(buffer, (x, y + 1), line, "  typed: ", &dialog.typed, dialog.focus == Focus::Typed, theme.key);
-            cursor = cursor.or(at);
-            y += 2;
-        }
-    }
+    let fields = field_lines(dialog);
+    y += u16::from(fields > 0);
+    let cursor = if fields > 0 { draw_fields(app, dialog, buffer, (x, y), line) } else { None };
+    y += fields;
     // other messages stay at their usual place
     if let Some(message) = app.session.message.as_ref().filter(|message| message.here) {
         let (sign, style) = if message.failed { ("! ", theme.danger) } else { ("", Style::new()) };
@@ -105,16 +73,78 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     }
 }
 
-/// Lines of every dialog: frame 2, title 1 and a line under it, a line for the message, buttons.
-const FRAME_LINES: u16 = 6;
+/// Writes question and badge into the upper border, and the keys into the lower one.
+fn borders(app: &App, dialog: &Dialog, buffer: &mut Buffer, area: Rect) {
+    let theme = &app.config.theme;
+    let badge =
+        format!(" {} ", short_text::safe(app.config.badge.as_deref().or(app.cluster()).unwrap_or("no cluster")));
+    let width = u16::try_from(badge.width()).unwrap_or(u16::MAX).min(area.width / 3);
+    put(buffer, area.right().saturating_sub(width + 2), area.y, width, &badge, theme.badge);
+    let style = if dialog.dangerous() { theme.danger } else { theme.title };
+    let free_width = area.width.saturating_sub(width + 5);
+    let title = format!(" {} ", short_text::safe(&dialog.title));
+    put(buffer, area.x + 2, area.y, free_width, &title, style.add_modifier(Modifier::BOLD));
+    let hints = format!(" {} ", hint(app, dialog, usize::from(area.width.saturating_sub(6))));
+    put(buffer, area.x + 2, area.bottom().saturating_sub(1), area.width.saturating_sub(4), &hints, theme.key);
+}
+
+/// Draws choices and text fields, and the kept reason of an expired dialog. Returns the place of the terminal's cursor.
+fn draw_fields(app: &App, dialog: &Dialog, buffer: &mut Buffer, (x, mut y): (u16, u16), line: u16) -> Option<Position> {
+    let theme = &app.config.theme;
+    if dialog.expired.is_some() {
+        return field(buffer, (x, y), line, "  reason, kept for the next try: ", &dialog.reason, false, theme.muted);
+    }
+    let mut cursor = None;
+    if let Some(pick) = &dialog.pick {
+        let (first, second) = pick.short_labels();
+        let first = format!("  {first}: ");
+        let second = format!("  {second}: ");
+        choice(buffer, (x, y), line, &first, &pick.type_field(), dialog.focus == Focus::Type, theme.key);
+        y += 1;
+        if pick.has_second() {
+            let focus = dialog.focus == Focus::Operation;
+            choice(buffer, (x, y), line, &second, &pick.operation_field(), focus, theme.key);
+            y += 1;
+        }
+    }
+    if let Some(value) = &dialog.value {
+        let at = field(buffer, (x, y), line, "  value: ", value, dialog.focus == Focus::Value, theme.key);
+        cursor = cursor.or(at);
+        y += 1;
+    }
+    if dialog.why != ReasonPolicy::Never {
+        let label = if dialog.why == ReasonPolicy::Required { "  reason (needed): " } else { "  reason (optional): " };
+        let at = field(buffer, (x, y), line, label, &dialog.reason, dialog.focus == Focus::Reason, theme.key);
+        cursor = cursor.or(at);
+        y += 1;
+    }
+    if let Some(expect) = &dialog.expect {
+        put(buffer, x, y, line, &format!("  to confirm, type  {expect}"), theme.danger);
+        let at = field(buffer, (x, y + 1), line, "  typed: ", &dialog.typed, dialog.focus == Focus::Typed, theme.key);
+        cursor = cursor.or(at);
+    }
+    cursor
+}
+
+/// Lines of every dialog: frame 2, a line for the message, buttons.
+const FRAME_LINES: u16 = 4;
+
+/// Returns the number of lines that choices and text fields take.
+fn field_lines(dialog: &Dialog) -> u16 {
+    if dialog.expired.is_some() {
+        return u16::from(!dialog.reason.value().is_empty());
+    }
+    u16::from(dialog.why != ReasonPolicy::Never)
+        + 2 * u16::from(dialog.expect.is_some())
+        + dialog.pick.as_ref().map_or(0, |pick| 1 + u16::from(pick.has_second()))
+        + u16::from(dialog.value.is_some())
+}
 
 /// Returns the dialog's width, its height without the text, and the most lines of text.
 fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
-    let fields = u16::from(dialog.why != ReasonPolicy::Never)
-        + 2 * u16::from(dialog.expect.is_some())
-        + dialog.pick.as_ref().map_or(0, |pick| 1 + u16::from(pick.has_second()))
-        + u16::from(dialog.value.is_some());
-    let fixed = FRAME_LINES + fields;
+    let fields = field_lines(dialog);
+    // a line separates the text from the fields
+    let fixed = FRAME_LINES + fields + u16::from(fields > 0);
     (screen.width.saturating_sub(4).min(90), fixed, usize::from(screen.height.saturating_sub(fixed + 2)))
 }
 
@@ -151,18 +181,18 @@ fn fit(app: &App, dialog: &Dialog, width: usize, max_lines: usize) -> Vec<String
     lines
 }
 
-/// Draws an empty frame.
-pub fn outline(buffer: &mut ratatui::buffer::Buffer, area: Rect, style: Style) {
+/// Draws an empty frame with rounded corners.
+pub fn outline(buffer: &mut Buffer, area: Rect, style: Style) {
     for y in area.top()..area.bottom() {
         for x in area.left()..area.right() {
             buffer[(x, y)].reset();
             let (left, right) = (x == area.left(), x + 1 == area.right());
             let (top, bottom) = (y == area.top(), y + 1 == area.bottom());
             let line = match (left, right, top, bottom) {
-                (true, _, true, _) => "\u{250c}",
-                (_, true, true, _) => "\u{2510}",
-                (true, _, _, true) => "\u{2514}",
-                (_, true, _, true) => "\u{2518}",
+                (true, _, true, _) => "\u{256d}",
+                (_, true, true, _) => "\u{256e}",
+                (true, _, _, true) => "\u{2570}",
+                (_, true, _, true) => "\u{256f}",
                 (_, _, true, _) | (_, _, _, true) => "\u{2500}",
                 (true, ..) | (_, true, ..) => "\u{2502}",
                 _ => continue,
@@ -174,7 +204,7 @@ pub fn outline(buffer: &mut ratatui::buffer::Buffer, area: Rect, style: Style) {
 
 /// Draws a labelled text field. Returns the place of the terminal's cursor if the field has the focus.
 fn field(
-    buffer: &mut ratatui::buffer::Buffer,
+    buffer: &mut Buffer,
     (x, y): (u16, u16),
     width: u16,
     label: &str,
@@ -196,15 +226,7 @@ fn field(
 }
 
 /// Draws a labelled choice.
-fn choice(
-    buffer: &mut ratatui::buffer::Buffer,
-    (x, y): (u16, u16),
-    width: u16,
-    label: &str,
-    shown: &str,
-    focus: bool,
-    style: Style,
-) {
+fn choice(buffer: &mut Buffer, (x, y): (u16, u16), width: u16, label: &str, shown: &str, focus: bool, style: Style) {
     let bold = style.add_modifier(Modifier::BOLD);
     put(buffer, x, y, width, label, if focus { bold } else { style });
     if focus {
@@ -215,58 +237,48 @@ fn choice(
     put(buffer, x + label, y, width.saturating_sub(label), &short_text::safe(shown), button_style);
 }
 
-/// Returns the labels of the two buttons.
+/// Returns the labels of the two buttons: the effect, and the way back.
 fn button_labels(dialog: &Dialog) -> (String, String) {
     let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
-    // if the action itself is a cancel or a delete, the other button is called "Keep"
-    let keeps = ["Cancel", "Delete"].iter().any(|word| dialog.verb.starts_with(word));
-    let no = if keeps { "Keep" } else { "Cancel" };
-    (bracket(no, dialog.focus == Focus::Cancel), bracket(&dialog.verb, dialog.focus == Focus::Confirm))
+    (bracket(&dialog.verb, dialog.focus == Focus::Confirm), bracket("Back", dialog.focus == Focus::Back))
 }
 
-fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x, y): (u16, u16), width: u16) {
-    let theme = &app.config.theme;
-    let button_style =
-        |focus: bool| if focus { Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD) } else { Style::new() };
+fn buttons(app: &App, dialog: &Dialog, buffer: &mut Buffer, (x, y): (u16, u16), width: u16) {
     if dialog.expired.is_some() {
-        let close = format!("{} closes; no other key does anything", app.key("no"));
-        put(buffer, x, y, width, &close, theme.key);
         return;
     }
-    let (cancel, confirm) = button_labels(dialog);
-    put(buffer, x, y, width, &cancel, button_style(dialog.focus == Focus::Cancel));
-    let at = x + u16::try_from(cancel.len()).unwrap_or(0) + 2;
-    put(buffer, at, y, width, &confirm, button_style(dialog.focus == Focus::Confirm));
-    let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
+    let face = if dialog.dangerous() { app.config.theme.danger } else { Style::new() };
+    let button_style =
+        |face: Style, focus: bool| if focus { face.add_modifier(Modifier::REVERSED | Modifier::BOLD) } else { face };
+    let (confirm, back) = button_labels(dialog);
+    put(buffer, x, y, width, &confirm, button_style(face, dialog.focus == Focus::Confirm));
+    let at = x + u16::try_from(confirm.width()).unwrap_or(0) + 2;
     let free_width = (x + width).saturating_sub(at);
-    put(buffer, at, y, free_width, &hint(app, dialog, usize::from(free_width)), theme.muted);
+    put(buffer, at, y, free_width, &back, button_style(Style::new(), dialog.focus == Focus::Back));
 }
 
 /// Returns the hint about the keys at the current focus. The way out is always shown, the rest if there is space.
 fn hint(app: &App, dialog: &Dialog, free_width: usize) -> String {
     let key_hint = |name: &str, word: &str| format!("{} {word}", app.key(name));
-    let typing = matches!(dialog.focus, Focus::Reason | Focus::Typed | Focus::Value);
-    let out = key_hint(if typing { "drop" } else { "no" }, "no");
-    let (before, after) = match dialog.focus {
-        // the whole sequence in one line, if nothing has to be typed before
-        Focus::Reason if dialog.expect.is_none() && app.config.keymap.key("yes").is_some() => {
-            (vec![format!("{}, {} confirm", app.key("accept"), app.key("yes"))], None)
-        }
-        Focus::Reason | Focus::Typed | Focus::Value => (vec![key_hint("accept", "next")], None),
+    if dialog.expired.is_some() {
+        return format!("{}; no other key acts", key_hint("no", "closes"));
+    }
+    let out = key_hint(if dialog.typing() { "drop" } else { "no" }, "back");
+    let mut hints = match dialog.focus {
+        Focus::Reason | Focus::Typed | Focus::Value => vec![key_hint("accept", "next")],
         Focus::Type | Focus::Operation => {
             let choose = format!("{} {} choose", app.key("next-option"), app.key("previous-option"));
-            (vec![choose, key_hint("press", "next")], None)
+            vec![choose, key_hint("press", "next")]
         }
-        Focus::Cancel | Focus::Confirm => (vec![key_hint("yes", "yes")], Some(key_hint("next-field", "next"))),
+        Focus::Confirm => {
+            vec![format!("{}, {} do it", app.key("press"), app.key("yes")), key_hint("next-field", "next")]
+        }
+        Focus::Back => vec![key_hint("yes", "do it"), key_hint("next-field", "next")],
     };
     let fits = |hints: &[String]| hints.iter().map(|hint| hint.chars().count() + 2).sum::<usize>() <= free_width + 2;
-    let mut hints = before;
     while !hints.is_empty() && !fits(&[&hints[..], std::slice::from_ref(&out)].concat()) {
         hints.pop();
     }
     hints.push(out);
-    if let Some(after) = after.filter(|after| fits(&[&hints[..], std::slice::from_ref(after)].concat())) {
-        hints.push(after);
-    }
     hints.join("  ")
 }

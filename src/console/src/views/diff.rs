@@ -41,5 +41,16 @@ fn empty(app: &App, width: usize) -> Vec<String> {
     let messages =
         why.into_iter().map(str::to_owned).chain(super::registry::warnings(app).iter().map(|w| format!("! {w}")));
     let lines = messages.flat_map(|text| wrap(&short_text::safe(&text), width.saturating_sub(4)));
-    std::iter::once(first.to_owned()).chain(lines).collect()
+    let next = match &*app.seen.applying {
+        ApplyState::Settled | ApplyState::Applies => {
+            let [machines, constraint] = ["machines", "constraint"].map(|name| app.key(name));
+            Some(format!("{machines} shows sabakan's machines, {constraint} sets how many the cluster needs"))
+        }
+        ApplyState::Off
+        | ApplyState::Disabled(_)
+        | ApplyState::Error(_)
+        | ApplyState::Waits(_)
+        | ApplyState::Approval(..) => None,
+    };
+    std::iter::once(first.to_owned()).chain(lines).chain(next).collect()
 }

@@ -11,11 +11,13 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{palette, tour};
 use crate::{
-    keys::{self, Binding, Context, TABLE},
-    state::{App, View, command_line, leaders, related, short_text},
+    keys::{self, Context, TABLE},
+    state::{App, View, available, command_line, object::Object, overview::OverviewRow, related, short_text},
     table::{cut, put},
 };
 
+/// Width from which hints are whole phrases.
+const WIDE: u16 = 100;
 /// Most lines of a message.
 const MAX_MESSAGE_LINES: usize = 3;
 
@@ -30,7 +32,10 @@ fn message(app: &App) -> (Vec<String>, bool) {
     let shown = app.session.message.as_ref().filter(|message| app.dialog.is_none() || !message.here);
     let (text, failed) = match (typed, shown) {
         (Some(why), _) => (why, true),
-        (None, Some(message)) => (message.text.as_str(), message.failed),
+        (None, Some(message)) => {
+            let without_undo = message.without_undo.as_deref().filter(|_| !app.can_undo());
+            (without_undo.unwrap_or(message.text.as_str()), message.failed)
+        }
         (None, None) => return (Vec::new(), false),
     };
     let text = if failed { format!("! {text}") } else { text.to_owned() };
@@ -39,7 +44,10 @@ fn message(app: &App) -> (Vec<String>, bool) {
 
 /// Returns the number of lines: at least one for the message, and one for the hints.
 pub fn height(app: &App) -> u16 {
-    let tour = app.session.tour.as_ref().map_or(0, |_| tour::LINES);
+    let tour = match &app.session.tour {
+        Some(_) => tour::LINES,
+        None => u16::from(app.session.tour_offered),
+    };
     u16::try_from(message(app).0.len().max(1)).unwrap_or(1) + 1 + tour
 }
 
@@ -50,6 +58,10 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         Some(tour) => {
             tour::draw(app, tour, frame.buffer_mut(), Rect { height: tour::LINES.min(area.height), ..area });
             Rect { y: area.y + tour::LINES, height: area.height.saturating_sub(tour::LINES), ..area }
+        }
+        None if app.session.tour_offered => {
+            tour::draw_offer(app, frame.buffer_mut(), area);
+            Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }
         }
         None => area,
     };
@@ -73,9 +85,10 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     }
     if let Some((input, _)) = &app.typing.filter {
         let [keep, drop] = ["accept", "drop"].map(|name| app.key(name));
-        let label = if app.navigation.help.is_some() { "find: " } else { "filter: " };
+        let finds = app.navigation.help.is_some() || app.navigation.searches_pane();
+        let label = if finds { "find: " } else { "filter: " };
         let annotation = match app.list().filter_error() {
-            Some(_) if app.navigation.help.is_none() => (format!("{drop} drop"), theme.muted),
+            Some(_) if !finds => (format!("{drop} drop"), theme.muted),
             _ if app.typing.replace_on_typing => {
                 (format!("letters replace it, End edits it  {keep} keep"), theme.muted)
             }
@@ -100,6 +113,10 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
             .collect();
         on.push("Esc cancels".to_owned());
         put(frame.buffer_mut(), area.x, hints, area.width, &format!("{prefix} ...  {}", on.join("  ")), theme.key);
+        return;
+    }
+    if let Some(notice) = app.typing.notice.as_ref().filter(|_| app.dialog.is_none() && app.picker.is_none()) {
+        put(frame.buffer_mut(), area.x, hints, area.width, &short_text::safe(notice), theme.key);
         return;
     }
     let line = hint_line(app, usize::from(area.width));
@@ -139,14 +156,36 @@ fn prompt(
 /// Returns the commands that the footer names in the open view, most important first.
 fn view_hints(app: &App) -> &'static [&'static str] {
     match app.navigation.view {
-        View::Overview => &["open", "cancel", "switch", "reboots", "nodes", "repairs", "history", "logs-of"],
-        View::Reboots => &[
+        View::Overview => &[
             "open",
-            "cancel",
-            "mark",
+            "trouble",
+            "retry",
+            "done",
+            "reset-backoff",
+            "force",
             "hold",
             "unhold",
+            "approve",
+            "host-power",
+            "release",
+            "cancel",
+            "repair",
+            "reboot",
+            "reboots",
+            "nodes",
+            "repairs",
+            "history",
+        ],
+        View::Reboots | View::Repairs if app.navigation.batches => {
+            &["open", "hold", "unhold", "cancel", "mark", "racks", "filter", "sort"]
+        }
+        View::Reboots => &[
+            "open",
             "trouble",
+            "mark",
+            "cancel",
+            "hold",
+            "unhold",
             "filter",
             "retry",
             "done",
@@ -159,16 +198,16 @@ fn view_hints(app: &App) -> &'static [&'static str] {
         ],
         View::Repairs => &[
             "open",
-            "cancel",
-            "mark",
-            "repair",
             "trouble",
-            "delete-finished",
-            "filter",
+            "mark",
+            "cancel",
+            "repair",
             "hold",
             "unhold",
             "retry",
             "done",
+            "filter",
+            "delete-finished",
             "force",
             "reset-backoff",
             "switch",
@@ -178,10 +217,10 @@ fn view_hints(app: &App) -> &'static [&'static str] {
         ],
         View::Nodes => &[
             "open",
+            "trouble",
             "mark",
             "reboot",
             "repair",
-            "trouble",
             "filter",
             "racks",
             "keep-cordoned",
@@ -208,7 +247,7 @@ fn view_hints(app: &App) -> &'static [&'static str] {
         View::Diff => {
             &["open", "approve", "constraint", "hold", "unhold", "switch", "auto-repair", "racks", "filter", "sort"]
         }
-        View::Hosts => &["open", "host-power", "fence", "unhold", "mark", "jump", "filter", "trouble", "sort"],
+        View::Hosts => &["open", "host-power", "hold", "unhold", "fence", "mark", "jump", "filter", "trouble", "sort"],
         View::History if app.navigation.cke_records => &["open", "racks", "filter", "sort"],
         View::History => &["open", "racks", "reboot", "filter", "trouble", "sort", "jump", "logs-of"],
         View::Audit => &["open", "jump", "logs-of", "filter", "sort"],
@@ -216,16 +255,55 @@ fn view_hints(app: &App) -> &'static [&'static str] {
     }
 }
 
+/// Returns the commands of the view below the overlay, most important first.
+pub(super) fn names_here(app: &App) -> Vec<&'static str> {
+    if app.navigation.pane.is_none() {
+        return match &app.lists.overview_rows.cursor {
+            Some(row) if app.navigation.view == View::Overview => overview_hints(app, row),
+            _ => view_hints(app).to_vec(),
+        };
+    }
+    // A pane names the commands of its object itself.
+    let of_view = view_hints(app).iter().copied().skip(1);
+    ["close", "jump", "logs-of"].into_iter().chain(of_view).chain(["yaml", "previous-entry", "next-entry"]).collect()
+}
+
+/// Returns the commands that the footer names for a line of the Overview: those of its object, then the others.
+fn overview_hints(app: &App, row: &OverviewRow) -> Vec<&'static str> {
+    let name_of = |command| TABLE.iter().find(|b| b.command == command).map(|b| b.name);
+    let keys = match row {
+        OverviewRow::NeedsYou(object) => {
+            let line = app.knowledge.needs_you.iter().find(|line| line.object == *object);
+            line.map(|line| line.keys(app)).unwrap_or_default()
+        }
+        OverviewRow::Progress(_)
+        | OverviewRow::Work(_)
+        | OverviewRow::Racks
+        | OverviewRow::Day
+        | OverviewRow::Ended(_)
+        | OverviewRow::Action(_) => Vec::new(),
+    };
+    let mut names = vec!["open", "trouble"];
+    // on a narrow screen the line itself shows its first key
+    let from = usize::from(app.size.width < WIDE);
+    names.extend(keys.into_iter().filter_map(name_of).skip(from));
+    let verbs = match row {
+        // nothing but its own keys ends what is not a row of a table
+        OverviewRow::NeedsYou(Object::Source(_) | Object::Leadership | Object::Definition) => [].as_slice(),
+        _ => view_hints(app),
+    };
+    let verbs = verbs.iter().copied();
+    names.extend(verbs.filter(|name| *name != "open"));
+    names.dedup();
+    names
+}
+
 /// Returns the hints of this context, as many as fit. Help, the command line and quit always fit.
 fn hint_line(app: &App, width: usize) -> Line<'static> {
     let here = app.key_context();
     let names: Vec<&str> = match here {
-        Context::Table => view_hints(app).to_vec(),
-        // A pane names the commands of its object itself.
         Context::Detail if app.navigation.help.is_some() => vec!["close", "find"],
-        Context::Detail => {
-            ["close", "jump", "logs-of"].into_iter().chain(view_hints(app).iter().copied().skip(1)).collect()
-        }
+        Context::Table | Context::Detail => names_here(app),
         Context::Everywhere | Context::Dialog | Context::Field => Vec::new(),
     };
     let always: Vec<Hint> = ["command", "help", "quit"].iter().filter_map(|name| hint(app, name)).collect();
@@ -234,13 +312,7 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let undo_available =
         matches!(here, Context::Table | Context::Detail) && app.navigation.help.is_none() && app.can_undo();
     for name in undo_available.then_some("undo").into_iter().chain(names) {
-        let ignored = |b: &Binding| {
-            leaders::requested(b.command, app.navigation.view)
-                .is_some_and(|requested| leaders::refusal(app, requested).is_some())
-        };
-        let forbidden =
-            |b: &Binding| b.changes && (app.read_only() || app.forbidden(b.command).is_some() || ignored(b));
-        let refused = TABLE.iter().any(|b| b.name == name && forbidden(b));
+        let refused = TABLE.iter().any(|b| b.name == name && b.changes && !available::here(app, b.command));
         let Some(hint) = hint(app, name).filter(|_| !refused) else { continue };
         if shown.iter().any(|h| h.key == hint.key) {
             continue;
@@ -251,11 +323,15 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
         left -= hint.width;
         shown.push(hint);
     }
-    let spans = shown
-        .into_iter()
-        .chain(always)
-        .flat_map(|h| [Span::styled(h.key, app.config.theme.key), Span::raw(format!(" {}  ", h.word))]);
-    Line::from(spans.collect::<Vec<_>>())
+    let spans = |hints: Vec<Hint>| -> Vec<Span<'static>> {
+        let each = hints.into_iter();
+        each.flat_map(|h| [Span::styled(h.key, app.config.theme.key), Span::raw(format!(" {}  ", h.word))]).collect()
+    };
+    let mut line = spans(shown);
+    // what never changes stays in its place, so that a move of the cursor rewrites little
+    line.push(Span::raw(" ".repeat(left)));
+    line.extend(spans(always));
+    Line::from(line)
 }
 
 struct Hint {
@@ -274,12 +350,20 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
         "logs-of" if app.navigation.pane.is_some() || app.navigation.view == View::Audit => {
             drop(related::log_filter(app)?);
         }
+        "trouble" if app.knowledge.needs_you.is_empty() => return None,
+        // whatever has no row of its own can be opened, too, but it has no detail
+        "open" if app.navigation.view == View::Overview && app.lists.overview_rows.cursor.is_none() => return None,
         _ => {}
     }
     let word = match (app.navigation.view, name) {
         (View::Audit, "jump") => "go to it",
         (View::History, "racks") if app.navigation.cke_records => "ended",
         (View::History, "racks") => "CKE's records",
+        (View::Reboots | View::Repairs, "racks") if app.navigation.batches => "entries",
+        (View::Reboots | View::Repairs, "racks") => "batches",
+        (View::Reboots | View::Repairs, "hold") if app.navigation.batches => "pause",
+        (View::Reboots | View::Repairs, "unhold") if app.navigation.batches => "resume",
+        (View::Reboots | View::Repairs, "cancel") if app.navigation.batches => "cancel",
         (View::Nodes, "racks") if app.navigation.map.is_some() => "rows",
         (View::Hosts, "unhold") => "release",
         (View::Repairs, "cancel") => "delete",
@@ -287,8 +371,12 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
         (View::Reboots | View::Repairs, "jump") => "node",
         (View::Nodes, "jump") => "entry",
 
-        (View::History | View::Logs, "trouble") => "next bad",
-        (_, "overview" | "reboots" | "nodes" | "repairs" | "history") => {
+        (_, "trouble") if app.size.width >= WIDE => "next that needs you",
+        (_, "trouble") => "next",
+        (View::Overview, "open") if app.target().is_none() => "open",
+        (View::Overview, "unhold") if app.acting_view() == View::Hosts => "release",
+        (View::Overview, "cancel") if app.acting_view() == View::Repairs => "delete",
+        (_, "overview" | "reboots" | "nodes" | "repairs" | "history" | "logs") => {
             TABLE.iter().find(|b| b.name == name).map_or("", |b| b.name)
         }
         _ => TABLE.iter().find(|b| b.name == name)?.hint,

@@ -1,9 +1,8 @@
-//! Header: cluster, leader, mode and counts; and the banner, for example when a source is lost.
+//! Header: the cluster, the tabs with counts, the state of the rows; and the banner, for example when a source is lost.
 
-use cketerm_model::{
-    cketerm_records::MissingSetting,
-    entry::{QueueKind, Stored},
-};
+mod cluster;
+
+use cketerm_model::entry::Stored;
 use cketerm_rules::{decide::ApplyState, preflight_fault::PreflightFault, publish::MAX_WAITING};
 use ratatui::{
     buffer::Buffer,
@@ -13,7 +12,7 @@ use ratatui::{
 };
 
 use crate::{
-    state::{App, View, calendar, leaders, queries::Leader, short_text, sources},
+    state::{App, View, calendar, leaders, short_text, sources},
     table::{put, wrap},
 };
 
@@ -37,6 +36,10 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         let text = format!("STOPPED by {} since {}{why}; :resume", stopped.who, calendar::time(app, stopped.at));
         texts.push((short_text::safe(&text), theme.danger));
     }
+    if app.navigation.view == View::Overview {
+        // *Needs you* lists the rest
+        return wrapped(app, texts);
+    }
     // A reason that holds both queues is shown once.
     let mut held: Vec<(String, usize)> = Vec::new();
     for (id, n) in &app.knowledge.totals.holds {
@@ -54,10 +57,16 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     }
     if let [first, rest @ ..] = app.knowledge.totals.faults.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
+        // no key repairs a stored definition
         let text =
             format!("! cluster definition: {}{more}; fix it with `cketerm cluster set`", short_text::safe(first));
         texts.push((text, theme.trouble));
     }
+    wrapped(app, texts)
+}
+
+/// Wraps the texts to the screen, each to a few lines.
+fn wrapped(app: &App, texts: Vec<(String, Style)>) -> Vec<(String, Style)> {
     let width = usize::from(app.size.width);
     let mut lines = Vec::new();
     for (text, style) in texts {
@@ -73,58 +82,49 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     lines
 }
 
-/// Draws the three header lines and the banner.
+/// Returns the number of lines: the cluster, the tabs, and in a table's view the state of its rows.
+pub fn height(app: &App) -> u16 {
+    if app.navigation.view == View::Overview { 2 } else { 3 }
+}
+
+/// Line of the tabs.
+const TABS: u16 = 1;
+
+/// Draws the header and the banner.
 pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
-    buffer.set_line(area.x, area.y, &counts(app), area.width);
-    let (leader, status) = (leader(app), status(app));
-    buffer.set_line(area.x, area.y + 1, &leader, area.width);
-    // If both do not fit, the status of the rows below has priority over the leader.
-    let width = u16::try_from(status.width()).unwrap_or(area.width).min(area.width);
-    if width > 0 {
-        let at = u16::try_from(leader.width()).unwrap_or(area.width).min(area.width - width);
-        buffer.set_line(area.x + at, area.y + 1, &status, width);
-    }
+    buffer.set_line(area.x, area.y, &cluster::line(app, usize::from(area.width)), area.width);
     let tabs: Line = tabs(app).into_iter().map(|(_, tab)| tab).collect();
-    buffer.set_line(area.x, area.y + 2, &tabs, area.width);
+    buffer.set_line(area.x, area.y + TABS, &tabs, area.width);
+    if app.navigation.view != View::Overview && app.seen.snapshot.store.synced {
+        rows_line(app, buffer, Rect { y: area.y + TABS + 1, height: 1, ..area });
+    }
     for (y, (text, style)) in (banner.y..banner.bottom()).zip(self::banner(app)) {
         put(buffer, banner.x, y, banner.width, &text, style);
     }
 }
 
+/// Draws the state of the open view's rows: counts, then filter, order and marks, which have priority.
+fn rows_line(app: &App, buffer: &mut Buffer, area: Rect) {
+    let (counts, status) = (counts(app), status(app));
+    buffer.set_line(area.x, area.y, &counts, area.width);
+    let width = u16::try_from(status.width()).unwrap_or(area.width).min(area.width);
+    if width > 0 {
+        let at = u16::try_from(counts.width()).unwrap_or(area.width).min(area.width - width);
+        buffer.set_line(area.x + at, area.y, &status, width);
+    }
+}
+
+/// Returns the counts of the open view, the most important first.
 fn counts(app: &App) -> Line<'static> {
-    let theme = &app.config.theme;
-    let word = app.config.badge.as_deref().or(app.cluster()).unwrap_or("no cluster");
-    let mut spans = vec![Span::styled(format!(" {} ", short_text::safe(word)), theme.badge), Span::raw(" ")];
-    let store = &app.seen.snapshot.store;
-    if !store.synced {
-        spans.push(Span::raw(if app.config.sandbox { "starting ..." } else { "connecting ..." }));
-        return Line::from(spans);
-    }
-    if app.navigation.view == View::Overview {
-        for (switch, what) in [(&store.reboots.switch, "reboots"), (&store.repairs.switch, "repairs")] {
-            let (state, style) = match (switch.enabled(), calendar::freeze(app)) {
-                (false, _) => ("DISABLED", theme.danger),
-                (true, Some(_)) => ("FROZEN", theme.trouble),
-                (true, None) => ("enabled", theme.good),
-            };
-            spans.push(Span::styled(format!("{what} {state}  "), style));
-        }
-        spans.push(Span::styled(calendar::moment(app, app.now.wall), theme.muted));
-        return Line::from(spans);
-    }
-    if matches!(app.navigation.view, View::Machines | View::Diff) {
-        spans.push(if store.sabakan.enabled() {
-            Span::styled("sabakan integration enabled", theme.good)
-        } else {
-            Span::styled("sabakan integration DISABLED", theme.danger)
-        });
+    let (theme, store) = (&app.config.theme, &app.seen.snapshot.store);
+    let mut spans = vec![Span::raw(" ")];
+    if app.navigation.view.registry() {
         if let Some(hold) = &store.registry.hold {
             let who = hold.get().map(|hold| format!(" by {}", short_text::safe(&hold.who.user))).unwrap_or_default();
             let not = leaders::not_in_force(app).map(|_| " (NOT IN FORCE)").unwrap_or_default();
-            spans.push(Span::styled(format!("  applying ON HOLD{who}{not}"), theme.danger));
+            spans.push(Span::styled(format!("applying ON HOLD{who}{not}  "), theme.danger));
         }
-        let repair =
-            if store.auto_repair.enabled() { "  automatic repair enabled" } else { "  automatic repair DISABLED" };
+        let repair = if store.auto_repair.enabled() { "automatic repair enabled" } else { "automatic repair DISABLED" };
         spans.push(Span::raw(repair));
         if let Some(good) = &app.seen.snapshot.registry.members.good {
             spans.push(Span::styled(format!("  {} machines", good.machines.list.len()), theme.muted));
@@ -132,126 +132,58 @@ fn counts(app: &App) -> Line<'static> {
         return Line::from(spans);
     }
     let queue = app.navigation.view.queue();
-    let (switch, other, counts) =
-        (store.switch(queue), store.switch(queue.other()), app.knowledge.totals.counts(queue));
-    if switch.enabled() && calendar::freeze(app).is_some() {
-        spans.push(Span::styled(format!("{queue}s FROZEN"), theme.trouble));
-    } else if switch.enabled() {
-        spans.push(Span::styled(format!("{queue}s enabled"), theme.good));
-    } else {
-        spans.push(Span::styled(format!("{queue}s DISABLED"), theme.danger));
-    }
+    let (switch, counts) = (store.switch(queue), app.knowledge.totals.counts(queue));
     if let Some(odd) = switch.odd() {
-        spans.push(Span::styled(format!(" (bad value {:?})", short_text::safe(odd)), theme.trouble));
-    }
-    let after = queue.status_after_command();
-    let mut states = Vec::new();
-    for (n, what) in
-        [(counts.queued, "queued"), (counts.draining, "draining"), (counts.after, after), (counts.backoff, "backoff")]
-    {
-        // The repair queue has more states than fit in 80 columns.
-        if n > 0 || queue == QueueKind::Reboot || app.lists.repairs.total == 0 {
-            states.push((n, what, if n == 0 { theme.muted } else { Style::new() }));
-        }
+        spans.push(Span::styled(format!("(bad value {:?})  ", short_text::safe(odd)), theme.trouble));
     }
     let bad = [(counts.failed, "failed", theme.danger), (counts.broken, "broken", theme.danger)];
-    let bad = bad.into_iter().filter(|(n, ..)| *n > 0);
-    let good = (counts.succeeded > 0).then_some((counts.succeeded, "succeeded", theme.good));
-    let off = (!other.enabled()).then(|| {
-        let text = if queue == QueueKind::Reboot { "  repairs DISABLED" } else { "  reboots DISABLED" };
-        Span::styled(text, theme.trouble)
-    });
-    let span = |(n, what, style): (usize, &str, Style)| Span::styled(format!("  {n} {what}"), style);
-    let mut line = Line::from(spans.clone());
-    line.extend(states.iter().copied().chain(bad.clone()).chain(good).map(span).chain(off.clone()));
-    if line.width() <= usize::from(app.size.width) {
-        return line;
-    }
-    // The counts that an operator must see come first; zero counts are left out.
-    let mut line = Line::from(spans);
-    let nonzero_states = states.into_iter().filter(|(n, ..)| *n > 0);
-    line.extend(bad.map(span).chain(off).chain(nonzero_states.chain(good).map(span)));
-    line
-}
-
-/// Returns the line with the leader and this console's mode.
-fn leader(app: &App) -> Line<'static> {
-    let (theme, engine) = (&app.config.theme, &app.seen.snapshot.engine);
-    let mut spans = Vec::new();
-    if !app.seen.snapshot.store.synced {
-        return Line::default();
-    }
-    match sources::current_leader(&app.seen, app.now.boot) {
-        Leader::Us => spans.push(Span::styled("leader: this console", theme.good)),
-        Leader::Other(host) => spans.push(Span::raw(format!("leader: {} (another cketerm)", short_text::safe(&host)))),
-        Leader::Cke(host) => {
-            spans.push(Span::raw(format!("leader: {} (CKE; its guarantees hold)", short_text::safe(&host))));
-        }
-        Leader::Nobody => spans.push(Span::styled("leader: NONE, nothing moves", theme.danger)),
-        Leader::Unknown => spans.push(Span::styled("leader: unknown, etcd is lost", theme.danger)),
-    }
-    match app.session.writes_until {
-        _ if app.read_only() => spans.push(Span::styled("  read-only", theme.trouble)),
-        Some((_, end)) => {
-            let text = format!("  WRITES until {}", calendar::time(app, end));
-            spans.push(Span::styled(text, theme.danger));
-        }
-        None if app.knowledge.rights.is_read_only() => {
-            spans.push(Span::styled("  this etcd user is read-only", theme.trouble));
-        }
-        None => {}
-    }
-    if let Some(why) = &engine.resigning {
-        spans.push(Span::styled(format!("  resigning: {}", short_text::safe(why)), theme.trouble));
-    } else if let Some(why) = &engine.migrating {
-        let what = "  migrating records of an older version: ";
-        spans.push(Span::styled(format!("{what}{}", short_text::safe(why)), theme.trouble));
-    } else if !engine.observing.is_empty() {
-        spans.push(Span::styled("  observing", theme.trouble));
-    } else if engine.leading.is_none() && engine.lease != 0 {
-        spans.push(Span::raw("  standing by"));
-    }
-    if let Some((text, open)) = calendar::window(app, app.navigation.view.queue()) {
+    let states = [
+        (counts.draining, "draining", theme.draining),
+        (counts.after, queue.status_after_command(), theme.rebooting),
+        (counts.backoff, "backoff", theme.trouble),
+        (counts.queued, "queued", Style::new()),
+        (counts.succeeded, "succeeded", theme.good),
+    ];
+    let span = |(n, what, style): (usize, &str, Style)| Span::styled(format!("{n} {what}  "), style);
+    let is_shown = |part: &(usize, &str, Style)| part.0 > 0;
+    spans.extend(bad.into_iter().filter(is_shown).map(span));
+    if let Some((text, open)) = calendar::window(app, queue) {
         let style = if open { theme.muted } else { theme.trouble };
-        spans.push(Span::styled(format!("  {text}"), style));
+        spans.push(Span::styled(format!("{text}  "), style));
     }
-    if !engine.missing_programs.is_empty() {
-        let text = format!("  missing here: {}", short_text::safe(&engine.missing_programs.join(", ")));
-        spans.push(Span::styled(text, theme.trouble));
-    }
-    let settings: Vec<&str> = engine.bmcs.missing_settings().iter().map(MissingSetting::short).collect();
-    if !settings.is_empty() {
-        spans.push(Span::styled(format!("  missing here: {}", settings.join(", ")), theme.trouble));
+    spans.extend(states.into_iter().filter(is_shown).map(span));
+    if spans.len() == 1 {
+        spans.push(Span::styled(format!("no {queue} is queued"), theme.muted));
     }
     Line::from(spans)
 }
 
-/// Text of the tabs, from the most to the least.
+/// Text of the tabs, from the most to the least. Each has the counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TabDetail {
-    /// Names and counts.
+    /// Names.
     Full,
-    /// Short names and counts.
+    /// Short names.
     Short,
-    /// Short names; counts only where something needs an operator.
-    ShortTroubled,
-    /// Short names, and marks where something needs an operator.
-    Marks,
+    /// Short names, and counts of thousands in short.
+    ShortCounts,
+    /// The same without spaces after the keys, and without names of views that count nothing.
+    Keys,
 }
 
 /// Returns the tabs of the views, with as much text as fits.
 fn tabs(app: &App) -> Vec<(View, Span<'static>)> {
     let width = usize::from(app.size.width);
     let fits = |line: &Vec<(View, Span<'static>)>| line.iter().map(|(_, tab)| tab.width()).sum::<usize>() <= width;
-    let details = [TabDetail::Full, TabDetail::Short, TabDetail::ShortTroubled];
+    let details = [TabDetail::Full, TabDetail::Short, TabDetail::ShortCounts];
     let line = details.into_iter().map(|detail| tab_line(app, detail)).find(fits);
-    line.unwrap_or_else(|| tab_line(app, TabDetail::Marks))
+    line.unwrap_or_else(|| tab_line(app, TabDetail::Keys))
 }
 
 /// Returns the view whose tab is at this position.
 pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
     let mut left = usize::from(x);
-    tabs(app).into_iter().filter(|_| y == 2).find_map(|(view, tab)| match left.checked_sub(tab.width()) {
+    tabs(app).into_iter().filter(|_| y == TABS).find_map(|(view, tab)| match left.checked_sub(tab.width()) {
         Some(rest) => {
             left = rest;
             None
@@ -260,12 +192,17 @@ pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
     })
 }
 
-/// Returns the tabs with this much text. The open view's tab always has its name and count.
+/// Returns a count in at most four characters: `999`, `12k`.
+fn short_count(n: usize) -> String {
+    if n < 1000 { n.to_string() } else { format!("{}k", n / 1000) }
+}
+
+/// Returns the tabs with this much text. The open view's tab always has a name.
 fn tab_line(app: &App, detail: TabDetail) -> Vec<(View, Span<'static>)> {
     let theme = &app.config.theme;
-    let (reboots, repairs) = (app.knowledge.totals.reboots.trouble, app.knowledge.totals.repairs.trouble);
-    let waits = usize::from(matches!(*app.seen.applying, ApplyState::Approval(..) | ApplyState::Error(_)));
+    let totals = &app.knowledge.totals;
     let store = &app.seen.snapshot.store;
+    let diff = matches!(*app.seen.applying, ApplyState::Approval(..) | ApplyState::Error(_));
     let mut spans = Vec::new();
     for view in View::ALL {
         let open = app.navigation.view == view;
@@ -279,54 +216,50 @@ fn tab_line(app: &App, detail: TabDetail) -> Vec<(View, Span<'static>)> {
             continue;
         }
         let (total, trouble) = match view {
-            View::Reboots => (Some(app.lists.reboots.total), reboots),
-            View::Nodes => {
-                (Some(app.lists.nodes.total), app.knowledge.totals.unready.len() + app.knowledge.totals.missing.len())
-            }
-            View::Repairs => (Some(app.lists.repairs.total), repairs),
-            View::Machines => (Some(app.lists.machines.total), 0),
-            View::Diff => (Some(app.lists.diff.total), waits),
-            View::Hosts => (Some(app.lists.hosts.total), app.knowledge.totals.hosts.trouble.len()),
-            View::Overview | View::History | View::Audit | View::Logs => (None, 0),
+            View::Reboots => (Some(app.lists.reboots.total), totals.reboots.trouble > 0),
+            View::Nodes => (Some(app.lists.nodes.total), totals.unready.len() + totals.missing.len() > 0),
+            View::Repairs => (Some(app.lists.repairs.total), totals.repairs.trouble > 0),
+            View::Machines => (Some(app.lists.machines.total), false),
+            View::Diff => (Some(app.lists.diff.total), diff),
+            View::Hosts => (Some(app.lists.hosts.total), !totals.hosts.trouble.is_empty()),
+            View::Overview | View::History | View::Audit | View::Logs => (None, false),
         };
         let name = view.title();
-        let name = if detail != TabDetail::Full && !open { name.get(..3).unwrap_or(name) } else { name };
-        let key = app.config.keymap.key(view.name()).map(|key| format!("{key} ")).unwrap_or_default();
-        let counted = match detail {
-            TabDetail::Full | TabDetail::Short => true,
-            TabDetail::ShortTroubled => open || trouble > 0,
-            TabDetail::Marks => open,
+        let name = match detail {
+            TabDetail::Full => name,
+            TabDetail::Short if open => name,
+            TabDetail::Keys if open => name.get(..3).unwrap_or(name),
+            TabDetail::Keys if total.is_none() => "",
+            TabDetail::Short | TabDetail::ShortCounts | TabDetail::Keys => name.get(..3).unwrap_or(name),
         };
-        let total = total.filter(|_| counted).map(|n| format!(" {n}")).unwrap_or_default();
+        let space = if detail == TabDetail::Keys { "" } else { " " };
+        let key = app.config.keymap.key(view.name()).map(|key| format!("{key}{space}")).unwrap_or_default();
+        let total = total.map(|n| match detail {
+            TabDetail::Full | TabDetail::Short => format!(" {n}"),
+            TabDetail::ShortCounts | TabDetail::Keys => format!(" {}", short_count(n)),
+        });
         // Marks the tabs where something needs an operator.
-        let mark = if trouble > 0 { "!" } else { "" };
-        let text = format!("{key}{name}{total}{mark}");
+        let mark = if trouble { "!" } else { "" };
+        let text = format!("{key}{name}{}{mark}", total.unwrap_or_default());
+        let style = if trouble { theme.trouble } else { Style::new() };
         let tab = match (open, detail) {
             (true, _) => Span::styled(format!("[{text}]"), theme.tab),
-            (false, TabDetail::Full) => Span::raw(format!(" {text} ")),
-            (false, TabDetail::Short | TabDetail::ShortTroubled | TabDetail::Marks) => Span::raw(format!(" {text}")),
+            (false, TabDetail::Full) => Span::styled(format!(" {text} "), style),
+            (false, TabDetail::Short | TabDetail::ShortCounts | TabDetail::Keys) => {
+                Span::styled(format!(" {text}"), style)
+            }
         };
         spans.push((view, tab));
     }
     spans
 }
 
-/// Returns what is stuck, filtered, sorted and marked in the open view.
+/// Returns how the open view is filtered, sorted and marked.
 fn status(app: &App) -> Line<'static> {
     let theme = &app.config.theme;
-    let (reboots, repairs) = (app.knowledge.totals.reboots.trouble, app.knowledge.totals.repairs.trouble);
     let mut spans = Vec::new();
     let list = app.list();
     let (filter, (shown, total), marks) = (list.filter(), list.counts(), list.marked());
-    let trouble = match app.navigation.view {
-        View::Reboots => reboots,
-        View::Repairs => repairs,
-        View::Nodes => reboots + repairs,
-        _ => 0,
-    };
-    if trouble > 0 {
-        spans.push(Span::styled(format!("  ! {trouble} stuck ({})", app.key("trouble")), theme.trouble));
-    }
     if matches!(app.navigation.view, View::History | View::Audit) && list.above() > 0 {
         spans.push(Span::styled(format!("  {} newer above ({})", list.above(), app.key("top")), theme.key));
     }

@@ -9,8 +9,10 @@ use ratatui::{
     text::{Line, Span},
 };
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::{
-    keys::{Context, TABLE},
+    keys::{Binding, Context, TABLE},
     state::{
         App, Sheet, blockers, calendar,
         command_line::{self, ARGUMENT_COMMANDS},
@@ -19,6 +21,9 @@ use crate::{
     },
     table::{cut, put, wrap},
 };
+
+/// Width of the keys in columns.
+const LABEL_WIDTH: usize = 15;
 
 fn lines(app: &App) -> Vec<Line<'static>> {
     let lines = match app.navigation.sheet {
@@ -95,20 +100,114 @@ fn section<'a>(
     let theme = &app.config.theme;
     let mut lines = vec![Line::default(), Line::styled(title.to_owned(), theme.title)];
     for (label, text, _) in rows.filter(|(label, text, name)| matches_search(app, &format!("{label} {text} {name}"))) {
-        let mut label = format!("  {label:<16}");
-        for text in wrap(&text, usize::from(app.size.width).saturating_sub(20)) {
-            let label = std::mem::replace(&mut label, " ".repeat(18));
+        // a long name has a line of its own
+        if label.width() > LABEL_WIDTH {
+            lines.push(Line::styled(format!("  {label}"), theme.key));
+        }
+        let label_or_space = if label.width() > LABEL_WIDTH { "" } else { &label };
+        let mut label = format!("  {label_or_space:<LABEL_WIDTH$} ");
+        for text in wrap(&text, usize::from(app.size.width).saturating_sub(LABEL_WIDTH + 5)) {
+            let label = std::mem::replace(&mut label, " ".repeat(LABEL_WIDTH + 3));
             lines.push(Line::from(vec![Span::styled(label, theme.key), Span::raw(text)]));
         }
     }
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
+/// Groups of the help, in their order: the title, and the names of the commands. Commands that change the cluster have
+/// a group of their own.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        "Moving",
+        &[
+            "down",
+            "up",
+            "half-page-down",
+            "half-page-up",
+            "page-down",
+            "page-up",
+            "top",
+            "bottom",
+            "left",
+            "right",
+            "previous-entry",
+            "next-entry",
+        ],
+    ),
+    (
+        "Views",
+        &[
+            "next-view",
+            "previous-view",
+            "overview",
+            "reboots",
+            "nodes",
+            "repairs",
+            "machines",
+            "diff",
+            "hosts",
+            "history",
+            "audit",
+            "logs",
+            "racks",
+        ],
+    ),
+    (
+        "Looking",
+        &[
+            "open",
+            "close",
+            "yaml",
+            "logs-of",
+            "follow",
+            "jump",
+            "trouble",
+            "blockers",
+            "filter",
+            "find",
+            "sort",
+            "reverse",
+            "choose-columns",
+            "mark",
+            "mark-all",
+            "copy",
+            "messages",
+        ],
+    ),
+    ("Console", &["command", "help", "back", "undo", "tour", "mouse", "repaint", "suspend", "quit"]),
+];
+
+/// Returns the keys: those of the context first, then all by group.
 fn keys(app: &App) -> Vec<Line<'static>> {
-    let of = |context: Context, changes: bool| {
-        let bindings = TABLE.iter().filter(move |b| b.context == context && b.changes == changes);
-        bindings.map(|b| (app.config.keymap.all(b), Cow::from(b.help), b.name))
-    };
+    let row = |b: &'static Binding| (app.config.keymap.all(b), Cow::from(b.help), b.name);
+    let named = |name: &&str| TABLE.iter().find(|b| b.name == *name);
+    let of = |context: Context| TABLE.iter().filter(move |b| b.context == context && !b.changes).map(row);
+    let mut lines = Vec::new();
+    if app.navigation.search_text.is_empty() {
+        let here = super::footer::names_here(app);
+        let title = format!("Here: {}", app.navigation.view.title());
+        let title = if app.navigation.pane.is_some() { format!("{title}, its pane") } else { title };
+        lines.extend(section(app, &title, here.iter().filter_map(named).map(row)));
+    }
+    let changing = "Changing the cluster (the same key in every view)";
+    lines.extend(section(app, changing, TABLE.iter().filter(|b| b.changes).map(row)));
+    for (title, names) in GROUPS {
+        lines.extend(section(app, title, names.iter().filter_map(named).map(row)));
+    }
+    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let others = [Context::Table, Context::Detail, Context::Everywhere];
+    let others = TABLE.iter().filter(|b| others.contains(&b.context) && !b.changes && !grouped(b.name));
+    lines.extend(section(app, "More", others.map(row)));
+    lines.extend(section(app, "In dialogs", of(Context::Dialog)));
+    lines.extend(section(app, "While text is typed", of(Context::Field)));
+    lines.extend(section(app, "On the command line, besides every name in docs/keys.md", command_rows()));
+    // the first section has the frame above it
+    lines.drain(..lines.len().min(1));
+    lines
+}
+
+/// Returns the commands that are typed with arguments.
+fn command_rows() -> impl Iterator<Item = (String, Cow<'static, str>, &'static str)> {
     let reason = format!("[{} REASON]", command_line::REASON);
     let on_rows = format!("[ROWS] {reason}  {}", command_line::ROW_COMMANDS.join(", "));
     let others = command_line::verb_usages().filter(|(form, _)| !form.contains("ROWS"));
@@ -119,17 +218,7 @@ fn keys(app: &App) -> Vec<Line<'static>> {
         (format!(":{}", word.name), Cow::from(help.trim().to_owned()), "")
     });
     let verbs = [(":VERB", on_rows), (":VERB", others), ("", command_line::ROWS_HELP.to_owned())];
-    let verbs = verbs.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text), ""));
-    let changing = "Changing the cluster (the same key in every view; a dialog confirms)";
-    let mut lines = section(app, changing, of(Context::Everywhere, true));
-    lines.extend(section(app, "In tables", of(Context::Table, false)));
-    lines.extend(section(app, "In panes and help", of(Context::Detail, false)));
-    lines.extend(section(app, "Everywhere", of(Context::Everywhere, false)));
-    lines.extend(section(app, "In dialogs", of(Context::Dialog, false)));
-    lines.extend(section(app, "On the command line, besides every name in docs/keys.md", words.chain(verbs)));
-    // the first section has the frame above it
-    lines.drain(..lines.len().min(1));
-    lines
+    words.chain(verbs.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text), "")))
 }
 
 /// Returns how far the help can be scrolled.
@@ -163,5 +252,19 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     let from = app.navigation.help.unwrap_or(0);
     for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(from)) {
         buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_group_names_existing_commands_once() {
+        let names: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        for name in &names {
+            assert!(TABLE.iter().any(|b| b.name == *name && !b.changes), "{name}");
+            assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
+        }
     }
 }

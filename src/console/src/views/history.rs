@@ -6,6 +6,8 @@ use crate::{
     state::{
         App,
         columns::{EndedEntries, Records},
+        filter::Filter,
+        list::List,
         past::Read,
         short_text,
     },
@@ -18,20 +20,34 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         return records(app, buffer, area, stale);
     }
     if !super::columns::draw::<EndedEntries, _>(app, (&mut *buffer, area), &app.lists.history, stale) {
-        let none = "no entry has ended yet: entries that end under a cketerm leader appear here";
-        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, app.lists.history.total, none), app);
+        let [nodes, reboot] = ["nodes", "reboot"].map(|name| app.key(name));
+        let none = format!(
+            "no entry has ended yet: entries that end under a cketerm leader appear here\n\
+             {nodes} shows the nodes, {reboot} reboots one"
+        );
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, of(&app.lists.history), &none), app);
     }
 }
 
 fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if !super::columns::draw::<Records, _>(app, (&mut *buffer, area), &app.lists.records, stale) {
-        let none = "there are no operation records: neither CKE nor cketerm has written one";
-        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.records, app.lists.records.total, none), app);
+        let none = format!(
+            "there are no operation records: neither CKE nor cketerm has written one\n\
+             {} shows the entries that ended",
+            app.key("racks")
+        );
+        super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.records, of(&app.lists.records), &none), app);
     }
 }
 
+/// Returns the number of rows without the filter, and the filter.
+pub(super) fn of<Id>(list: &List<Id>) -> (usize, &Filter) {
+    (list.total, &list.active_filter)
+}
+
 /// Returns the reason why there is no row.
-pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> Vec<String> {
+pub(super) fn empty<T>(app: &App, read: &Read<T>, (total, filter): (usize, &Filter), none: &str) -> Vec<String> {
+    let described = filter.described();
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
@@ -43,8 +59,13 @@ pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> V
     }
     if total > 0 {
         let more = if read.more { "; reading older ones ..." } else { "" };
-        let filter = app.list().filter();
-        return vec![format!("none of {total} matches {filter:?}{more}"), format!("{} shows all", app.key("back"))];
+        let shown = match described {
+            Some(conditions) => format!("none of {total} has {conditions}{more}"),
+            None => format!("none of {total} matches {:?}{more}", app.list().filter()),
+        };
+        let mut lines = wrap(&short_text::safe(&shown), width);
+        lines.push(format!("{} shows all", app.key("back")));
+        return lines;
     }
     if read.loaded { wrap(none, width) } else { vec!["reading ...".to_owned()] }
 }

@@ -46,7 +46,10 @@ fn empty(app: &App) -> Vec<String> {
     }
     let width = usize::from(app.size.width).saturating_sub(4);
     match app.seen.snapshot.kube.sources.get("baremetalhosts") {
-        Some(source) if source.synced => vec!["Kubernetes has no BareMetalHosts".to_owned()],
+        Some(source) if source.synced => vec![
+            "Kubernetes has no BareMetalHosts".to_owned(),
+            "Metal3's baremetal-operator registers machines: one BareMetalHost each (`kubectl get bmh -A`)".to_owned(),
+        ],
         Some(source) if source.error.is_some() => {
             let mut lines = vec!["hosts cannot be listed".to_owned()];
             lines.extend(wrap(&short_text::safe(source.error.as_deref().unwrap_or_default()), width));

@@ -35,8 +35,8 @@ pub fn markdown() -> String {
     }
     out.push_str(
         "\n## Confirmations\n\nA confirmation expires when the state that it showed changes; one that stops something shows the new state \
-         instead. The focus\nnever begins on the button that confirms. For an entry that cannot be read, `cancel` asks you to type the \
-         cluster's name and the index.\n\n| name | confirmation |\n| --- | --- |\n",
+         instead. The focus\nbegins in the first field; Enter moves on, from the last field to the button that acts. A dialog without \
+         fields begins on Back.\n\n| name | confirmation |\n| --- | --- |\n",
     );
     for (name, tier) in TIERS {
         let _ = writeln!(out, "| `{name}` | {} |", tier.description());

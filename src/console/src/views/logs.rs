@@ -1,7 +1,9 @@
 //! Logs: lines of this process, and the place of the leader's log.
 
 use cketerm_model::{cketerm_records::EngineMode, entry::Stored};
-use ratatui::{buffer::Buffer, layout::Rect};
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+
+use super::detail;
 
 use crate::{
     state::{
@@ -10,16 +12,15 @@ use crate::{
         queries::{self, Leader},
         short_text,
     },
-    table::{put, wrap},
+    table::wrap,
 };
 
 /// Draws the origin of the lines, and the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
-    let theme = &app.config.theme;
-    let lines = origin_lines(app, usize::from(area.width));
-    let summary_height = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
+    let lines = summary_lines(app, area);
+    let summary_height = u16::try_from(lines.len()).unwrap_or(0).min(summary_limit(area));
     for (y, line) in (area.y..area.y + summary_height).zip(&lines) {
-        put(buffer, area.x, y, area.width, line, theme.muted);
+        buffer.set_line(area.x, y, line, area.width);
     }
     let area = Rect { y: area.y + summary_height, height: area.height - summary_height, ..area };
     if !super::columns::draw::<Lines, _>(app, (&mut *buffer, area), &app.lists.log, false) {
@@ -30,6 +31,25 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
         };
         super::draw_empty(buffer, area, &text, app);
     }
+}
+
+/// Returns the most lines above the table.
+pub(super) fn summary_limit(area: Rect) -> u16 {
+    area.height / 2
+}
+
+/// Returns the lines above the table: the origin of the log and, if the filter asks for one entry, the end of its newest
+/// command's output.
+pub(super) fn summary_lines(app: &App, area: Rect) -> Vec<Line<'static>> {
+    let width = usize::from(area.width);
+    let muted = app.config.theme.muted;
+    let mut lines: Vec<_> = origin_lines(app, width).into_iter().map(|line| Line::styled(line, muted)).collect();
+    let left = usize::from(summary_limit(area)).saturating_sub(lines.len());
+    let entry = app.lists.log.filter.split_whitespace().find_map(|word| word.strip_prefix("entry=")?.parse().ok());
+    if let Some(id) = entry {
+        lines.extend(detail::output_lines(app, id, width, left));
+    }
+    lines
 }
 
 /// Returns lines about the origin of the log, and about the leader's log if this process does not lead.

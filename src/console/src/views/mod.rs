@@ -2,12 +2,14 @@
 
 mod audit;
 mod bar;
+mod batches;
 pub mod columns;
 pub mod copy;
 pub mod detail;
 pub mod dialog;
 mod diff;
 pub mod footer;
+pub mod gauge;
 pub mod header;
 mod help;
 mod history;
@@ -19,15 +21,19 @@ mod nodes;
 mod overview;
 mod palette;
 mod pane;
+pub mod panel;
 mod picker;
+mod preview;
 mod racks;
 mod reboots;
 mod registry;
 mod repairs;
+mod theme_picker;
 mod tour;
 
 use ratatui::{
-    Frame,
+    Frame, Terminal,
+    backend::TestBackend,
     layout::{Rect, Size},
 };
 
@@ -35,8 +41,12 @@ pub use self::help::overflow as help_overflow;
 #[cfg(test)]
 pub(crate) use self::registry::summary_lines as registry_lines;
 use crate::{
-    state::{App, View, queries, short_text},
-    table::put,
+    state::{
+        App, View, queries,
+        racks::{Grid, Map},
+        short_text,
+    },
+    table::{put, wrap},
     theme::charset,
 };
 
@@ -44,6 +54,9 @@ use crate::{
 pub const MIN_SIZE: (u16, u16) = (60, 15);
 /// Height from which a pane is shown below its table instead of over it.
 const MIN_SPLIT_HEIGHT: u16 = 36;
+
+/// Width from which the detail of the cursor's row is shown beside the table.
+const MIN_PREVIEW_WIDTH: u16 = 160;
 
 /// Returns true if the screen fits only one line; then no key may do anything.
 pub fn too_small(size: Size) -> bool {
@@ -59,6 +72,8 @@ pub struct ScreenLayout {
     pub banner: Rect,
     /// The table; empty when a pane covers it.
     pub table: Rect,
+    /// The detail of the cursor's row beside the table; empty on narrow screens and when a pane is open.
+    pub preview: Rect,
     /// The pane; empty when none is open.
     pub pane: Rect,
     /// Message and hints.
@@ -70,7 +85,7 @@ pub fn layout(app: &App) -> ScreenLayout {
     let (width, height) = (app.size.width, app.size.height);
     let banner = u16::try_from(header::banner(app).len()).unwrap_or(0);
     let footer = footer::height(app);
-    let top = 3.min(height);
+    let top = header::height(app).min(height);
     let rest = height.saturating_sub(top + banner + footer);
     let body = top + banner;
     let (table, pane) = match &app.navigation.pane {
@@ -78,13 +93,34 @@ pub fn layout(app: &App) -> ScreenLayout {
         Some(_) if height >= MIN_SPLIT_HEIGHT => (rest / 3, rest - rest / 3),
         Some(_) => (0, rest),
     };
+    let list = if has_preview(app) { width / 20 * 11 } else { width };
     ScreenLayout {
         header: Rect::new(0, 0, width, top),
         banner: Rect::new(0, top, width, banner),
-        table: Rect::new(0, body, width, table),
+        // a gap before the border of the preview
+        table: Rect::new(0, body, list - u16::from(list < width), table),
+        preview: Rect::new(list, body, width - list, table),
         pane: Rect::new(0, body + table, width, pane),
         footer: Rect::new(0, height.saturating_sub(footer), width, footer),
     }
+}
+
+/// Returns true if the detail of the cursor's row is shown beside the table.
+fn has_preview(app: &App) -> bool {
+    let is_list = match app.navigation.view {
+        // the Overview has a panel for it, and lines of a log need the width
+        View::Overview | View::Logs => false,
+        View::Machines | View::Diff => !app.navigation.racks,
+        View::Nodes => app.navigation.map.is_none(),
+        View::Reboots | View::Repairs | View::Hosts | View::History | View::Audit => true,
+    };
+    is_list && app.size.width >= MIN_PREVIEW_WIDTH && app.navigation.pane.is_none() && app.list().counts().0 > 0
+}
+
+/// Returns true if the preview shows another object than the one under the cursor. It follows once the cursor rests.
+pub fn is_preview_due(app: &App) -> bool {
+    let is_shown = has_preview(app) || overview::has_detail(app, layout(app).table);
+    !too_small(app.size) && is_shown && app.navigation.preview != app.target()
 }
 
 /// Returns the number of lines between the top of the table's area and its titles.
@@ -94,7 +130,7 @@ fn summary_height(app: &App, table: Rect) -> usize {
         View::Machines | View::Diff => {
             registry::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
         }
-        View::Logs => logs::origin_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
+        View::Logs => logs::summary_lines(app, table).len().min(usize::from(logs::summary_limit(table))),
         View::Hosts => hosts::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         _ => 0,
     }
@@ -121,6 +157,40 @@ pub fn row_at(app: &App, y: u16) -> Option<usize> {
     usize::from(y - table.y).checked_sub(summary_height(app, table) + 1).filter(|row| *row < table_height(app))
 }
 
+/// Returns the column whose title is at this place of the table's first line, if filters and `:sort` know it.
+pub fn title_at(app: &App, x: u16, y: u16) -> Option<crate::state::column_id::ColumnId> {
+    let table = layout(app).table;
+    let summary = u16::try_from(summary_height(app, table)).unwrap_or(0);
+    let has_titles = !crate::state::racks::open(app) && app.navigation.view != View::Overview;
+    if !has_titles || y != table.y + summary || !table.contains((x, y).into()) {
+        return None;
+    }
+    // The line is drawn once more: its columns depend on the visible rows.
+    let mut terminal = Terminal::new(TestBackend::new(app.size.width, app.size.height)).ok()?;
+    terminal.draw(|frame| draw_screen(app, frame)).ok()?;
+    let buffer = terminal.backend().buffer();
+    let line: Vec<&str> = (table.x..table.right()).map(|at| buffer[(at, y)].symbol()).collect();
+    let titles = crate::state::columns::summaries(app.navigation.view, app.navigation.cke_records);
+    let mut known = titles.iter().filter(|c| c.has_value);
+    known
+        .find(|c| {
+            let title: Vec<String> = c.title.chars().map(String::from).collect();
+            let is_there = |from: usize| line[from..].iter().zip(&title).all(|(shown, letter)| shown == letter);
+            let begins = |from: &usize| *from == 0 || line[from - 1] == " ";
+            let ends = |from: &usize| {
+                let next = line.get(from + title.len());
+                next.is_none_or(|next| !next.chars().any(char::is_alphanumeric))
+            };
+            let place = usize::from(x - table.x);
+            (0..line.len().saturating_sub(title.len() - 1))
+                .filter(begins)
+                .filter(ends)
+                .filter(|from| is_there(*from))
+                .any(|from| (from..from + title.len()).contains(&place))
+        })
+        .map(|c| c.id)
+}
+
 /// Returns the target at this place of the Overview.
 pub fn overview_row_at(app: &App, x: u16, y: u16) -> Option<crate::state::overview::OverviewRow> {
     let known = app.navigation.view == View::Overview && app.seen.snapshot.store.synced;
@@ -132,9 +202,20 @@ pub fn visible_overview_rows(app: &App) -> Vec<crate::state::overview::OverviewR
     if app.seen.snapshot.store.synced { overview::overview_rows(app, layout(app).table) } else { Vec::new() }
 }
 
-/// Returns the number of lines of the map of racks.
+/// Returns the number of lines of the map of racks that are visible.
 pub fn map_height(app: &App) -> usize {
     racks::height(app, layout(app).table)
+}
+
+/// Returns the arrangement of the map of racks.
+pub fn map_grid(app: &App, map: &Map) -> Grid {
+    racks::grid(app, map, layout(app).table)
+}
+
+/// Returns the width and the lines that a map of racks may have now.
+pub fn largest_map(app: &App) -> (usize, usize) {
+    let layout = layout(app);
+    (usize::from(app.size.width), usize::from(layout.table.height).saturating_sub(racks::MAX_LINES_BELOW))
 }
 
 /// Returns the number of lines that the pane shows, without its title.
@@ -145,6 +226,11 @@ pub fn pane_height(app: &App) -> usize {
 /// Returns how far the pane can be scrolled.
 pub fn pane_overflow(app: &App) -> usize {
     pane::lines(app).len().saturating_sub(pane_height(app))
+}
+
+/// Returns the text of the open pane, line by line.
+pub fn pane_text(app: &App) -> Vec<String> {
+    pane::lines(app).iter().map(ToString::to_string).collect()
 }
 
 /// Draws the whole screen.
@@ -197,13 +283,17 @@ fn draw_screen(app: &App, frame: &mut Frame) {
             }
         }
     }
+    preview::draw(app, frame.buffer_mut(), layout.preview);
     pane::draw(app, frame.buffer_mut(), layout.pane);
     footer::draw(app, frame, layout.footer);
     if app.navigation.help.is_some() {
-        help::draw(app, frame.buffer_mut(), layout.table.union(layout.pane).union(layout.banner));
+        help::draw(app, frame.buffer_mut(), layout.table.union(layout.preview).union(layout.pane).union(layout.banner));
     }
     if let Some(open) = &app.picker {
         picker::draw(app, open, frame.buffer_mut());
+    }
+    if let Some(open) = &app.themes {
+        theme_picker::draw(app, open, frame.buffer_mut());
     }
     if let Some(open) = &app.dialog {
         dialog::draw(app, open, frame);
@@ -222,7 +312,7 @@ fn connecting(app: &App) -> Option<Vec<String>> {
         format!("connecting to etcd at {} ...", app.config.endpoints.join(" "))
     }];
     if let Some(error) = &store.error {
-        lines.extend(crate::table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
+        lines.extend(wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
     }
     Some(lines)
 }
@@ -236,8 +326,13 @@ fn no_matches(app: &App, what: &str) -> Vec<String> {
 
 /// Writes the reason into an empty table.
 fn draw_empty(buffer: &mut ratatui::buffer::Buffer, area: Rect, lines: &[String], app: &App) {
-    for (y, line) in (area.y + 2..area.bottom()).zip(lines) {
-        let style = if y == area.y + 2 { app.config.theme.title } else { ratatui::style::Style::new() };
-        put(buffer, area.x + 2, y, area.width.saturating_sub(4), line, style);
+    let width = area.width.saturating_sub(4);
+    let lines = lines
+        .iter()
+        .enumerate()
+        .flat_map(|(nth, line)| wrap(line, usize::from(width)).into_iter().map(move |line| (nth == 0, line)));
+    for (y, (first, line)) in (area.y + 2..area.bottom()).zip(lines) {
+        let style = if first { app.config.theme.title } else { ratatui::style::Style::new() };
+        put(buffer, area.x + 2, y, width, &line, style);
     }
 }

@@ -19,7 +19,10 @@ fn empty(app: &App) -> Vec<String> {
         return super::no_matches(app, "node");
     }
     match app.seen.snapshot.kube.sources.get("nodes") {
-        Some(source) if source.synced => vec!["Kubernetes has no nodes".to_owned()],
+        Some(source) if source.synced => vec![
+            "Kubernetes has no nodes".to_owned(),
+            "a node appears once its kubelet has registered it (`kubectl get nodes`)".to_owned(),
+        ],
         source => {
             let text = if app.config.sandbox { "the sandbox starts ..." } else { "connecting to Kubernetes ..." };
             let mut lines = vec![text.to_owned()];

@@ -6,6 +6,9 @@ use crate::state::{App, columns::Reboots};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    if app.navigation.batches {
+        return super::batches::draw(app, buffer, area, stale);
+    }
     if !super::columns::draw::<Reboots, _>(app, (&mut *buffer, area), &app.lists.reboots, stale) {
         super::draw_empty(buffer, area, &empty(app), app);
     }

@@ -1,6 +1,7 @@
 //! Parts that Machines and Diff share: the lines about the plan and the state of applying, and the racks.
 
 use cketerm_rules::decide::ApplyState;
+use cketerm_sabakan::change::{Kind, NodeChange};
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::{
@@ -58,9 +59,6 @@ pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     }
     let mut messages = Vec::new();
     let warnings = warnings(app);
-    if let Some(plan) = registry::proposed(seen).map(|p| &p.plan).filter(|p| p.changed) {
-        messages.push((format!("{}: {}", plan.action, plan.reason), theme.title));
-    }
     messages.push(match &*seen.applying {
         ApplyState::Off => ("not read yet".to_owned(), theme.muted),
         ApplyState::Disabled(why) => (why.clone(), theme.trouble),
@@ -74,6 +72,10 @@ pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
         }
         ApplyState::Applies => ("the leader applies it".to_owned(), theme.good),
     });
+    if let Some(proposed) = registry::proposed(seen).filter(|proposed| proposed.plan.changed) {
+        let members = members(&proposed.change.nodes);
+        messages.push((format!("{}{}: {}", members, proposed.plan.action, proposed.plan.reason), theme.title));
+    }
     messages.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));
     let members = &seen.snapshot.registry.members;
     if let (Some(good), Some(_)) = (&members.good, &members.error) {
@@ -92,6 +94,21 @@ pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
         .into_iter()
         .flat_map(|(text, style)| cut(&short_text::safe(&text), width, 2).into_iter().map(move |line| (line, style)))
         .collect()
+}
+
+/// Returns the number of members that leave, join and change, such as `2 leave, 1 joins: `. Empty if none does.
+fn members(nodes: &[NodeChange]) -> String {
+    let count = |kinds: &[Kind]| nodes.iter().filter(|node| kinds.contains(&node.kind)).count();
+    let parts = [
+        (count(&[Kind::Removed]), "leaves", "leave"),
+        (count(&[Kind::Added]), "joins", "join"),
+        (count(&[Kind::Promoted, Kind::Demoted]), "changes its role", "change their roles"),
+        (count(&[Kind::Changed]), "changes", "change"),
+    ];
+    let text =
+        |(n, one, many): (usize, &str, &str)| (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { many }));
+    let all: Vec<String> = parts.into_iter().filter_map(text).collect();
+    if all.is_empty() { String::new() } else { format!("{}; ", all.join(", ")) }
 }
 
 /// Returns the plan's warnings.

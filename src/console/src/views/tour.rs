@@ -13,6 +13,13 @@ use crate::{
 /// Lines of the panel.
 pub const LINES: u16 = 4;
 
+/// Draws the line that offers the tour.
+pub fn draw_offer(app: &App, buffer: &mut Buffer, area: Rect) {
+    let [line, back] = ["command", "back"].map(|name| app.key(name));
+    let text = format!(" A simulated data centre: {line}tour shows the first steps; {back} hides this line");
+    put(buffer, area.x, area.y, area.width, &text, app.config.theme.title);
+}
+
 /// Draws the panel.
 pub fn draw(app: &App, progress: &Tour, buffer: &mut Buffer, area: Rect) {
     let theme = &app.config.theme;

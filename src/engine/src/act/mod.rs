@@ -8,6 +8,7 @@ mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
 mod node_event;
+mod output;
 mod power;
 mod queue;
 mod record;
@@ -177,6 +178,9 @@ impl Actor {
         let mut compares = Vec::new();
         if let Some((id, revision)) = guard.entry {
             compares.push((keys.entry(id), revision));
+        }
+        if let Some((batch, revision)) = guard.batch {
+            compares.push((keys.batch(batch), revision));
         }
         if let Some(cluster) = guard.cluster {
             compares.push((keys.cluster(), cluster));

@@ -14,6 +14,7 @@ use cketerm_model::{
     fault,
     kube::PodRow,
     names::NodeName,
+    output::OutputTails,
     result::ResultLabel,
     stored::transaction::{Change, Put},
 };
@@ -21,6 +22,7 @@ use cketerm_rules::{
     decide::Guard,
     snapshot::{EffectOutcome, FreshRead, StaleCause},
 };
+use tokio::sync::watch;
 
 use super::{Actor, Stop, audit_intent::named};
 use crate::command::{CommandLine, Purpose, check_answer, outcome};
@@ -232,6 +234,7 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         let start_before = Some(self.fence.start_before());
         fault!(LateEffect => start_before = None);
+        let printed = watch::Sender::new(OutputTails::default());
         let ended = if let Err(why) = self.final_check(guard, id, entry_revision).await {
             (Ended::Withheld(why), String::new(), String::new())
         } else {
@@ -256,9 +259,16 @@ impl Actor {
                 attempt: attempt.id.clone(),
                 input: None,
                 label: self.label(&attempt),
+                output: Some(printed.clone()),
             };
-            self.spawner.run(&line).await
+            // The command's end wins, whatever a write to etcd waits for.
+            tokio::select! {
+                biased;
+                ended = self.spawner.run(&line) => ended,
+                never = self.publish_output(&attempt, revision, printed.subscribe()) => never,
+            }
         };
+        let printed = printed.borrow().clone();
         let outcome = outcome(self.steady.now().wall, ended);
         tracing::info!(entry = %id, attempt = attempt.id, end = %outcome.end, "command ended");
         if outcome.end.failed() {
@@ -279,7 +289,7 @@ impl Actor {
             let change = Change {
                 compares: vec![(key.clone(), revision)],
                 puts: vec![Put::json(key.clone(), &recorded)],
-                deletes: Vec::new(),
+                deletes: self.output_keys(&recorded, &printed),
             };
             match self.store.commit(&permit, change).await {
                 Ok(done) => {
@@ -291,6 +301,7 @@ impl Actor {
                 // Another writer settled the attempt, or an earlier try of this write went through.
                 Err(CommitError::Conflict { .. }) => {
                     self.forget_result(&recorded);
+                    self.forget_output(&recorded, &printed).await;
                     return Ok(EffectOutcome::Command(outcome));
                 }
                 Err(e) => {
@@ -355,6 +366,7 @@ impl Actor {
             attempt: String::new(),
             input: None,
             label: None,
+            output: None,
         };
         Ok(EffectOutcome::Check(check_answer(self.spawner.run(&line).await)))
     }

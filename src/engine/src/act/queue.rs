@@ -6,13 +6,15 @@ use cketerm_model::{
     any::QueueEntry,
     attempt::{Attempt, Ended, Outcome},
     boot_time::BootTime,
-    cketerm_records::{Ending, Request, Who},
+    cketerm_records::{EndKind, Ending, Request, Who},
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
     fault,
     names::NodeName,
     reason::Reason,
+    repair::RepairStatus,
     stored::{
+        keys::Keys,
         transaction::{Change, Put, Ranged},
         view::StoreView,
     },
@@ -50,7 +52,7 @@ impl Actor {
         let request = stored.as_ref().and_then(Stored::get);
         if request.is_none_or(|r| r.node_uid.is_none()) && node_uid.is_some() {
             let who = Who { user: "via ckecli".to_owned(), ..Who::default() };
-            let unknown = Request { who, at: now, reason: None, node_uid: None };
+            let unknown = Request { who, at: now, reason: None, node_uid: None, batch: None };
             let noted = Request { node_uid, ..request.cloned().unwrap_or(unknown) };
             change.compares.push((keys.request(id), stored.as_ref().map_or(0, |s| s.mod_revision)));
             change.puts.push(Put::json(keys.request(id), &noted));
@@ -226,6 +228,7 @@ impl Actor {
         .bounded();
         let reason = if let End::DoneBy(order) = end { order.reason.clone() } else { None };
         puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));
+        puts.extend(batch_end(keys, &view, id, end.kind()));
         if !ended {
             puts.push(Put::json(keys.history_of(id), &ending));
         }
@@ -331,6 +334,18 @@ fn attempts_until(view: &StoreView, id: EntryId) -> Option<Shown> {
 
 fn newest<'a>(attempts: impl IntoIterator<Item = &'a Stored<Attempt>>) -> Option<i64> {
     attempts.into_iter().map(|stored| stored.mod_revision).max()
+}
+
+/// Returns the record of an entry's end below its batch. Each entry has a key of its own, because ends of a batch that
+/// wrote one key would conflict (STO-64). A repair that finished before keeps that end.
+fn batch_end(keys: &Keys, view: &StoreView, id: EntryId, end: EndKind) -> Option<Put> {
+    let batch = view.batch_of(id).filter(|batch| view.batches.contains_key(batch))?;
+    let end = match view.entry(id).and_then(EntryRef::as_repair).map(|repair| repair.status) {
+        Some(RepairStatus::Succeeded) => EndKind::Succeeded,
+        Some(RepairStatus::Failed) => EndKind::Failed,
+        Some(RepairStatus::Queued | RepairStatus::Processing) | None => end,
+    };
+    Some(Put::json(keys.batch_end(batch, id), &end))
 }
 
 /// Returns CKE's name of the operation, in either queue.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cketerm_clients::{kubernetes::WriteError, store::commit::CommitError};
 use cketerm_model::{
+    batch::{Batch, BatchId},
     boot_time::BootTime,
     cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
@@ -120,11 +121,15 @@ impl Actor {
             return Ok(changed("the input of the repair plan"));
         };
         let now = self.steady.now().wall;
-        let mut absent = Vec::new();
+        // An id that another batch has taken makes the transaction fail, and the next pass has another time.
+        let who = Who { user: "automatic repair".to_owned(), ..self.who.clone() };
+        let (batch_id, count) = (BatchId::at(now), entries.len() as u64);
+        let cause = Some("automatic repair".to_owned());
+        let batch = Batch { added: count, ..Batch::new(QueueKind::Repair, who.clone(), now, cause, count) };
+        let mut absent = vec![(keys.batch(batch_id), 0)];
         let mut puts = vec![Put { key: index_key.clone(), value: (last.index + 1).to_string(), leased: false }];
         for entry in &entries {
             let id = EntryId::repair(entry.index);
-            let who = Who { user: "automatic repair".to_owned(), ..self.who.clone() };
             let reason = Some(format!("sabakan: {}", entry.operation));
             let node_uid = self
                 .kube_live
@@ -134,8 +139,12 @@ impl Actor {
                 .and_then(|name| self.kube_live.borrow().by_name.get(name).map(|n| n.uid.clone()));
             absent.push((keys.entry(id), 0));
             puts.push(Put::json(keys.entry(id), entry));
-            puts.push(Put::json(keys.request(id), &Request { who, at: now, reason, node_uid }));
+            puts.push(Put::json(
+                keys.request(id),
+                &Request { who: who.clone(), at: now, reason, node_uid, batch: Some(batch_id) },
+            ));
         }
+        puts.push(Put::json(keys.batch(batch_id), &batch));
         let names: Vec<String> = entries.iter().map(|e| format!("{} {}", e.operation, e.address)).collect();
         puts.push(self.audit("repair add", &format!("repairs {}", last.index), None, &names.join(", ")));
         let revision = |stored: Option<i64>| stored.unwrap_or(0);

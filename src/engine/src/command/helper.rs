@@ -4,7 +4,7 @@ use std::{
     io::{Read, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
     process::{Command, ExitCode, Stdio},
-    sync::{Arc, Mutex, mpsc},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -12,22 +12,23 @@ use std::{
 use cketerm_model::{
     attempt::Ended,
     clock::Clock,
+    output::OutputTails,
     result::{CommandResult, argv_digest},
-    secret::{self, WINDOW},
     text,
 };
 use cketerm_runtime::descriptors;
 use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use serde::{Deserialize, Serialize};
 
-use super::{options::HelperOptions, outcome, results::ResultFolder};
+use super::{
+    options::HelperOptions,
+    outcome,
+    output::{Grown, OutputReporter, Tail},
+    results::ResultFolder,
+};
 
-/// Bytes kept of each output.
-pub const TAIL: usize = 4096;
 /// Time between SIGTERM and SIGKILL of a process group whose time is over.
 const GRACE: Duration = Duration::from_secs(1);
-/// Time in which output is still read after the command has ended, for children that keep its pipes open.
-const OUTPUT_GRACE: Duration = Duration::from_millis(300);
 
 /// Report that the helper prints when the command has ended.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,6 +36,16 @@ pub(super) struct Report {
     pub(super) end: Ended,
     pub(super) stdout: String,
     pub(super) stderr: String,
+}
+
+/// A line that the helper prints: what the command has printed so far, or the report, which is the last line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Message {
+    /// The command has ended.
+    Report(Report),
+    /// The command runs.
+    SoFar(OutputTails),
 }
 
 /// Runs the helper, `cketerm run-command`, with the arguments after the subcommand. It writes the result to the given
@@ -60,7 +71,8 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     let report = if let Some(why) = withheld {
         Report { end: Ended::Withheld(why.to_owned()), stdout: String::new(), stderr: String::new() }
     } else {
-        supervise(&options.argv, options.timeout, options.end_with_engine, input)
+        let reporter = options.report_output.then(|| OutputReporter::new(|tails| print(&Message::SoFar(tails))));
+        supervise(&options.argv, options.timeout, options.end_with_engine, input, reporter)
     };
     // The result is written to disk first, because the reader of the answer may be gone before it has recorded it.
     if let Some((folder, label)) = options.result {
@@ -69,11 +81,15 @@ pub fn helper_main(words: &[String]) -> ExitCode {
         // Without the file, the outcome is unknown to the next leader, as it is if this host is gone.
         let _ = ResultFolder::at(folder).write(&CommandResult { label, argv, outcome });
     }
-    let mut line = serde_json::to_string(&report).unwrap_or_default();
-    line.push('\n');
-    // If the engine is gone, nobody reads this.
-    let _ = std::io::stdout().write_all(line.as_bytes());
+    print(&Message::Report(report));
     ExitCode::SUCCESS
+}
+
+/// Prints one line for the engine. Returns false if the engine is gone, and nobody reads it.
+fn print(message: &Message) -> bool {
+    let mut line = serde_json::to_string(message).unwrap_or_default();
+    line.push('\n');
+    std::io::stdout().write_all(line.as_bytes()).is_ok()
 }
 
 enum Event {
@@ -81,7 +97,13 @@ enum Event {
     EngineGone,
 }
 
-fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option<Vec<u8>>) -> Report {
+fn supervise(
+    argv: &[String],
+    timeout: u64,
+    end_with_engine: bool,
+    input: Option<Vec<u8>>,
+    reporter: Option<(OutputReporter, Grown)>,
+) -> Report {
     let spawned = Command::new(&argv[0])
         .args(&argv[1..])
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
@@ -98,7 +120,11 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option
         }
     };
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let (out, err) = (keep_tail(child.stdout.take()), keep_tail(child.stderr.take()));
+    let (reporter, grown) = reporter.unzip();
+    let (out, err) = (Tail::keep(child.stdout.take(), grown.clone()), Tail::keep(child.stderr.take(), grown));
+    if let Some(reporter) = reporter {
+        reporter.follow(&out, &err);
+    }
     if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
         // The command may not read its input, so a thread writes it.
         thread::spawn(move || stdin.write_all(&input));
@@ -159,64 +185,19 @@ fn end_group(group: Option<Pid>, inbox: &mpsc::Receiver<Event>) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// Tail of one output. A thread reads the output to its end, so that a command that prints megabytes never blocks.
-struct Tail {
-    bytes: Arc<Mutex<Kept>>,
-    done: mpsc::Receiver<()>,
-}
-
-/// Kept output, longer than the tail. Text that marks a secret may stand before the tail, so the output is masked first
-/// and cut then.
-#[derive(Default)]
-struct Kept {
-    bytes: Vec<u8>,
-    /// Whether earlier output was dropped.
-    cut: bool,
-}
-
-fn keep_tail(from: Option<impl Read + Send + 'static>) -> Tail {
-    let bytes = Arc::new(Mutex::new(Kept::default()));
-    let (tx, done) = mpsc::channel();
-    let kept = Arc::clone(&bytes);
-    thread::spawn(move || {
-        let mut buffer = [0; 8192];
-        if let Some(mut from) = from {
-            while let Ok(n @ 1..) = from.read(&mut buffer) {
-                if let Ok(mut kept) = kept.lock() {
-                    kept.bytes.extend_from_slice(&buffer[..n]);
-                    let surplus = kept.bytes.len().saturating_sub(TAIL + WINDOW);
-                    kept.bytes.drain(..surplus);
-                    kept.cut |= surplus > 0;
-                }
-            }
-        }
-        let _ = tx.send(());
-    });
-    Tail { bytes, done }
-}
-
-impl Tail {
-    fn finish(self) -> String {
-        let _ = self.done.recv_timeout(OUTPUT_GRACE);
-        let Ok(kept) = self.bytes.lock() else { return String::new() };
-        let masked = secret::end(&String::from_utf8_lossy(&kept.bytes), TAIL, !kept.cut);
-        text::tail(masked.as_bytes(), TAIL)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::output::TAIL, *};
 
     fn sh(script: &str, timeout: u64) -> Report {
-        supervise(&["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], timeout, false, None)
+        supervise(&["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], timeout, false, None, None)
     }
 
     #[test]
     fn a_command_may_read_or_ignore_its_input() {
         let cat = |script: &str| {
             let argv = ["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()];
-            supervise(&argv, 10, false, Some(vec![b'x'; 200_000]))
+            supervise(&argv, 10, false, Some(vec![b'x'; 200_000]), None)
         };
         assert_eq!(cat("wc -c").stdout.trim(), "200000");
         assert_eq!(cat("exit 0").end, Ended::Exit(0));
@@ -258,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_reported_as_not_started() {
-        let report = supervise(&["/no/such/program".to_owned()], 5, false, None);
+        let report = supervise(&["/no/such/program".to_owned()], 5, false, None, None);
         assert!(matches!(report.end, Ended::NotStarted(why) if why.contains("/no/such/program")));
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct HelperOptions {
     pub input: Option<u64>,
     /// Soft limit of open files for the command.
     pub descriptors: Option<u64>,
+    /// Whether the output is reported while the command runs.
+    pub report_output: bool,
     /// Folder for the result, and the attempt that it belongs to.
     pub result: Option<(PathBuf, ResultLabel)>,
     /// The command.
@@ -35,6 +37,7 @@ impl HelperOptions {
         words.extend(self.start_before.map(|at| format!("--start-before={}", at.millis())));
         words.extend(self.input.map(|bytes| format!("--input={bytes}")));
         words.extend(self.descriptors.map(|soft| format!("--descriptors={soft}")));
+        words.extend(self.report_output.then(|| "--report-output".to_owned()));
         if let Some((folder, label)) = &self.result {
             words.push(format!("--results={}", folder.display()));
             words.push(format!("--attempt={}", label.attempt));
@@ -65,6 +68,7 @@ impl HelperOptions {
                 .map(|at| Duration::from_millis(at).into()),
             input: value("--input").and_then(|bytes| bytes.parse().ok()),
             descriptors: value("--descriptors").and_then(|soft| soft.parse().ok()),
+            report_output: options.iter().any(|word| word == "--report-output"),
             result: label(),
             argv: Some(argv).filter(|argv| !argv.is_empty())?.to_vec(),
         })
@@ -84,6 +88,7 @@ mod tests {
             start_before: Some(Duration::from_millis(1234).into()),
             input: Some(7),
             descriptors: Some(1024),
+            report_output: true,
             result: Some((PathBuf::from("/var/lib/cketerm/results"), label)),
             argv: ["ipmi", "--", "--timeout", "10.0.0.1"].map(str::to_owned).to_vec(),
         };
@@ -92,6 +97,7 @@ mod tests {
             start_before: None,
             input: None,
             descriptors: None,
+            report_output: false,
             result: None,
             ..all.clone()
         };

@@ -76,6 +76,7 @@ impl Delivery {
             attempt: notice.id.clone(),
             input: Some(body),
             label: None,
+            output: None,
         };
         let (end, stdout, stderr) = self.spawner.run(&line).await;
         let result = short(if stderr.trim().is_empty() { &stdout } else { &stderr }.as_bytes());

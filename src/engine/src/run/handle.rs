@@ -15,6 +15,7 @@ use cketerm_model::{
     clock::Steady,
 };
 use cketerm_rules::{
+    console_leads::LeadAnswer,
     metal3::Metal3,
     seen::Seen,
     snapshot::{Engine, Snapshot},
@@ -36,6 +37,8 @@ use crate::{
 pub struct Options {
     /// Whether the engine campaigns at all; with `--observe` it does not.
     pub campaign: bool,
+    /// Answer of a console's operator to whether it may lead. `None` = this engine needs none: a daemon, a sandbox.
+    pub answer: Option<watch::Receiver<LeadAnswer>>,
     /// `daemon` or `console`.
     pub mode: EngineMode,
     /// Address of the engine's HTTP endpoint, for its registration.
@@ -156,6 +159,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         next_try: BootTime::ZERO,
         next_publish: BootTime::ZERO,
         next_prune: BootTime::ZERO,
+        next_batch_upkeep: BootTime::ZERO,
         prune_progress: Arc::default(),
         incomplete_since: None,
         announced: None,

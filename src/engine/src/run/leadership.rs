@@ -6,15 +6,17 @@ use std::{sync::Arc, time::Duration};
 use cketerm_clients::store::{election::defer_election, migrate};
 use cketerm_model::{
     boot_time::{BootTime, Seconds},
-    cketerm_records::{EngineRegistration, Who},
+    cketerm_records::{EngineMode, EngineRegistration, FirstDaemon, Who},
     clock::{Now, Steady},
     entry::Stored,
     fence::Fence,
-    policy::EngineChoice,
+    policy::{ConsoleLeads, EngineChoice},
     reboot::RebootStatus::{Draining, Rebooting},
     time::after,
 };
-use cketerm_rules::{decide::can_check_quorum, preflight_fault::PreflightFault, snapshot::Leading};
+use cketerm_rules::{
+    console_leads::NotCampaigning, decide::can_check_quorum, preflight_fault::PreflightFault, snapshot::Leading,
+};
 
 use super::{Leader, Loop};
 use crate::{
@@ -72,7 +74,9 @@ impl Loop {
             }));
             return;
         }
-        let may_lead = self.snap.engine.observing.is_empty() && preflight::may_campaign(&self.snap.store).is_ok();
+        let fit = self.snap.engine.observing.is_empty() && preflight::may_campaign(&self.snap.store).is_ok();
+        self.snap.engine.not_campaigning = self.not_campaigning().filter(|_| fit);
+        let may_lead = fit && self.snap.engine.not_campaigning.is_none();
         let registration = self.registration();
         if self.running_campaign.is_some() {
             if !may_lead {
@@ -83,7 +87,14 @@ impl Loop {
             }
             return;
         }
-        self.snap.engine.standing_back = self.standby_reason(at, &registration);
+        self.snap.engine.standing_back = match &self.snap.engine.not_campaigning {
+            // it is no candidate, so it announces nothing either
+            Some(why) => {
+                self.announced = None;
+                Some(why.to_string())
+            }
+            None => self.standby_reason(at, &registration),
+        };
         self.log_campaign_blockers();
         if !may_lead || self.snap.engine.standing_back.is_some() {
             return;
@@ -92,9 +103,27 @@ impl Loop {
         self.announced = None;
         self.registered = Some(registration.clone());
         let migrate = migrate::needed(&self.snap.store).then_some(who);
+        let records = (migrate, self.first_daemon(now));
         let (store, ttl) = (&self.store, self.options.ttl);
         self.running_campaign =
-            Some(Campaign::begin(store, ttl, &self.options.host, registration, &self.heartbeat, migrate));
+            Some(Campaign::begin(store, ttl, &self.options.host, registration, &self.heartbeat, records));
+    }
+
+    /// Returns the reason why this console's engine does not campaign: the policy, a daemon, or the operator's answer
+    /// (SAF-5). `None` in every other engine.
+    pub(super) fn not_campaigning(&self) -> Option<NotCampaigning> {
+        let answer = self.options.answer.as_ref()?;
+        NotCampaigning::of(&self.snap.store, *answer.borrow())
+    }
+
+    /// Returns the record of this daemon, if it is the first one of the cluster.
+    fn first_daemon(&self, now: Now) -> Option<FirstDaemon> {
+        let is_first = self.options.mode == EngineMode::Daemon && self.snap.store.daemon.is_none();
+        is_first.then(|| FirstDaemon {
+            host: self.options.host.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            at: now.wall,
+        })
     }
 
     /// Reports whether the engine is resigning. This lasts until its lease is revoked, or half a TTL if the candidacy
@@ -193,6 +222,9 @@ impl Loop {
                 .map(|host| format!("CKE on {host} waits for the lock: finishing work first")),
             EngineChoice::Always => None,
         };
+        // a daemon that registers later stands by; the policy alone ends a console's leadership
+        let by_policy = self.options.answer.is_some() && store.policy().console_leads == ConsoleLeads::Never;
+        let why = why.or_else(|| by_policy.then(|| "policy console_leads is `never`: finishing work first".to_owned()));
         // Stale copies are no fault: nothing new starts while they last, and that is enough.
         let fault = self.snap.engine.observing.iter().find(|fault| fault.ends_leadership());
         self.snap.engine.resigning = why.or_else(|| fault.map(PreflightFault::to_string));
@@ -286,6 +318,7 @@ impl Loop {
         self.snap.engine.lease = lease;
         self.snap.engine.seed = seed;
         self.snap.engine.resigning = None;
+        self.snap.engine.not_campaigning = None;
         if self.snap.engine.migrating.take().is_some() {
             let registration = self.registration();
             self.registered = Some(registration.clone());

@@ -22,6 +22,7 @@ use cketerm_model::{
     kube::KubeView,
 };
 use cketerm_rules::{
+    console_leads::LeadAnswer,
     decide::{Decision, Effect, HEALTH_CHECK_PREFIX, Planned, RegistryEffect, decide},
     memory,
     metal3::Metal3,
@@ -105,6 +106,8 @@ struct Loop {
     next_try: BootTime,
     next_publish: BootTime,
     next_prune: BootTime,
+    /// Boot time of the next look at the batches.
+    next_batch_upkeep: BootTime,
     /// Progress of the searches for old records, by folder.
     prune_progress: Arc<tokio::sync::Mutex<BTreeMap<String, FolderCursor>>>,
     incomplete_since: Option<BootTime>,
@@ -147,6 +150,7 @@ impl Loop {
                 () = self.etcd.changed() => {}
                 () = self.inventory_poller.changed() => {}
                 _ = self.metal3_seen.changed() => {}
+                () = answered(self.options.answer.as_mut()) => {}
                 () = tokio::time::sleep(wake) => {}
             }
             // Everything else that has ended meanwhile belongs to the same pass.
@@ -172,6 +176,7 @@ impl Loop {
         if self.leader.is_some() {
             self.publish_progress(&decision, now);
             self.prune(now);
+            self.keep_batches(now);
         }
         let wake = decision.wake;
         let effects = std::mem::take(&mut decision.effects);
@@ -244,7 +249,9 @@ impl Loop {
             live.watch_hosts(leads || self.options.mode == EngineMode::Console);
         }
         let policy = self.snap.store.policy();
-        let campaigns = self.options.campaign && preflight::may_campaign(&self.snap.store).is_ok();
+        let campaigns = self.options.campaign
+            && preflight::may_campaign(&self.snap.store).is_ok()
+            && self.not_campaigning().is_none();
         let mut targets = Targets { urls: BTreeMap::new(), often: leads && decision.probe_often };
         if let Some(definition) = self.snap.store.definition()
             && (leads || campaigns)
@@ -397,6 +404,18 @@ async fn next_event(running_campaign: Option<&mut Campaign>) -> Option<Candidacy
     match running_campaign {
         Some(running_campaign) => running_campaign.events.recv().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Waits until the operator of the console answers whether it may lead.
+async fn answered(answer: Option<&mut watch::Receiver<LeadAnswer>>) {
+    let changed = match answer {
+        Some(answer) => answer.changed().await.is_ok(),
+        None => false,
+    };
+    // a console that is gone answers nothing more
+    if !changed {
+        std::future::pending::<()>().await;
     }
 }
 

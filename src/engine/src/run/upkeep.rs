@@ -12,7 +12,7 @@ use cketerm_model::{
     stored::{keys::Folder, transaction::Change},
     time::after,
 };
-use cketerm_rules::{decide::Decision, publish, seen::Seen};
+use cketerm_rules::{batches, decide::Decision, publish, seen::Seen};
 
 use super::{Loop, TICK};
 use crate::lead::CandidacyOrder;
@@ -24,6 +24,8 @@ const PRUNE: Seconds = Seconds::new(600.0);
 const KEPT: u64 = 10_000;
 const KEPT_AUDIT: AuditRetention = AuditRetention { engine: 10_000, people: 100_000 };
 const KEPT_DAYS: i64 = 90;
+/// Time between two looks at the batches.
+const BATCH_UPKEEP: Seconds = Seconds::new(20.0);
 /// Number of records deleted in one transaction.
 const DELETE_BATCH: usize = 64;
 /// Time between two writes of progress.
@@ -77,6 +79,30 @@ impl Loop {
                     if !matches!(&outdated, Ok(keys) if !keys.is_empty() && forget(&store, &fence, keys).await) {
                         break;
                     }
+                }
+            }
+        });
+    }
+
+    /// Folds records of ended entries into their batches, and removes batches that ended long ago (STO-65, STO-66).
+    pub(super) fn keep_batches(&mut self, now: Now) {
+        let at = now.boot;
+        let Some(leader) = &self.leader else { return };
+        if at < self.next_batch_upkeep {
+            return;
+        }
+        self.next_batch_upkeep = at + BATCH_UPKEEP;
+        let changes = batches::upkeep(self.store.keys(), &self.snap.store, now.wall);
+        if changes.is_empty() {
+            return;
+        }
+        let (store, fence) = (self.store.clone(), leader.fence.clone());
+        cketerm_runtime::tasks::spawn(async move {
+            for change in changes {
+                let Ok(permit) = fence.permit_record() else { return };
+                // A conflict is a pause or a new end: the next round folds what it finds then.
+                if let Err(e) = store.commit(&permit, change).await {
+                    tracing::debug!(error = %e, "batch not folded");
                 }
             }
         });

@@ -5,6 +5,7 @@
 
 mod check;
 mod limits;
+mod naming;
 mod parse;
 mod procedures;
 mod schema;
@@ -23,6 +24,7 @@ use super::{
 };
 pub use check::{Checked, Fault, check, check_template, queue_faults};
 pub use limits::{is_label_key, is_label_value};
+pub use naming::{MemberNames, NamingError};
 pub use parse::{parse, stored};
 pub use procedures::describe_steps;
 pub use work::Eviction;

@@ -47,11 +47,24 @@ impl Operation {
         self.repair_steps.as_deref().unwrap_or_default()
     }
 
+    /// Reports whether a machine may lose its disks: the operation's name, or a word of one of its commands, is one that
+    /// sites use for an installation. The definition has no field for it.
+    pub fn reinstalls(&self) -> bool {
+        let commands = self.steps().iter().flat_map(|step| step.repair_command.iter().flatten());
+        commands.chain([&self.operation]).any(|word| {
+            let word = word.to_ascii_lowercase();
+            INSTALLS.iter().any(|install| word.contains(install))
+        })
+    }
+
     /// Returns the step with that number, counted from 0.
     pub fn step(&self, number: i64) -> Option<&Step> {
         self.steps().get(usize::try_from(number).ok()?)
     }
 }
+
+/// Words for an installation of a machine.
+const INSTALLS: [&str; 6] = ["reinstall", "reimage", "reprovision", "redeploy", "rebuild", "wipe"];
 
 /// Describes the actions of each step on the machine at `address`, for display, for example `step 1: drain, then
 /// power-cycle 10.0.0.1`.

@@ -67,6 +67,7 @@ impl Reason {
             | Self::NoEngine { .. }
             | Self::Stale { .. }
             | Self::OrderIgnored { .. }
+            | Self::BatchPauseIgnored { .. }
             | Self::ProgramMissing { .. }
             | Self::BmcNotAllowed { .. }
             | Self::WaitingForBoot { stuck: true, .. }
@@ -85,6 +86,7 @@ impl Reason {
             | Self::Frozen { .. }
             | Self::EngineElsewhere { .. }
             | Self::OnHold { .. }
+            | Self::BatchPaused { .. }
             | Self::DuplicateOf { .. }
             | Self::MachineInRepair { .. }
             | Self::MachineInReboot { .. }
@@ -139,7 +141,9 @@ impl Reason {
             | Self::Frozen { .. }
             | Self::EngineElsewhere { .. }
             | Self::OnHold { .. }
+            | Self::BatchPaused { .. }
             | Self::OrderIgnored { .. }
+            | Self::BatchPauseIgnored { .. }
             | Self::DuplicateOf { .. }
             | Self::MachineInRepair { .. }
             | Self::MachineInReboot { .. }

@@ -43,7 +43,9 @@ impl Reason {
             | Self::EngineObserving { .. }
             | Self::NoEngine { .. }
             | Self::OnHold { .. }
+            | Self::BatchPaused { .. }
             | Self::OrderIgnored { .. }
+            | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }
             | Self::ProgramMissing { .. }
             | Self::BmcNotAllowed { .. }
@@ -109,7 +111,9 @@ impl Reason {
             | Self::EngineObserving { .. }
             | Self::NoEngine { .. }
             | Self::OnHold { .. }
+            | Self::BatchPaused { .. }
             | Self::OrderIgnored { .. }
+            | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }
             | Self::ProgramMissing { .. }
             | Self::BmcNotAllowed { .. }

@@ -145,6 +145,14 @@ impl fmt::Display for Reason {
                 write!(f, "on hold by {who}")?;
                 why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
             }
+            Self::BatchPaused { batch, by, since, why } => {
+                write!(f, "batch {batch} paused by {by} since {}", at(*since))?;
+                why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
+            }
+            Self::BatchPauseIgnored { batch, by, leader } => write!(
+                f,
+                "pause of batch {batch} by {by} is NOT IN FORCE: {leader}; cancel the batch or `cketerm stop`"
+            ),
             Self::OrderIgnored { verb, who, leader } => {
                 write!(f, "{verb} by {who} is NOT IN FORCE: {leader}; cancel the entry or `cketerm stop`")
             }

@@ -121,6 +121,25 @@ fn a_secret_at_any_offset_is_masked() {
     }
 }
 
+/// The output of a running command is shown again and again while it grows, byte by byte or in larger chunks.
+#[test]
+fn no_part_of_a_secret_is_shown_while_its_line_grows() {
+    let long = "word \n".repeat(2 * WINDOW / 6);
+    for (i, form) in FORMS.into_iter().enumerate() {
+        // The window moves only in a long text, which takes long to mask again and again.
+        for before in ["", "starting\n", "50%\r", &long].iter().take(if i % 4 == 0 { 4 } else { 3 }) {
+            let text = format!("{before}{form}\ndone\n");
+            for until in (before.len()..=text.len()).filter(|until| text.is_char_boundary(*until)) {
+                let from = until.saturating_sub(WINDOW + 300);
+                let shown = end_so_far(&text[from..until], 300, from == 0);
+                assert!(!shown.contains("hunter"), "{form:?} up to {until}: {shown:?}");
+            }
+        }
+    }
+    assert_eq!(end_so_far("one\ntwo", 300, true), "one\n");
+    assert_eq!(end_so_far("one\rtwo\r", 300, true), "one\rtwo\r");
+}
+
 /// Steps are counted, not timed. The texts open quotes, names and lists without closing them.
 #[test]
 fn masking_takes_a_bounded_number_of_steps_per_byte() {

@@ -14,6 +14,7 @@ use crate::{
     cketerm_records::SCHEMA,
     cluster::{Cluster, Members},
     entry::{QueueKind, Stored},
+    output::CommandOutput,
     reboot::RebootEntry,
     repair::RepairEntry,
     result::CommandResult,
@@ -85,6 +86,7 @@ impl StoreView {
             KeyKind::OurConstraints => set_value(&mut self.our_constraints, key, row),
             KeyKind::Policy => set_value(&mut self.policy, key, row),
             KeyKind::Stopped => set_value(&mut self.stopped, key, row),
+            KeyKind::Daemon => set_value(&mut self.daemon, key, row),
             KeyKind::Identity => set_value(&mut self.identity, key, row),
             KeyKind::Status => set_value(&mut self.status, key, row),
             KeyKind::Migration => {
@@ -141,8 +143,17 @@ impl StoreView {
                 self.results.insert(id, stored);
                 fault
             }
+            KeyKind::Output(id) => {
+                let id = id.map_err(|why| format!("{key}: {why}; remove it with etcdctl"))?;
+                let read = CommandOutput::read(&row.value).map_err(|e| format!("{key}: {e}; it goes with its lease"));
+                let (stored, fault) = store(key, row, read);
+                self.output.insert(id, stored);
+                fault
+            }
             KeyKind::Progress(id) => insert_value(&mut self.progress, id, key, row),
             KeyKind::Order(id) => insert_value(&mut self.orders, id, key, row),
+            KeyKind::Batch(id) => insert_value(&mut self.batches, id, key, row),
+            KeyKind::BatchEnd(id) => insert_value(&mut self.batch_ends, id, key, row),
             KeyKind::Registry(which) => self.registry.take(which, key, row),
             KeyKind::OnDemand(_) | KeyKind::Other => Ok(()),
         }
@@ -159,6 +170,7 @@ impl StoreView {
             KeyKind::OurConstraints => self.our_constraints = None,
             KeyKind::Policy => self.policy = None,
             KeyKind::Stopped => self.stopped = None,
+            KeyKind::Daemon => self.daemon = None,
             KeyKind::Identity => self.identity = None,
             KeyKind::Status => self.status = None,
             KeyKind::Running => self.running = None,
@@ -174,8 +186,11 @@ impl StoreView {
             KeyKind::Request(Ok(id)) => drop(self.requests.remove(&id)),
             KeyKind::Attempt(Ok(id)) => drop(self.attempts.remove(&id)),
             KeyKind::Result(Ok(id)) => drop(self.results.remove(&id)),
+            KeyKind::Output(Ok(id)) => drop(self.output.remove(&id)),
             KeyKind::Progress(Ok(id)) => drop(self.progress.remove(&id)),
             KeyKind::Order(Ok(id)) => drop(self.orders.remove(&id)),
+            KeyKind::Batch(Ok(id)) => drop(self.batches.remove(&id)),
+            KeyKind::BatchEnd(Ok(id)) => drop(self.batch_ends.remove(&id)),
             _ => {}
         }
     }
@@ -331,7 +346,7 @@ mod tests {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
 
-    const KEYS: [&str; 16] = [
+    const KEYS: [&str; 19] = [
         "leader//a",
         "leader//b",
         "leader//?",
@@ -347,9 +362,12 @@ mod tests {
         "cketerm/engines/a",
         "cketerm/attempts/reboots/0/1",
         "cketerm/results/reboots-0-1",
+        "cketerm/output/reboots-0-1",
         "cketerm/orders/reboots/0",
+        "cketerm/batches/00000000",
+        "cketerm/batches/00000000/reboots/0",
     ];
-    const VALUES: [&str; 5] = [ENTRY, "{", "true", "7", r#"{"name":"c"}"#];
+    const VALUES: [&str; 6] = [ENTRY, "{", "true", "7", r#"{"name":"c"}"#, r#""booted""#];
 
     proptest! {
         /// A copy that followed every event equals a copy read from the remaining keys.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 pub use super::kind::{Folder, KeyKind, RegistryKey, SwitchName};
 use super::transaction::Span;
-use crate::entry::{EntryId, QueueKind};
+use crate::{
+    batch::BatchId,
+    entry::{EntryId, QueueKind},
+};
 
 /// Keys below one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,6 +161,11 @@ impl Keys {
         self.at("cketerm/stopped")
     }
 
+    /// `cketerm/daemon`: the first daemon that registered.
+    pub fn daemon(&self) -> String {
+        self.at("cketerm/daemon")
+    }
+
     /// `cketerm/constraints`.
     pub fn our_constraints(&self) -> String {
         self.at("cketerm/constraints")
@@ -210,9 +218,29 @@ impl Keys {
         self.per_entry_key("orders", id)
     }
 
+    /// `cketerm/batches/<id>`.
+    pub fn batch(&self, id: BatchId) -> String {
+        self.at(&format!("cketerm/batches/{id}"))
+    }
+
+    /// `cketerm/batches/<id>/<queue>/<index>`: how an entry of the batch ended.
+    pub fn batch_end(&self, id: BatchId, entry: EntryId) -> String {
+        format!("{}/{entry}", self.batch(id))
+    }
+
+    /// `cketerm/batches/`.
+    pub fn batches_prefix(&self) -> String {
+        self.at("cketerm/batches/")
+    }
+
     /// `cketerm/results/<attempt>`: outcome of a command whose leader is gone.
     pub fn result(&self, attempt: &str) -> String {
         self.at(&format!("cketerm/results/{attempt}"))
+    }
+
+    /// `cketerm/output/<attempt>`: output of a running command.
+    pub fn output(&self, attempt: &str) -> String {
+        self.at(&format!("cketerm/output/{attempt}"))
     }
 
     /// `cketerm/history/<id>`.
@@ -307,6 +335,7 @@ mod tests {
     fn every_key_is_parsed_as_the_kind_it_was_built_from() {
         let keys = Keys::new("/cke/");
         let id = EntryId::repair(17);
+        let batch = BatchId::at("2026-11-24T10:00:00Z".parse().unwrap());
         let cases = [
             (keys.leader(0x7a), KeyKind::Candidate(0x7a)),
             (keys.entry(id), KeyKind::Entry(QueueKind::Repair, Ok(17))),
@@ -317,10 +346,14 @@ mod tests {
             (keys.attempt(id, 3), KeyKind::Attempt(Ok((id, 3)))),
             (keys.progress(id), KeyKind::Progress(Ok(id))),
             (keys.order(id), KeyKind::Order(Ok(id))),
+            (keys.batch(batch), KeyKind::Batch(Ok(batch))),
+            (keys.batch_end(batch, id), KeyKind::BatchEnd(Ok((batch, id)))),
             (keys.result(&attempt_id(id, 3)), KeyKind::Result(Ok((id, 3)))),
+            (keys.output(&attempt_id(id, 3)), KeyKind::Output(Ok((id, 3)))),
             (keys.record(1), KeyKind::OnDemand(Folder::Records)),
             (keys.audit("x"), KeyKind::OnDemand(Folder::Audit)),
             (keys.history("x"), KeyKind::OnDemand(Folder::History)),
+            (keys.daemon(), KeyKind::Daemon),
             (keys.cluster_revision(), KeyKind::Registry(RegistryKey::ClusterRevision)),
             (keys.sabakan("template"), KeyKind::Registry(RegistryKey::Template)),
             (keys.hold(), KeyKind::Registry(RegistryKey::Hold)),
@@ -345,8 +378,12 @@ mod tests {
             "cketerm/orders/reboots/007",
             "cketerm/engines/0A",
             "cketerm/attempts/reboots/1/+2",
+            "cketerm/batches/0000000",
+            "cketerm/batches/0000000A",
+            "cketerm/batches/00000000/reboots/01",
             "cketerm/results/reboots-1-02",
             "cketerm/results/reboots/1/2",
+            "cketerm/output/reboots/1/2",
         ] {
             let kind = keys.parse(format!("/cke/{key}").as_bytes()).unwrap();
             assert!(format!("{kind:?}").contains("Err("), "{key}: {kind:?}");

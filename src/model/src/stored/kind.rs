@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{EntryId, QueueKind};
+use crate::{
+    batch::BatchId,
+    entry::{EntryId, QueueKind},
+};
 
 /// One of the four switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +118,8 @@ pub enum KeyKind {
     Policy,
     /// `cketerm/stopped`.
     Stopped,
+    /// `cketerm/daemon`.
+    Daemon,
     /// `cketerm/constraints`.
     OurConstraints,
     /// `cketerm/engines/<lease>`.
@@ -125,10 +130,16 @@ pub enum KeyKind {
     Attempt(Result<(EntryId, u32), String>),
     /// `cketerm/results/<attempt>`.
     Result(Result<(EntryId, u32), String>),
+    /// `cketerm/output/<attempt>`.
+    Output(Result<(EntryId, u32), String>),
     /// `cketerm/progress/<queue>/<index>`.
     Progress(Result<EntryId, String>),
     /// `cketerm/orders/<queue>/<index>`.
     Order(Result<EntryId, String>),
+    /// `cketerm/batches/<id>`.
+    Batch(Result<BatchId, String>),
+    /// `cketerm/batches/<id>/<queue>/<index>`.
+    BatchEnd(Result<(BatchId, EntryId), String>),
     /// `records/…`, `cketerm/history/…`, `cketerm/audit/…`: read on demand, not part of the live copy.
     OnDemand(Folder),
     /// `reboots/running`.

@@ -36,6 +36,7 @@ impl Keys {
             "cketerm/identity" => KeyKind::Identity,
             "cketerm/policy" => KeyKind::Policy,
             "cketerm/stopped" => KeyKind::Stopped,
+            "cketerm/daemon" => KeyKind::Daemon,
             "cketerm/constraints" => KeyKind::OurConstraints,
             _ => parse_folder_key(suffix),
         })
@@ -58,10 +59,17 @@ fn parse_folder_key(suffix: &str) -> KeyKind {
         KeyKind::Attempt(parse_attempt_key(rest))
     } else if let Some(id) = strip("cketerm/results/") {
         KeyKind::Result(parse_attempt_id(id).ok_or_else(|| format!("{id:?} is not an attempt id")))
+    } else if let Some(id) = strip("cketerm/output/") {
+        KeyKind::Output(parse_attempt_id(id).ok_or_else(|| format!("{id:?} is not an attempt id")))
     } else if let Some(id) = strip("cketerm/progress/") {
         KeyKind::Progress(parse_entry_id(id))
     } else if let Some(id) = strip("cketerm/orders/") {
         KeyKind::Order(parse_entry_id(id))
+    } else if let Some(rest) = strip("cketerm/batches/") {
+        match rest.split_once('/') {
+            None => KeyKind::Batch(rest.parse()),
+            Some((batch, entry)) => KeyKind::BatchEnd(batch.parse().and_then(|id| Ok((id, parse_entry_id(entry)?)))),
+        }
     } else if let Some(digest) = strip("cketerm/approvals/").filter(|d| !d.contains('/')) {
         KeyKind::Registry(RegistryKey::Approval(digest.to_owned()))
     } else if suffix.starts_with("cketerm/history/") {

@@ -12,12 +12,16 @@ use super::{
 };
 use crate::{
     attempt::Attempt,
+    batch::{Batch, BatchId},
     boot_time::BootTime,
-    cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
+    cketerm_records::{
+        EndKind, EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request, Status, Stopped,
+    },
     cluster::{Cluster, Members},
     constraints::Constraints,
     entry::{EntryId, QueueKind, Stored},
     entry_ref::{EntryRef, StoredEntry},
+    output::CommandOutput,
     policy::Policy,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -145,6 +149,9 @@ pub struct StoreView {
     pub policy: Option<Stored<Policy>>,
     /// `cketerm/stopped`: both queues were disabled at once.
     pub stopped: Option<Stored<Stopped>>,
+    /// `cketerm/daemon`: the first daemon that registered.
+    #[serde(default)]
+    pub daemon: Option<Stored<FirstDaemon>>,
     /// `cketerm/identity`.
     pub identity: Option<Stored<Identity>>,
     /// `leader/` by create revision; the first candidate leads.
@@ -159,10 +166,19 @@ pub struct StoreView {
     /// `cketerm/results/` by entry and number of the attempt: outcomes of commands whose leader is gone.
     #[serde(with = "crate::pairs")]
     pub results: OrdMap<(EntryId, u32), Stored<CommandResult>>,
+    /// `cketerm/output/` by entry and number of the attempt: output of running commands. No decision uses it.
+    #[serde(skip)]
+    pub output: OrdMap<(EntryId, u32), Stored<CommandOutput>>,
     /// `cketerm/progress/`.
     pub progress: OrdMap<EntryId, Stored<Progress>>,
     /// `cketerm/orders/`.
     pub orders: OrdMap<EntryId, Stored<Order>>,
+    /// `cketerm/batches/` by id.
+    #[serde(default, with = "crate::pairs", skip_serializing_if = "OrdMap::is_empty")]
+    pub batches: OrdMap<BatchId, Stored<Batch>>,
+    /// `cketerm/batches/<id>/…`: ended entries of batches that are not folded into the batch yet.
+    #[serde(default, with = "crate::pairs", skip_serializing_if = "OrdMap::is_empty")]
+    pub batch_ends: OrdMap<(BatchId, EntryId), Stored<EndKind>>,
     /// `sabakan/…`, `cluster-revision`, `cketerm/approvals/…`.
     pub registry: RegistrySettings,
     /// `reboots/running`, as text: `true` while the queue is enabled and not empty, as in CKE.
@@ -262,6 +278,14 @@ impl StoreView {
     /// Returns the reason of an engine that does not campaign yet, although nobody leads.
     pub fn standing_back(&self) -> Option<&str> {
         self.engines.values().filter_map(Stored::get).find_map(|engine| engine.standing_back.as_deref())
+    }
+
+    /// Returns the host of a daemon that has registered, now or ever; an unreadable record counts as one.
+    pub fn daemon_seen(&self) -> Option<&str> {
+        let ever =
+            self.daemon.as_ref().map(|stored| stored.get().map_or("an unknown host", |first| first.host.as_str()));
+        let registered = self.engines.values().filter_map(Stored::get);
+        ever.or_else(|| registered.into_iter().find(|e| e.mode == EngineMode::Daemon).map(|e| e.host.as_str()))
     }
 
     /// Returns the text about a cketerm leader that decides nothing yet, because it cannot migrate the records of an

@@ -14,6 +14,7 @@ use cketerm_model::{
     reason::{CommandRetry, Reason},
     time::after,
 };
+use jiff::Timestamp;
 
 use super::{
     Effect, Guard, Pass,
@@ -357,6 +358,7 @@ impl<'a> Pass<'a> {
             not_ready: false,
             node_uid: node.map(|n| n.uid.clone()),
             start: self.now.wall,
+            drain_start: self.drain_start(ctx, command_spec),
             forced: false,
             ordered_by: None,
             done_by: None,
@@ -364,5 +366,15 @@ impl<'a> Pass<'a> {
             outcome: None,
         }
         .with_node(node)
+    }
+
+    /// Returns the start of the drain before this command: of the present drain, or the one before the earlier tries.
+    fn drain_start(&self, ctx: EntryContext<'_>, command_spec: CommandSpec<'_>) -> Option<Timestamp> {
+        let entry = self.snap.store.entry(ctx.id)?;
+        if !entry.is_after_command() {
+            return ctx.since.filter(|_| entry.in_work());
+        }
+        let before = self.snap.store.attempts_of(ctx.id).rev().find_map(Stored::get);
+        before.filter(|a| a.step == command_spec.step && a.success == command_spec.success)?.drain_start
     }
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use cketerm_model::{
     any::QueueEntry,
     attempt::Attempt,
+    batch::BatchId,
     boot_time::BootTime,
     cketerm_records::{EndKind, Order},
     entry::{EntryId, QueueKind, Stored},
@@ -46,13 +47,18 @@ pub struct Planned {
 /// | `Pass::disruption_guard` | also the etcd members | start of a drain, move of the etcd leader, commands |
 /// | `Pass::cordon_guard` | as for a start if this entry has cordoned the Node, else as for a disruption | cordon |
 ///
-/// The removal of a non-member compares `cluster` in addition to its entry.
+/// A guard for the start of a queued entry also compares the entry's batch. The removal of a non-member compares
+/// `cluster` in addition to its entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Guard {
     /// The entry and its ModRevision.
     pub entry: Option<(EntryId, i64)>,
     /// For effects that start work: `<queue>/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
     pub start: Option<StartRevisions>,
+    /// For effects that start a queued entry: its batch and the ModRevision of the batch; 0 = no such key. A pause then
+    /// refuses the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<(BatchId, i64)>,
     /// For the removal of a non-member: the revision of `cluster` that lacks the node; 0 = no such key (I28).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<i64>,
@@ -114,6 +120,11 @@ impl Guard {
         let cluster = || store.cluster.as_ref().map_or(0, |s| s.mod_revision);
         if self.cluster.is_some_and(|was| was != cluster()) {
             return Some("the cluster definition");
+        }
+        if let Some((id, revision)) = self.batch
+            && store.batches.get(&id).map_or(0, |stored| stored.mod_revision) != revision
+        {
+            return Some("the batch");
         }
         let was = self.start?;
         let is = StartRevisions::of(was.queue, store);

@@ -13,8 +13,8 @@ use cketerm_model::{
     kube::NodeRow,
     names::{Address, NodeName},
     reason::Reason,
-    reboot::RebootEntry,
-    repair::RepairEntry,
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, RepairStatus},
 };
 use jiff::Timestamp;
 
@@ -79,6 +79,14 @@ impl EntryContext<'_> {
 
     pub(super) fn is_repair(&self) -> bool {
         self.queue() == QueueKind::Repair
+    }
+
+    /// Reports whether no work on the entry has begun. A repair between two steps is not queued.
+    pub(super) fn is_queued(&self) -> bool {
+        match self.kind {
+            EntryKind::Reboot(entry) => entry.status == RebootStatus::Queued,
+            EntryKind::Repair { entry, .. } => entry.status == RepairStatus::Queued,
+        }
     }
 
     /// Returns the entry from which the next transition starts: at its step, with the Node's present name.
@@ -268,9 +276,21 @@ impl<'a> Pass<'a> {
         Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() })
     }
 
-    /// Returns the reason why a waiting entry is no candidate by itself: a hold, a disabled queue or a missing command.
+    /// Returns a reason if the batch of a queued entry is paused. Entries in work finish (REB-55, REP-20).
+    pub(super) fn batch_paused(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if !self.any_batch_paused || !ctx.is_queued() {
+            return None;
+        }
+        fault!(BatchPauseForgotten => return None);
+        let (batch, paused) = self.snap.store.paused_batch(ctx.id)?;
+        let (by, since, why) = (paused.who.to_string(), paused.at, paused.reason.clone());
+        Some(Reason::BatchPaused { batch, by, since, why })
+    }
+
+    /// Returns the reason why a waiting entry is no candidate by itself: a hold, a paused batch, a disabled queue or a
+    /// missing command.
     pub(super) fn entry_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
-        if let Some(held) = self.on_hold(ctx) {
+        if let Some(held) = self.on_hold(ctx).or_else(|| self.batch_paused(ctx)) {
             return Some(held);
         }
         let enabled = self.queue_enabled(ctx.queue());

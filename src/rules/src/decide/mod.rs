@@ -135,6 +135,8 @@ pub(super) struct Pass<'a> {
     claims: claims::Claims,
     schedule: windows::Schedule,
     etcd_hosts: etcd_quorum::MemberHosts,
+    /// Whether some batch is paused. Stored here because each queued entry needs it.
+    any_batch_paused: bool,
     /// Whether the Kubernetes cache is complete. Stored here because each entry needs it.
     kube_synced: bool,
     /// Set by `stale_sources`: work that needs fresh Kubernetes caches is next. It becomes `Decision::prove_watches`.
@@ -166,6 +168,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
         schedule: windows::Schedule::of(snap, assumptions, &policy, now.wall),
         policy,
         etcd_hosts: etcd_quorum::MemberHosts::of(snap),
+        any_batch_paused: snap.store.batches.values().filter_map(|stored| stored.get()).any(|b| b.paused.is_some()),
         kube_synced: snap.kube.synced() || assumptions.assumes(Assumption::ReadJustNow),
         needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
@@ -203,10 +206,11 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.out
 }
 
-/// Reports the orders that were accepted before another program took the lead. That program does not know them, so the
+/// Reports the orders and the pauses of batches that were accepted before another program took the lead. That program does not know them, so the
 /// operator must not rely on them any longer (I52). Not called while this engine leads.
 fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
-    if snap.store.orders.is_empty() {
+    let any_paused = snap.store.batches.values().any(|stored| stored.get().is_some_and(|b| b.paused.is_some()));
+    if snap.store.orders.is_empty() && !any_paused {
         return;
     }
     let leadership = snap.store.leadership();
@@ -219,6 +223,12 @@ fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
             *reason = Reason::OrderIgnored { verb, who, leader: leadership.message.clone() };
         };
         reasons.get_mut(id).map(set_reason);
+    }
+    for reason in reasons.values_mut() {
+        if let Reason::BatchPaused { batch, by, .. } = reason {
+            let (batch, by) = (*batch, std::mem::take(by));
+            *reason = Reason::BatchPauseIgnored { batch, by, leader: leadership.message.clone() };
+        }
     }
 }
 

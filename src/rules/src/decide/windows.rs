@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 
 use cketerm_model::{
+    batch::BatchId,
     fault,
     labels::Labels,
     policy::Policy,
@@ -112,10 +113,14 @@ impl<'a> Pass<'a> {
         (until.is_none_or(|until| until > backoff) && self.leadership_blocker().is_none()).then_some(window_blocker)
     }
 
-    /// Returns the guard of an effect that starts work: revisions, and the end of the machine's window.
+    /// Returns the guard of an effect that starts work: revisions, and the end of the machine's window. For a queued
+    /// entry they include its batch.
     pub(super) fn start_guard(&self, ctx: EntryContext<'_>) -> Guard {
         let until = self.window_state(ctx).and_then(|window_state| window_state.closes);
-        Guard { until, ..Guard::start_guard(ctx.id, ctx.mod_revision, &self.snap.store) }
+        let batch = self.snap.store.batch_of(ctx.id).filter(|_| ctx.is_queued());
+        let revision = |id: BatchId| self.snap.store.batches.get(&id).map_or(0, |stored| stored.mod_revision);
+        let batch = batch.map(|id| (id, revision(id)));
+        Guard { batch, until, ..Guard::start_guard(ctx.id, ctx.mod_revision, &self.snap.store) }
     }
 
     /// Returns the state of this machine's window, or `None` if it has none.

@@ -4,7 +4,7 @@ use cketerm_model::boot_time::BootTime;
 use serde::{Deserialize, Serialize};
 
 use super::bmc_access::BmcAccess;
-use crate::preflight_fault::PreflightFault;
+use crate::{console_leads::NotCampaigning, preflight_fault::PreflightFault};
 
 /// Identity and state of this engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct Engine {
     pub observing: Vec<PreflightFault>,
     /// Text of the reason why a fit engine does not campaign now.
     pub standing_back: Option<String>,
+    /// Reason why a console's engine does not campaign although it is fit. `None` in every other engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_campaigning: Option<NotCampaigning>,
     /// Set while the engine holds the lock but decides nothing, because records of an older version are not migrated
     /// yet. Holds the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,15 +3,47 @@
 //! The last argument is the address, and the one before it is the verb. For boot checks, the Unix time of the entry's
 //! transition follows the address. Arguments before the verb are ignored.
 
-use std::{net::IpAddr, time::Duration};
+use std::{future::Future, net::IpAddr, time::Duration};
 
-use cketerm_model::attempt::Ended;
-use tokio::{sync::oneshot, time::sleep};
+use cketerm_model::{attempt::Ended, output::OutputTails};
+use tokio::{
+    sync::{oneshot, watch},
+    time::sleep,
+};
 
 use super::{CommandOrigin, Machines, OnBoot, OnCheck, OnCommand, PowerEvent, State, duration_from_secs};
 
 /// End of a command, its standard output and its standard error.
 pub type CommandEnd = (Ended, String, String);
+
+/// Time between two lines that a power command prints while it waits. A shorter one prints only its result.
+const LINE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Output of a power command while it waits for its machine.
+struct Output {
+    stderr: String,
+    /// Receiver of the output so far.
+    printed: Option<watch::Sender<OutputTails>>,
+}
+
+impl Output {
+    /// Prints a line at regular intervals until `end`. `line` gets the seconds since the beginning.
+    async fn print_until(&mut self, end: impl Future<Output = ()>, line: impl Fn(u64) -> String) {
+        let mut end = std::pin::pin!(end);
+        for seconds in (LINE_INTERVAL.as_secs()..).step_by(3) {
+            tokio::select! {
+                biased;
+                () = &mut end => return,
+                () = sleep(LINE_INTERVAL) => {}
+            }
+            let tails = OutputTails::bounded("", &format!("{}{}", self.stderr, line(seconds)));
+            self.stderr.clone_from(&tails.stderr);
+            if let Some(printed) = &self.printed {
+                printed.send_replace(tails);
+            }
+        }
+    }
+}
 
 /// A parsed command line.
 struct ParsedCommand<'a> {
@@ -38,16 +70,17 @@ impl Machines {
     /// Runs a command line to its end, without a timeout. If the future is dropped, a power command that would end by
     /// itself goes on; a hanging one is killed.
     pub async fn command(&self, argv: &[String], env: &[(String, String)]) -> CommandEnd {
-        self.command_within(argv, env, None).await
+        self.command_within(argv, env, None, None).await
     }
 
     /// Runs a command line with a timeout. The command is killed at the timeout, whether or not anybody still waits for
-    /// it.
+    /// it. `printed` receives its output while it runs.
     pub async fn command_within(
         &self,
         argv: &[String],
         env: &[(String, String)],
         bound: Option<Duration>,
+        printed: Option<watch::Sender<OutputTails>>,
     ) -> CommandEnd {
         let Some(ParsedCommand { verb, address, since }) = parse_argv(argv) else {
             return exited(2, "", "usage: VERB ADDRESS [UNIX-TIME]\n");
@@ -62,8 +95,10 @@ impl Machines {
                     CommandOrigin { argv: argv.to_vec(), entry: of("CKETERM_ENTRY"), attempt: of("CKETERM_ATTEMPT") };
                 let (mut sender, receiver) = oneshot::channel();
                 let (machines, verb, address) = (self.clone(), verb.to_owned(), address.to_owned());
+                let mut output = Output { stderr: String::new(), printed };
                 tokio::spawn(async move {
-                    let answer = machines.power(&verb, &address, &origin, bound, &mut sender).await;
+                    let answer = machines.power(&verb, &address, &origin, bound, &mut sender, &mut output).await;
+                    let answer = (answer.0, answer.1, format!("{}{}", output.stderr, answer.2));
                     // The engine that ran the command may be gone.
                     let _ = sender.send(answer);
                 });
@@ -81,6 +116,7 @@ impl Machines {
         }
     }
 
+    #[allow(clippy::too_many_arguments)] // each is a part of the command
     async fn power(
         &self,
         verb: &str,
@@ -88,6 +124,7 @@ impl Machines {
         origin: &CommandOrigin,
         bound: Option<Duration>,
         sender: &mut oneshot::Sender<CommandEnd>,
+        output: &mut Output,
     ) -> CommandEnd {
         let (takes, mode, failure) = {
             let mut inner = self.lock();
@@ -101,18 +138,20 @@ impl Machines {
             behaviour.fails = behaviour.fails.saturating_sub(1);
             (takes, behaviour.command, failure)
         };
+        let sent = |seconds| format!("{address}: {verb} sent, waiting for the BMC ({seconds}s)\n");
+        let silent = |seconds| format!("{address}: no answer from the BMC, retrying ({seconds}s)\n");
         let hangs = failure.is_none() && mode == OnCommand::Hangs;
         if let Some(bound) = bound.filter(|b| hangs || *b < takes) {
-            sleep(bound).await;
+            output.print_until(sleep(bound), silent).await;
             self.log_event(&mut self.lock(), origin, address, PowerEvent::End(None));
             return timed_out(bound);
         }
         if hangs {
-            sender.closed().await;
+            output.print_until(sender.closed(), silent).await;
             self.log_event(&mut self.lock(), origin, address, PowerEvent::End(None));
             return (Ended::Signal(9), String::new(), String::new());
         }
-        sleep(takes).await;
+        output.print_until(sleep(takes), sent).await;
         let answer = match failure {
             Some(code) => exited(code, "", "Error: Unable to establish IPMI v2 / RMCP+ session\n"),
             None => self.execute(verb, address, origin, mode == OnCommand::Ignores),

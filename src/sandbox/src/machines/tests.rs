@@ -80,7 +80,7 @@ async fn a_reboot_continues_after_its_caller_is_dropped() {
 async fn a_hanging_command_is_killed_at_its_timeout_or_with_its_caller() {
     let machines = machines(&Behaviour { command: OnCommand::Hangs, ..Behaviour::default() });
     let bound = Some(Duration::from_secs(20));
-    let (end, ..) = machines.command_within(&argv("reboot 10.0.0.2"), &[], bound).await;
+    let (end, ..) = machines.command_within(&argv("reboot 10.0.0.2"), &[], bound, None).await;
     assert_eq!(end, Ended::TimedOut(20));
     assert!(timeout(Duration::from_secs(5), run(&machines, "reboot 10.0.0.2")).await.is_err());
     seconds(30).await;

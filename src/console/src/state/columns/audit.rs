@@ -12,6 +12,7 @@ use super::{
 use crate::{
     state::{App, calendar, filter::Value, past::PastId, short_text},
     table::Cell,
+    theme::Severity,
 };
 
 /// The actions in the audit records.
@@ -66,9 +67,14 @@ fn is_narrow(app: &App) -> bool {
     app.size.width < 120
 }
 
-/// Returns the style of a record: the engine's are muted compared with those of operators.
+/// Returns the style of a record: actions that failed, then those of operators, stand out.
 fn style(app: &App, audit: &Audit) -> Style {
-    if audit.by_engine() { app.config.theme.muted } else { Style::new() }
+    let theme = &app.config.theme;
+    match (audit.failed, audit.by_engine()) {
+        (true, _) => theme.severity(Severity::Failed),
+        (false, true) => theme.muted,
+        (false, false) => theme.title,
+    }
 }
 
 fn cell(app: &App, audit: &Audit, text: &str) -> Cell {

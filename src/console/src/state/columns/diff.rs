@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::{
     Table,
-    Width::{Fixed, Rest},
+    Width::{Content, Fixed, Rest},
     values,
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
         short_text,
     },
     table::Cell,
+    theme::Severity,
 };
 
 /// The changes that the plan makes.
@@ -37,17 +38,17 @@ impl Table for Changes {
     type Row<'a> = Row<'a>;
 
     const COLUMNS: &'static [Column] = &[
-        Column::new("what", "WHAT", Fixed(9), "what changes: a node, many nodes, or a field")
+        Column::new("what", "WHAT", Content(7, 10), "what changes: a node, many nodes, or a field")
             .value(|row| Value::text(row.what()))
             .cell(what_cell),
-        Column::new("address", "ADDRESS", Fixed(15), "address of the node")
+        Column::new("address", "ADDRESS", Content(7, 39), "address of the node")
             .value(|row| Value::text(row.address()))
             .cell(|row| Cell::plain(short_text::safe(row.address()))),
-        Column::new("serial", "SERIAL", Fixed(10), "serial of the node's machine")
+        Column::new("serial", "SERIAL", Content(6, 24), "serial of the node's machine")
             .shown_from(100)
             .value(|row| Value::text(row.serial()))
             .cell(|row| Cell::plain(short_text::safe(row.serial()))),
-        Column::new("place", "PLACE", Fixed(26), "place in the cluster before and after the change")
+        Column::new("place", "PLACE", Content(5, 26), "place in the cluster before and after the change")
             .shown_from(90)
             .cell(place_cell),
         Column::new("score", "SCORE", Fixed(5), "score of the machine")
@@ -88,12 +89,13 @@ impl<'a> Row<'a> {
 
 fn what_cell(row: &Row<'_>) -> Cell {
     let theme = &row.app.config.theme;
-    let style = match row.change {
-        Change::Node(Kind::Removed | Kind::Demoted, _) => theme.danger,
-        Change::Node(Kind::Promoted | Kind::Added, _) => theme.good,
-        Change::Node(Kind::Changed, _) | Change::Field(_) | Change::Fold(_) => Style::new(),
+    let (sign, style) = match row.change {
+        Change::Node(Kind::Removed, _) => ("-", theme.severity(Severity::Failed)),
+        Change::Node(Kind::Added, _) => ("+", theme.severity(Severity::Done)),
+        Change::Node(Kind::Demoted | Kind::Promoted, _) => ("~", theme.severity(Severity::Slow)),
+        Change::Node(Kind::Changed, _) | Change::Field(_) | Change::Fold(_) => ("~", Style::new()),
     };
-    Cell::styled(row.what(), style)
+    Cell { shape: Some((sign.to_owned(), style)), ..Cell::styled(row.what(), style) }
 }
 
 fn place_cell(row: &Row<'_>) -> Cell {

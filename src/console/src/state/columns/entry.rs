@@ -9,14 +9,28 @@ use cketerm_model::{
     kube::NodeRow,
     names::{Address, NodeName},
 };
-use cketerm_rules::trouble::{self, Trouble};
-use jiff::Timestamp;
+use cketerm_rules::{
+    trouble::{self, Trouble},
+    usual::text::span,
+};
+use jiff::{SignedDuration, Timestamp};
 
 use super::values;
 use crate::{
-    state::{App, filter::Value, queries, short_text},
-    table::Cell,
+    state::{
+        App,
+        filter::Value,
+        progress::{self, Progress},
+        queries, severity, short_text, when,
+    },
+    table::{Cell, bar},
+    theme::Severity,
 };
+
+/// Width of a bar on narrow screens, and on screens of at least `WIDE` columns.
+const NARROW_BAR: u16 = 4;
+const WIDE_BAR: u16 = 8;
+const WIDE: u16 = 100;
 
 /// Entry of a queue, with its request and its machine.
 pub struct EntryRow<'a, E> {
@@ -60,7 +74,12 @@ impl<'a, E> EntryRow<'a, E> {
 
     /// Returns a cell for an entry that cannot be read.
     pub(super) fn broken(&self, text: &str) -> Cell {
-        Cell::styled(text, self.app.config.theme.danger)
+        Cell::styled(text, self.app.config.theme.severity(Severity::Failed))
+    }
+
+    /// Returns the cell of the status: the sign of its severity, and its word.
+    pub(super) fn status_cell(&self, status: &str) -> Cell {
+        Cell::signed(&self.app.config.theme, severity::of_entry(self.app, self.id), status)
     }
 
     /// Returns the time in the state, which began at the transition or else with the request.
@@ -73,13 +92,49 @@ impl<'a, E> EntryRow<'a, E> {
     pub(super) fn reason_cell(&self, reason: &str) -> Cell {
         let seen = &self.app.seen;
         let text = format!("{}{reason}", short_text::order(seen, self.id));
-        let style = self.app.config.theme.trouble;
+        let theme = &self.app.config.theme;
         match trouble::of(seen, self.id) {
-            Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), style),
-            Some(Trouble::Waits) => Cell::styled(text, style),
+            Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), theme.severity(Severity::Failed)),
+            Some(Trouble::Waits) => Cell::styled(text, theme.severity(Severity::Slow)),
             None => Cell::plain(text),
         }
     }
+}
+
+/// Returns the cell with the progress: a bar of pods, the attempt, or the time since the command.
+pub(super) fn progress_cell<E>(row: &EntryRow<'_, E>) -> Cell {
+    let (app, theme) = (row.app, &row.app.config.theme);
+    let Some(progress) = progress::of(app, row.id) else { return Cell::default() };
+    let severity = match severity::of_entry(app, row.id) {
+        severity @ (Severity::Failed | Severity::Slow) => severity,
+        Severity::Done | Severity::Waiting | Severity::Draining | Severity::Rebooting => progress.severity(),
+    };
+    let seconds = |duration: SignedDuration| u64::try_from(duration.as_secs()).unwrap_or(0);
+    let text = short_text::progress(&progress, app.known());
+    let width = if app.size.width < WIDE { NARROW_BAR } else { WIDE_BAR };
+    match (progress, progress::compared(app, row.id)) {
+        (Progress::Pods { gone, all }, _) => Cell::bar(bar(gone.into(), all.into(), width), theme, severity, text),
+        (Progress::Boot { since, limit: Some(limit) }, _) => {
+            Cell::bar(bar(seconds(app.known().duration_since(since)), limit, width), theme, severity, text)
+        }
+        // the bar is full at the time within which nine of ten boots end
+        (Progress::Boot { since, limit: None }, Some(compared)) => {
+            let (elapsed, p90) = (seconds(compared.elapsed), seconds(compared.usual.p90));
+            let slow =
+                if compared.is_slow() { format!(", usual {}", span(compared.usual.median)) } else { String::new() };
+            let text = format!("{}{slow}", when::age(since, app.known()));
+            Cell::bar(bar(elapsed, p90.max(1), width), theme, severity, text)
+        }
+        (Progress::Boot { limit: None, .. }, None) | (Progress::Command { .. }, _) => {
+            Cell::styled(text, theme.severity(severity))
+        }
+    }
+}
+
+/// Returns the progress in words, for filters.
+pub(super) fn progress<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    progress::of(row.app, row.id)
+        .map_or(Value::None, |progress| Value::text(short_text::progress(&progress, row.app.now.wall)))
 }
 
 /// Returns the cell with the machine's name.
@@ -122,4 +177,9 @@ pub(super) fn by<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
 /// Returns the operator's reason.
 pub(super) fn why<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
     Value::text(row.request.and_then(|r| r.reason.as_deref()).unwrap_or_default())
+}
+
+/// Returns the batch of the entry.
+pub(super) fn batch<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    Value::text(row.request.and_then(|r| r.batch).map(|batch| batch.to_string()).unwrap_or_default())
 }

@@ -17,6 +17,7 @@ use crate::{
         short_text, when,
     },
     table::Cell,
+    theme::Severity,
 };
 
 /// The entries that ended.
@@ -45,11 +46,9 @@ impl Table for EndedEntries {
             .shown_from(150)
             .value(|row| row.value(|e| Value::text(e.address.as_str())))
             .cell(|row| row.cell(|e| Cell::plain(short_text::safe(&e.address)))),
-        Column::new("took", "TOOK", Content(4, 6), "time from the request to the end")
-            .value(|row| row.value(|e| e.request.as_ref().map_or(Value::None, |r| values::span(r.at, e.at))))
-            .cell(|row| {
-                row.cell(|e| Cell::plain(e.request.as_ref().map(|r| when::age(r.at, e.at)).unwrap_or_default()))
-            }),
+        Column::new("took", "TOOK", Content(4, 6), "time of the work, without the queue")
+            .value(|row| row.value(|e| e.took().map_or(Value::None, |took| Value::Span(took.into()))))
+            .cell(|row| row.cell(|e| Cell::plain(e.took().map(when::span).unwrap_or_default()))),
         Column::new("tries", "TRIES", Fixed(5), "number of attempts")
             .shown_from(100)
             .value(|row| row.value(|e| values::count(e.attempts)))
@@ -61,7 +60,7 @@ impl Table for EndedEntries {
         Column::new("outcome", "OUTCOME", Rest, "outcome of the entry")
             .wide(120, Fixed(40))
             .value(|row| row.value(|e| Value::text(e.outcome.as_str())))
-            .cell(|row| row.error_cell(|e| Cell::styled(short_text::safe(&e.outcome), outcome_style(row.app, e)))),
+            .cell(|row| row.error_cell(|e| outcome_cell(row.app, e))),
         Column::new("why", "REASON", Rest, "the operator's reason")
             .shown_from(120)
             .value(|row| row.value(|e| Value::text(why(e))))
@@ -91,14 +90,22 @@ pub fn node_name(app: &App, ended: &Ended) -> String {
     if now == *ended.address { ended.node.as_ref().map_or(now, ToString::to_string) } else { now }
 }
 
-/// Returns the style of an outcome: good, unintended, or failed.
-pub fn outcome_style(app: &App, ended: &Ended) -> Style {
-    let theme = &app.config.theme;
+/// Returns the severity of an outcome: good, unintended, or failed.
+fn severity(ended: &Ended) -> Severity {
     if ended.end.good() {
-        theme.good
+        Severity::Done
     } else if ended.end == EndKind::Failed {
-        theme.danger
+        Severity::Failed
     } else {
-        theme.trouble
+        Severity::Slow
     }
+}
+
+/// Returns the style of an outcome.
+pub fn outcome_style(app: &App, ended: &Ended) -> Style {
+    app.config.theme.severity(severity(ended))
+}
+
+fn outcome_cell(app: &App, ended: &Ended) -> Cell {
+    Cell::signed(&app.config.theme, severity(ended), short_text::safe(&ended.outcome))
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use cketerm_model::{host::HostRow, kube::NodeRow};
 use jiff::Timestamp;
-use ratatui::style::Style;
 
 use super::{
     Table,
-    Width::{Fixed, Rest},
+    Width::{Content, Fixed, Rest},
 };
 use crate::{
     state::{App, HostId, filter::Value, queries, short_text, when},
     table::Cell,
+    theme::Severity,
 };
 
 /// The BareMetalHosts.
@@ -33,15 +33,15 @@ impl Table for Hosts {
     type Row<'a> = Row<'a>;
 
     const COLUMNS: &'static [Column] = &[
-        Column::new("host", "HOST", Fixed(14), "name of the host")
-            .wide(120, Fixed(24))
+        Column::new("host", "HOST", Content(8, 14), "name of the host")
+            .wide(120, Content(8, 30))
             .value(|row| row.value(|_| Value::text(row.id.1.as_str())))
             .cell(|row| Cell::plain(short_text::safe(&row.id.1))),
-        Column::new("namespace", "NAMESPACE", Fixed(14), "namespace of the host")
+        Column::new("namespace", "NAMESPACE", Content(9, 20), "namespace of the host")
             .shown_from(150)
             .value(|row| row.value(|_| Value::text(row.id.0.as_str())))
             .cell(|row| Cell::plain(short_text::safe(&row.id.0))),
-        Column::new("node", "NODE", Fixed(16), "Node that runs on the host")
+        Column::new("node", "NODE", Content(4, 30), "Node that runs on the host")
             .shown_from(120)
             .value(|row| row.value(|_| row.node().map_or(Value::None, |n| Value::text(n.name.as_str()))))
             .cell(|row| row.cell(|_| row.node().map(|n| short_text::safe(&n.name)).unwrap_or_default())),
@@ -51,15 +51,15 @@ impl Table for Hosts {
         Column::new("online", "ONLINE", Fixed(6), "whether the host should be powered on")
             .shown_from(90)
             .cell(|row| row.cell(|h| if h.online { "yes" } else { "no" }.to_owned())),
-        Column::new("state", "STATE", Fixed(12), "provisioning state")
-            .wide(120, Fixed(22))
+        Column::new("state", "STATE", Content(5, 12), "provisioning state")
+            .wide(120, Content(5, 22))
             .value(|row| row.value(|h| Value::text(h.provisioning.as_str())))
             .cell(|row| row.cell(|h| state(h, row.app.size.width))),
-        Column::new("asked", "ASKED", Fixed(16), "reboots that are requested, and by which key")
-            .wide(120, Fixed(30))
+        Column::new("asked", "ASKED", Content(5, 16), "reboots that are requested, and by which key")
+            .wide(120, Content(5, 40))
             .value(|row| row.value(|h| Value::text(short_text::host_requests(h))))
             .cell(|row| row.cell(short_text::host_requests)),
-        Column::new("held", "HELD", Fixed(5), "time since a key holds the host off")
+        Column::new("held", "HELD", Content(4, 6), "time since a key holds the host off")
             .cell(|row| row.age_cell(held_since)),
         Column::new("pending", "PENDING", Fixed(7), "time since a reboot is pending")
             .shown_from(100)
@@ -97,12 +97,12 @@ impl<'a> Row<'a> {
 
 fn power_cell(row: &Row<'_>) -> Cell {
     let (theme, Some(host)) = (&row.app.config.theme, row.host) else { return Cell::default() };
-    let style = match host.powered_on {
-        Some(true) => theme.good,
-        Some(false) if host.online => theme.trouble,
-        Some(false) | None => Style::new(),
+    let severity = match host.powered_on {
+        Some(true) => Severity::Done,
+        Some(false) if host.online => Severity::Slow,
+        Some(false) | None => Severity::Waiting,
     };
-    Cell::styled(short_text::host_power(host), style)
+    Cell::signed(theme, severity, short_text::host_power(host))
 }
 
 fn remarks_cell(row: &Row<'_>) -> Cell {
@@ -110,7 +110,11 @@ fn remarks_cell(row: &Row<'_>) -> Cell {
         return Cell::default();
     }
     let (remark, trouble) = short_text::host(&row.app.seen, row.id);
-    if trouble { Cell::styled(format!("! {remark}"), row.app.config.theme.trouble) } else { Cell::plain(remark) }
+    if trouble {
+        Cell::styled(format!("! {remark}"), row.app.config.theme.severity(Severity::Failed))
+    } else {
+        Cell::plain(remark)
+    }
 }
 
 /// Returns the provisioning state; in a narrow table the longest one is shortened.

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     state::{App, calendar, filter::Value, logs::LineId, short_text},
     table::Cell,
+    theme::Severity,
 };
 
 /// The log lines.
@@ -63,8 +64,8 @@ impl<'a> Row<'a> {
 fn style(app: &App, line: &LogLine) -> Style {
     let theme = &app.config.theme;
     match line.level {
-        tracing::Level::ERROR => theme.danger,
-        tracing::Level::WARN => theme.trouble,
+        tracing::Level::ERROR => theme.severity(Severity::Failed),
+        tracing::Level::WARN => theme.severity(Severity::Slow),
         tracing::Level::INFO => Style::new(),
         _ => theme.muted,
     }

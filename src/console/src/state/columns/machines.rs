@@ -1,11 +1,10 @@
 //! Columns of sabakan's machines.
 
 use cketerm_sabakan::{Machine, State};
-use ratatui::style::Style;
 
 use super::{
     Table,
-    Width::{Fixed, Rest},
+    Width::{Content, Fixed, Rest},
     values,
 };
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
         short_text, when,
     },
     table::Cell,
+    theme::Severity,
 };
 
 /// sabakan's machines.
@@ -36,30 +36,30 @@ impl Table for Machines {
     type Row<'a> = Row<'a>;
 
     const COLUMNS: &'static [Column] = &[
-        Column::new("serial", "SERIAL", Fixed(10), "serial of the machine")
-            .wide(110, Fixed(16))
+        Column::new("serial", "SERIAL", Content(6, 12), "serial of the machine")
+            .wide(110, Content(6, 24))
             .value(|row| row.value(|m| Value::text(m.serial.as_str())))
             .cell(|row| Cell::plain(short_text::safe(&row.serial.0))),
-        Column::new("state", "STATE", Fixed(13), "state of the machine")
+        Column::new("state", "STATE", Content(7, 15), "state of the machine")
             .value(|row| row.value(|m| Value::text(m.state.as_str())))
             .cell(state_cell),
-        Column::new("for", "FOR", Fixed(6), "time in the state")
+        Column::new("for", "FOR", Content(4, 6), "time in the state")
             .value(|row| row.value(|m| Value::Span(registry::seconds_in_state(&row.app.seen, m))))
             .cell(|row| row.cell(|m| when::seconds(registry::seconds_in_state(&row.app.seen, m)))),
-        Column::new("address", "ADDRESS", Fixed(15), "address of the machine")
+        Column::new("address", "ADDRESS", Content(7, 39), "address of the machine")
             .shown_from(100)
             .value(|row| row.value(|m| Value::text(m.address.as_str())))
             .cell(|row| row.cell(|m| short_text::safe(&m.address))),
-        Column::new("role", "ROLE", Fixed(8), "role of the machine")
+        Column::new("role", "ROLE", Content(4, 12), "role of the machine")
             .value(|row| row.value(|m| Value::text(m.role.as_str())))
             .cell(|row| row.cell(|m| short_text::safe(&m.role))),
         Column::new("rack", "RACK", Fixed(4), "number of the rack")
             .value(|row| row.value(|m| values::count(m.rack)))
             .cell(|row| row.cell(|m| m.rack.to_string())),
-        Column::new("life", "LIFE", Fixed(6), "days until the machine retires")
+        Column::new("life", "LIFE", Content(4, 7), "days until the machine retires")
             .value(|row| row.value(|m| values::count(m.lifetime_days(row.app.now.wall))))
             .cell(|row| row.cell(|m| format!("{}d", m.lifetime_days(row.app.now.wall)))),
-        Column::new("place", "PLACE", Fixed(13), "place in the cluster: control plane, worker, or none")
+        Column::new("place", "PLACE", Content(5, 13), "place in the cluster: control plane, worker, or none")
             .value(|row| row.value(|m| Value::text(registry::place(&row.app.seen, &m.address))))
             .cell(|row| row.cell(|m| registry::place(&row.app.seen, &m.address).to_owned())),
         Column::new("plan", "PLAN", Rest, "change that the plan makes, and why")
@@ -85,13 +85,13 @@ impl<'a> Row<'a> {
 
 fn state_cell(row: &Row<'_>) -> Cell {
     let (theme, Some(machine)) = (&row.app.config.theme, row.machine) else { return Cell::default() };
-    let style = match machine.state {
-        State::Healthy => theme.good,
-        State::Unhealthy | State::Unreachable => theme.danger,
-        State::Retiring | State::Retired => theme.trouble,
-        State::Uninitialized | State::Updating => Style::new(),
+    let severity = match machine.state {
+        State::Healthy => Severity::Done,
+        State::Unhealthy | State::Unreachable => Severity::Failed,
+        State::Retiring | State::Retired => Severity::Slow,
+        State::Uninitialized | State::Updating => Severity::Waiting,
     };
-    Cell::styled(machine.state.as_str(), style)
+    Cell::signed(theme, severity, machine.state.as_str())
 }
 
 /// Returns what the plan does with a machine, and why. `None` if it stays as it is.

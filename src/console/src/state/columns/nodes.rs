@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use cketerm_model::{cluster::Node, entry::EntryId, kube::NodeRow, names::Address};
+use cketerm_rules::trouble::Trouble;
 use ratatui::style::Style;
 
 use super::{
     Table,
-    Width::{Content, ContentWithinRest, Fixed, MachineName},
+    Width::{Content, ContentWithinRest, MachineName},
     values,
 };
 use crate::{
-    state::{App, filter::Value, queries, short_text},
+    state::{App, filter::Value, queries, racks, severity, short_text},
     table::Cell,
+    theme::Severity,
 };
 
 /// Least width of STATE, so that it does not change with every row.
@@ -65,11 +67,11 @@ impl Table for Nodes {
             .shown_from(100)
             .value(|row| Value::text(row.kubelet()))
             .cell(|row| Cell::plain(short_text::safe(row.kubelet()))),
-        Column::new("reboot", "REBOOT", Fixed(6), "entry in the reboot queue")
+        Column::new("reboot", "REBOOT", Content(6, 8), "entry in the reboot queue")
             .value(|row| entry(row.entries[0]))
             .cell(|row| entry_cell(row.entries[0])),
         // without repairs, narrow screens use this column's space for others
-        Column::new("repair", "REPAIR", Fixed(6), "entry in the repair queue")
+        Column::new("repair", "REPAIR", Content(6, 8), "entry in the repair queue")
             .shown_from_unless_filled(100)
             .value(|row| entry(row.entries[1]))
             .cell(|row| entry_cell(row.entries[1])),
@@ -87,7 +89,7 @@ impl Table for Nodes {
 }
 
 impl<'a> Row<'a> {
-    fn state(&self) -> (String, Option<cketerm_rules::trouble::Trouble>) {
+    fn state(&self) -> (String, Option<Trouble>) {
         short_text::node_state_of(self.app, self.name, self.node, self.entries)
     }
 
@@ -105,8 +107,18 @@ impl<'a> Row<'a> {
 }
 
 fn state_cell(row: &Row<'_>) -> Cell {
+    let theme = &row.app.config.theme;
     let (state, trouble) = row.state();
-    Cell::styled(state, if trouble.is_some() { row.app.config.theme.trouble } else { Style::new() })
+    let severity = severity::of_machine(racks::State::of(row.app, row.name));
+    let style = match (trouble, severity) {
+        (Some(Trouble::Stuck), _) => theme.severity(Severity::Failed),
+        (Some(Trouble::Waits), _) => theme.severity(Severity::Slow),
+        (None, Severity::Done | Severity::Waiting) => Style::new(),
+        (None, Severity::Draining | Severity::Rebooting | Severity::Slow | Severity::Failed) => {
+            theme.severity(severity)
+        }
+    };
+    Cell { style, ..Cell::signed(theme, severity, state) }
 }
 
 fn entry(id: Option<EntryId>) -> Value<'static> {

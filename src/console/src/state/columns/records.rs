@@ -12,6 +12,7 @@ use super::{
 use crate::{
     state::{App, calendar, filter::Value, past::PastId, short_text, when},
     table::Cell,
+    theme::Severity,
 };
 
 /// CKE's operation records.
@@ -68,8 +69,8 @@ fn took_cell(record: &Record) -> Cell {
 fn style(app: &App, record: &Record) -> Style {
     let theme = &app.config.theme;
     match record.status.as_str() {
-        _ if !record.error.is_empty() => theme.danger,
-        "cancelled" => theme.trouble,
+        _ if !record.error.is_empty() => theme.severity(Severity::Failed),
+        "cancelled" => theme.severity(Severity::Slow),
         _ => Style::new(),
     }
 }

@@ -1,14 +1,10 @@
 //! Columns of the repair queue.
 
-use cketerm_model::{
-    entry::EntryId,
-    repair::{RepairEntry, RepairStatus},
-};
-use ratatui::style::Style;
+use cketerm_model::{entry::EntryId, repair::RepairEntry};
 
 use super::{
     Table,
-    Width::{Fixed, MachineName, Rest},
+    Width::{Content, MachineName, Rest},
     entry::{self, EntryRow},
     values,
 };
@@ -28,41 +24,45 @@ impl Table for Repairs {
     type Row<'a> = Row<'a>;
 
     const COLUMNS: &'static [Column] = &[
-        Column::new("index", "INDEX", Fixed(5), "number of the entry")
+        Column::new("index", "INDEX", Content(5, 8), "number of the entry")
             .value(|row| values::index(row.id.index))
             .cell(|row| Cell::plain(row.id.index.to_string())),
-        Column::new("node", "MACHINE", MachineName(11, 14), "name of the machine")
-            .wide(100, MachineName(11, 40))
+        Column::new("node", "MACHINE", MachineName(8, 14), "name of the machine")
+            .wide(100, MachineName(8, 40))
             .value(|row| Value::text(row.name))
             .fitted(entry::name_cell),
-        Column::new("address", "ADDRESS", Fixed(15), "address of the machine")
+        Column::new("address", "ADDRESS", Content(7, 39), "address of the machine")
             .shown_from(120)
             .value(|row| Value::text(row.address))
             .cell(|row| Cell::plain(short_text::safe(row.address))),
-        Column::new("type", "TYPE", Fixed(10), "machine type, which selects the repair procedure")
+        Column::new("type", "TYPE", Content(4, 20), "machine type, which selects the repair procedure")
             .shown_from(90)
             .value(|row| row.value(|e| Value::text(e.machine_type.as_str())))
             .cell(|row| row.cell(|e| short_text::safe(&e.machine_type))),
-        Column::new("operation", "OPERATION", Fixed(11), "operation of the repair procedure")
-            .wide(100, Fixed(14))
+        Column::new("operation", "OPERATION", Content(9, 11), "operation of the repair procedure")
+            .wide(100, Content(9, 20))
             .value(|row| row.value(|e| Value::text(e.operation.as_str())))
             .cell(|row| row.cell(|e| short_text::safe(&e.operation))),
-        Column::new("step", "STEP", Fixed(4), "step of the operation, and their number")
+        Column::new("step", "STEP", Content(4, 6), "step of the operation, and their number")
             .value(|row| row.value(|e| Value::text(short_text::step(&row.app.seen, e))))
             .cell(|row| row.cell(|e| short_text::step(&row.app.seen, e))),
-        Column::new("command", "COMMAND", Fixed(20), "command of the step, without the address")
-            .wide(160, Fixed(30))
+        Column::new("command", "COMMAND", Content(7, 30), "command of the step, without the address")
             .shown_from(140)
             .cell(|row| row.cell(|e| short_text::command(&row.app.seen, e))),
-        Column::new("status", "STATUS", Fixed(9), "status of the entry, or of its step in progress")
+        Column::new("status", "STATUS", Content(8, 11), "status of the entry, or of its step in progress")
             .value(status)
             .cell(status_cell),
         Column::hidden("since", "SINCE", "time in the status").value(|row| row.since(|e| e.last_transition_time)),
-        Column::new("left", "LEFT", Fixed(5), "time until the step's deadline").value(left).cell(left_cell),
-        Column::new("pods", "PODS", Fixed(7), "pods that are gone, of those when the drain began")
-            .shown_from(110)
+        Column::new("left", "LEFT", Content(4, 6), "time until the step's deadline")
+            .shown_from(100)
+            .value(left)
+            .cell(left_cell),
+        Column::new("progress", "PROGRESS", Content(8, 24), "pods gone, the attempt, or time since the command")
+            .value(entry::progress)
+            .cell(entry::progress_cell),
+        Column::hidden("pods", "PODS", "pods that are gone, of those when the drain began")
             .cell(|row| row.cell(|_| short_text::pods(&row.app.seen, row.id))),
-        Column::new("health", "HEALTH", Fixed(10), "answer of the health check")
+        Column::new("health", "HEALTH", Content(6, 10), "answer of the health check")
             .shown_from(110)
             .value(|row| row.value(|_| Value::text(short_text::health(&row.app.seen, row.id))))
             .cell(health_cell),
@@ -71,6 +71,7 @@ impl Table for Repairs {
         Column::new("reason", "REASON", Rest, "why the entry does not move, or its end")
             .value(entry::reason)
             .cell(reason_cell),
+        Column::hidden("batch", "BATCH", "batch of the entry: all entries of one enqueue").value(entry::batch),
         Column::hidden("by", "ASKED BY", "operator who asked for the repair").value(entry::by),
         Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
     ];
@@ -86,15 +87,7 @@ fn status<'r>(row: &'r Row<'_>) -> Value<'r> {
 }
 
 fn status_cell(row: &Row<'_>) -> Cell {
-    let (theme, Some(entry)) = (&row.app.config.theme, row.entry) else { return row.broken("broken") };
-    let style = match entry.status {
-        RepairStatus::Failed if !entry.deleted => theme.danger,
-        RepairStatus::Succeeded if !entry.deleted => theme.good,
-        RepairStatus::Queued | RepairStatus::Processing | RepairStatus::Succeeded | RepairStatus::Failed => {
-            Style::new()
-        }
-    };
-    Cell::styled(short_text::repair_status(entry, row.app.known()), style)
+    row.status_cell(row.entry.map_or("broken", |e| short_text::repair_status(e, row.app.known())))
 }
 
 fn left<'r>(row: &'r Row<'_>) -> Value<'r> {

@@ -2,11 +2,14 @@
 //! of them changes, the dialog expires and can no longer be confirmed. Stopping verbs are not bound like that: entries
 //! that end meanwhile are left out, and the others are stopped in any state.
 //!
-//! The focus begins in the reason, so that blind typing goes there. Enter moves on to the buttons. `y` is a key only
-//! there, and no other letter is one.
+//! The focus begins in the first field. Enter moves on, and from the last field always to the button that acts; a second
+//! Enter presses it. A dialog without fields begins on `Back`. `y` is a key only on the buttons, and no other letter is
+//! one.
 //!
 //! This module holds the parts that all dialogs share: focus, text fields, expiry. `dialogs` opens each of them.
 
+pub mod kept_text;
+pub mod not_done;
 pub mod pick;
 pub mod plan;
 pub mod preconditions;
@@ -14,7 +17,7 @@ pub mod preconditions;
 use std::borrow::Cow;
 
 use cketerm_actions::constraint;
-use cketerm_model::entry::EntryId;
+use cketerm_model::{cketerm_records::Verb, entry::EntryId};
 use cketerm_rules::seen::Seen;
 use tui_input::Input;
 
@@ -22,8 +25,8 @@ pub use self::preconditions::Precondition;
 use self::{pick::Pick, plan::Plan};
 use super::event::Action;
 
-/// Number of entries from which the cluster's name and the count must be typed.
-pub const LARGE_COUNT: usize = 10;
+/// Largest number of machines for which nothing has to be typed to confirm.
+pub const LARGE_COUNT: usize = 20;
 
 /// Effect of the confirming button.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +35,11 @@ pub enum DialogAction {
     Act(Action),
     /// Leave the console.
     Quit,
+    /// Let this console's engine campaign.
+    Lead {
+        /// Whether the console asks by itself. The answer is then kept on this host; otherwise it is for this session.
+        first: bool,
+    },
 }
 
 /// Whether a reason can be given.
@@ -49,7 +57,7 @@ pub enum ReasonPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Focus {
     /// The button that does nothing.
-    Cancel,
+    Back,
     /// The choice of a machine type.
     Type,
     /// The choice of an operation.
@@ -100,7 +108,7 @@ pub struct Dialog {
     pub why: ReasonPolicy,
     /// The reason so far.
     pub reason: Input,
-    /// Text that has to be typed; `None` = `y` is enough.
+    /// Text that has to be typed; `None` = the button is enough.
     pub expect: Option<String>,
     /// Confirmation text so far.
     pub typed: Input,
@@ -137,7 +145,7 @@ impl Dialog {
             reason: Input::default(),
             expect: None,
             typed: Input::default(),
-            focus: Focus::Cancel,
+            focus: Focus::Back,
             preconditions: Vec::new(),
             left_out: Vec::new(),
             stops: None,
@@ -163,7 +171,7 @@ impl Dialog {
                 Some(pick) if pick.chosen().is_none() => Focus::Operation,
                 _ if self.value.is_some() && self.proposed.is_none() => Focus::Value,
                 _ if self.why != ReasonPolicy::Never => Focus::Reason,
-                _ => Focus::Cancel,
+                _ => Focus::Back,
             };
         }
     }
@@ -185,7 +193,7 @@ impl Dialog {
     pub fn focus_order(&self) -> Vec<Focus> {
         let mut stops = Vec::new();
         if self.expired.is_some() {
-            return vec![Focus::Cancel];
+            return vec![Focus::Back];
         }
         if let Some(pick) = &self.pick {
             stops.push(Focus::Type);
@@ -198,7 +206,7 @@ impl Dialog {
         if self.expect.is_some() {
             stops.push(Focus::Typed);
         }
-        stops.extend([Focus::Cancel, Focus::Confirm]);
+        stops.extend([Focus::Confirm, Focus::Back]);
         stops
     }
 
@@ -207,33 +215,35 @@ impl Dialog {
         let stops = self.focus_order();
         let at = stops.iter().position(|f| *f == self.focus).unwrap_or(0);
         let next = if forward { at + 1 } else { at + stops.len() - 1 };
-        self.focus = stops.get(next % stops.len()).copied().unwrap_or(Focus::Cancel);
+        self.focus = stops.get(next % stops.len()).copied().unwrap_or(Focus::Back);
     }
 
-    /// Moves on from a field or a choice (Enter). From the last one it goes to the buttons, or to missing input, which
-    /// is returned. It goes to the confirming button only if something was typed, so that Enter alone never confirms.
+    /// Moves on from a field or a choice (Enter): from the last one to the button that acts, or to missing input, which
+    /// is returned.
     pub fn focus_next(&mut self) -> Option<String> {
         self.move_focus(true);
-        if self.focus != Focus::Cancel {
+        if self.focus != Focus::Confirm {
             return None;
         }
         let missing = self.missing();
         if missing.is_some() {
             self.focus_missing();
-        } else if self.expect.is_some() || self.has_typed_value() || !self.reason.value().trim().is_empty() {
-            self.focus = Focus::Confirm;
         }
         missing
     }
 
-    /// Reports whether a value was typed. An unchanged proposal does not count.
-    fn has_typed_value(&self) -> bool {
-        self.value.as_ref().is_some_and(|value| self.proposed.as_deref() != Some(value.value()))
+    /// Reports whether the action disrupts more than its queue's rules allow, or cannot be undone.
+    pub fn dangerous(&self) -> bool {
+        let action = matches!(
+            &self.action,
+            DialogAction::Act(Action::Remove { .. } | Action::Order { verb: Verb::Force | Verb::Uncordon, .. })
+        );
+        self.expect.is_some() || action
     }
 
     /// Reports whether the focus is on a button.
     pub fn at_buttons(&self) -> bool {
-        matches!(self.focus, Focus::Cancel | Focus::Confirm)
+        matches!(self.focus, Focus::Back | Focus::Confirm)
     }
 
     /// Returns the text field that has the focus.
@@ -242,7 +252,7 @@ impl Dialog {
             Focus::Reason => Some(&mut self.reason),
             Focus::Typed => Some(&mut self.typed),
             Focus::Value => self.value.as_mut(),
-            Focus::Cancel | Focus::Type | Focus::Operation | Focus::Confirm => None,
+            Focus::Back | Focus::Type | Focus::Operation | Focus::Confirm => None,
         }
     }
 
@@ -323,14 +333,7 @@ impl Dialog {
                 DialogAction::Act(action.clone().with_operation(chosen).with_value(value).with_reason(reason))
             }
             DialogAction::Quit => DialogAction::Quit,
-        }
-    }
-
-    /// Returns the reason why a confirmation has to be typed.
-    pub fn tier(&self) -> &'static str {
-        match &self.action {
-            DialogAction::Act(Action::Remove { .. }) => "this cannot be undone",
-            _ => "to confirm",
+            DialogAction::Lead { first } => DialogAction::Lead { first: *first },
         }
     }
 
@@ -346,6 +349,6 @@ impl Dialog {
     /// Expires the dialog: it can no longer be confirmed.
     pub fn expire(&mut self, why: String) {
         self.expired = Some(why);
-        self.focus = Focus::Cancel;
+        self.focus = Focus::Back;
     }
 }

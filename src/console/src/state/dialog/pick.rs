@@ -99,6 +99,13 @@ impl Pick {
         }
     }
 
+    /// Chooses an operation of the chosen type by its name, if there is one.
+    pub fn choose_operation(&mut self, name: &str) {
+        if let Some(at) = self.operations().iter().position(|(operation, _)| operation == name) {
+            self.operation = Some(at);
+        }
+    }
+
     /// Chooses the next or the previous type and resets the operation.
     pub fn cycle_type(&mut self, forward: bool) {
         let before = self.machine_type;

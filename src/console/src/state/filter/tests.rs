@@ -83,6 +83,74 @@ fn a_syntax_error_names_the_term_and_the_alternatives() {
     assert_eq!(fault("a or"), "`or` needs a term on either side");
 }
 
+/// The user sees an error in place of an empty table.
+#[test]
+fn a_comparison_of_a_text_names_the_columns_that_can_be_compared() {
+    let fault = |text: &str| Filter::parse(text, COLUMNS).unwrap_err();
+    assert_eq!(
+        fault("status<20s"),
+        "status<20s: status is text; since rack pods can be compared (as text: status:20s)"
+    );
+    assert!(fault("queued node>=5").starts_with("node>5: node is text"), "{}", fault("queued node>=5"));
+    for text in ["since<20s", "rack>2", "pods>=3"] {
+        assert!(Filter::parse(text, COLUMNS).is_ok(), "{text}");
+    }
+}
+
+/// Audit, Logs and the histories show their time in a column of another name.
+#[test]
+fn since_is_the_age_in_tables_without_that_column() {
+    struct Action(f64);
+    impl Cells for Action {
+        fn value(&self, column: ColumnId) -> Value<'_> {
+            if column == "at" { Value::Span(Seconds::new(self.0)) } else { Value::text("root") }
+        }
+
+        fn any(&self, mut test: impl FnMut(&Value<'_>) -> bool) -> bool {
+            AUDIT.iter().any(|column| test(&self.value(*column)))
+        }
+    }
+    const AUDIT: &[ColumnId] = &[ColumnId::new("at"), ColumnId::new("who")];
+    let filter = Filter::parse("since<20s", AUDIT).unwrap();
+    assert_eq!((filter.passes(&Action(8.0)), filter.passes(&Action(30.0))), (true, false));
+    assert!(Filter::parse("since<20s", &[ColumnId::new("who")]).is_err());
+}
+
+/// The text only saves time.
+#[test]
+fn a_row_passes_with_its_searchable_text_as_without_it() {
+    let rows = [
+        Row("Worker-1", "draining", 700.0, "3", "38/40"),
+        Row("w\u{d6}rker-12", "queued", 30.0, "4", ""),
+        Row("cp-1", "failed two", 7200.0, "3", "1/4"),
+    ];
+    for text in [
+        "",
+        "worker",
+        "WORKER",
+        "!worker",
+        "\u{f6}",
+        "30",
+        "failed two",
+        "\"failed two\"",
+        "/^w/",
+        "3 !q",
+        "rack=3",
+        "8/4 or 12",
+        "status:queue",
+        "since>10m 3",
+        "38/40",
+        "ing 3",
+        "\"\"",
+    ] {
+        let filter = Filter::parse(text, COLUMNS).unwrap();
+        for row in &rows {
+            let with_text = filter.passes_text(&searchable_text(row), || Row(row.0, row.1, row.2, row.3, row.4));
+            assert_eq!(with_text, filter.passes(row), "{text:?} {}", row.0);
+        }
+    }
+}
+
 #[test]
 fn addresses_with_ports_and_namespaced_names_are_plain_text() {
     for text in ["https://10.0.0.1:6443 shop/web-1", "10.0.0.1:6443", "fe80::1", "aa:bb:cc:dd:ee:ff"] {

@@ -14,14 +14,14 @@ pub struct Day {
     pub bad: usize,
     /// Number of hours at the beginning of which nothing was read.
     pub unread: usize,
-    /// Seconds from the command to the end of each of the last reboots, the newest last.
+    /// Number of entries that ended as intended.
+    pub good: usize,
+    /// Seconds from the command to the end of each reboot that succeeded, sorted.
     pub boots: Vec<u64>,
 }
 
 /// Hours of the day.
 const HOURS: usize = 24;
-/// Most reboots whose times are compared.
-const MAX_BOOTS: usize = 24;
 
 /// Sums up the last day from what was read of history.
 pub(super) fn of(app: &App) -> Day {
@@ -32,6 +32,7 @@ pub(super) fn of(app: &App) -> Day {
     for ended in rows() {
         if let Some(hour) = HOURS.checked_sub(1 + hours_ago(ended.at)).and_then(|at| day.ended.get_mut(at)) {
             *hour += 1;
+            day.good += usize::from(ended.end.good());
             day.bad += usize::from(!ended.end.good() && !ended.end.withdrawn());
         }
     }
@@ -39,9 +40,18 @@ pub(super) fn of(app: &App) -> Day {
         let oldest = rows().map(|ended| hours_ago(ended.at)).max().unwrap_or(0);
         day.unread = HOURS.saturating_sub(1 + oldest);
     }
-    let boots = rows().filter(|e| e.end.good() && e.entry.queue == QueueKind::Reboot);
+    let is_recent = |at| hours_ago(at) < HOURS;
+    let boots = rows().filter(|e| e.end.good() && e.entry.queue == QueueKind::Reboot && is_recent(e.at));
     let times = boots.filter_map(|e| u64::try_from(e.at.duration_since(e.command_started?).as_secs()).ok());
-    day.boots = times.take(MAX_BOOTS).collect();
-    day.boots.reverse();
+    day.boots = times.collect();
+    day.boots.sort_unstable();
     day
+}
+
+impl Day {
+    /// Returns a quantile of the reboots' times in seconds: 50 for the median. `None` if there are too few.
+    pub fn boot_percentile(&self, percent: usize) -> Option<u64> {
+        let last = self.boots.len().checked_sub(1).filter(|last| *last > 1)?;
+        self.boots.get((last * percent).div_ceil(100)).copied()
+    }
 }

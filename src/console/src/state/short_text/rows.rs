@@ -21,7 +21,7 @@ use cketerm_rules::{
 use jiff::Timestamp;
 
 use super::{into_safe, reason, safe, stuck_on};
-use crate::state::{App, HostId, queries};
+use crate::state::{App, HostId, progress::Progress, queries, when};
 
 /// Returns the status of an entry in one word.
 pub fn status(entry: &RebootEntry, now: Timestamp) -> &'static str {
@@ -131,6 +131,19 @@ pub fn pods(seen: &Seen, id: EntryId) -> String {
     match queries::progress(seen, id) {
         Some(p) if p.pods_at_start > 0 && in_work => format!("{}/{}", p.pods_gone, p.pods_at_start),
         _ => String::new(),
+    }
+}
+
+/// Returns the progress of an entry: `6/8` pods, `try 2/3, 16s`, or the time since its command.
+pub fn progress(progress: &Progress, now: Timestamp) -> String {
+    match progress {
+        Progress::Pods { gone, all } => format!("{gone}/{all}"),
+        Progress::Command { number, allowed, since } if number <= allowed => {
+            format!("try {number}/{allowed}, {}", when::age(*since, now))
+        }
+        Progress::Command { number, since, .. } => format!("try {number}, {}", when::age(*since, now)),
+        Progress::Boot { since, limit: None } => format!("boot {}", when::age(*since, now)),
+        Progress::Boot { since, limit: Some(_) } => when::age(*since, now),
     }
 }
 

@@ -44,9 +44,12 @@ impl Text<'_> {
         if let Some(change) = app.knowledge.registry.change(seen, address).filter(|c| !c.fields.is_empty()) {
             self.heading("Fields".to_owned());
             for field in &change.fields {
-                let value_or_dash = |s: &Option<String>| s.clone().unwrap_or_else(|| "-".to_owned());
-                let text =
-                    format!("{}: {} > {}", field.field, value_or_dash(&field.before), value_or_dash(&field.after));
+                let text = match (&field.before, &field.after) {
+                    (Some(before), Some(after)) => format!("{}: {before} > {after}", field.field),
+                    (None, Some(after)) => format!("{}: {after} (new)", field.field),
+                    (Some(before), None) => format!("{}: {before} (removed)", field.field),
+                    (None, None) => field.field.clone(),
+                };
                 self.field("", &text, Style::new());
             }
         }

@@ -11,7 +11,7 @@ use crate::{
     state::{
         App, calendar,
         columns::{self, node_name, targets},
-        past::{EntryTimeline, PastId},
+        past::{Ended, EntryTimeline, PastId},
         short_text, when,
     },
     table::wrap,
@@ -66,10 +66,32 @@ impl Text<'_> {
         let style = columns::outcome_style(app, e);
         self.field("outcome", &e.outcome, style);
         self.plain("ended", &self.moment_by(e.at, self.app.now.wall));
+        if let Some(took) = e.took() {
+            self.plain("took", &when::span(took));
+        }
+        match app.knowledge.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
+            None => self.plain("", "reading its timeline ..."),
+            Some(Err(why)) => self.field("timeline", why, app.config.theme.trouble),
+            Some(Ok(past_timeline)) => {
+                let attempts: Vec<&Attempt> = past_timeline.ending.attempts.iter().collect();
+                if let Some(newest) = attempts.iter().rfind(|a| a.began()) {
+                    self.output_of(newest, None, false);
+                }
+                self.past_timeline(past_timeline);
+                self.heading("Entry".to_owned());
+                self.asked(e);
+                self.attempt_fields(&attempts);
+                return;
+            }
+        }
+        self.asked(e);
+    }
+
+    /// Adds the request of an ended entry, and what can be done now.
+    fn asked(&mut self, e: &Ended) {
         if let Some(r) = &e.request {
             let why = r.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
             self.plain("requested", &format!("by {} {}{why}", r.who, self.moment_by(r.at, self.app.now.wall)));
-            self.plain("took", &format!("{} from request to end", when::age(r.at, e.at)));
         } else {
             self.plain("requested", "via ckecli or another program (no record of who)");
         }
@@ -79,15 +101,6 @@ impl Text<'_> {
             ("jump", "go to its node"),
             ("logs-of", "its log lines"),
         ]);
-        match app.knowledge.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
-            None => self.plain("", "reading its timeline ..."),
-            Some(Err(why)) => self.field("timeline", why, app.config.theme.trouble),
-            Some(Ok(past_timeline)) => {
-                self.past_timeline(past_timeline);
-                let attempts: Vec<&Attempt> = past_timeline.ending.attempts.iter().collect();
-                self.attempt_fields(&attempts);
-            }
-        }
     }
 
     /// Adds the events of an entry, oldest first.
@@ -129,8 +142,9 @@ impl Text<'_> {
         self.plain("command", &format!("{} {} {}", r.command.name, r.command.target, r.command.detail));
         self.plain("targets", &targets(r));
         for (label, at) in [("start", r.start_at), ("end", r.end_at)] {
-            let text = at.map_or_else(|| "-".to_owned(), |at| self.moment_by(at, self.app.now.wall));
-            self.plain(label, &text);
+            if let Some(at) = at {
+                self.plain(label, &self.moment_by(at, self.app.now.wall));
+            }
         }
         for (label, text, style) in [("info", &r.info, plain), ("error", &r.error, danger)] {
             if !text.is_empty() {

@@ -42,9 +42,26 @@ impl Text<'_> {
             let style = if trouble::own(why) { theme.trouble } else { Style::new() };
             self.field("why", &calendar::with_local_times(self.app, &short_text::sentence(why)), style);
         }
+        self.pace_field(id);
+        self.order_field(id);
+        self.next(id, entry);
+        self.health(id, entry);
+        self.output(id, false);
+        let operation = queries::operation(&seen, entry);
+        if entry.step_status == StepStatus::Draining && entry.unfinished() {
+            self.pods_left(id);
+        }
+        if let Some(operation) = operation {
+            self.steps(id, entry, operation);
+        }
+        let moved = match entry.status {
+            RepairStatus::Processing => format!("step {} {}", entry.step.saturating_add(1), entry.step_status),
+            other => other.to_string(),
+        };
+        self.timeline(id, entry.last_transition_time, &moved);
+        self.heading("Entry".to_owned());
         let serial = entry.serial.as_ref().map(|s| format!(", serial {s}")).unwrap_or_default();
         self.plain("machine", &format!("{} {}, type {}{serial}", name, entry.address, entry.machine_type));
-        let operation = queries::operation(&seen, entry);
         let step = Some(short_text::step(&seen, entry)).filter(|s| !s.is_empty());
         let step = step.map_or_else(|| "not begun".to_owned(), |step| format!("step {step}"));
         self.plain("operation", &format!("{}, {step}", entry.operation));
@@ -52,8 +69,6 @@ impl Text<'_> {
             let text = format!("the definition has no {} for {} any more", entry.operation, entry.machine_type);
             self.field("", &text, theme.trouble);
         }
-        self.next(id, entry);
-        self.health(id, entry);
         self.backoff_field(entry.drain_backoff_count, entry.drain_backoff_expire);
         self.requested(id);
         if alone {
@@ -63,24 +78,12 @@ impl Text<'_> {
                 self.plain("node", "none: the machine is outside the cluster, nothing is drained");
             }
         }
-        self.order_field(id);
         let mut can = choices(entry, queries::order(&seen, id));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
         match can.as_slice() {
             [] => self.plain("you can", "wait: the leader removes it"),
             can => self.available_actions_field(can),
         }
-        if let Some(operation) = operation {
-            self.steps(id, entry, operation);
-        }
-        if entry.step_status == StepStatus::Draining && entry.unfinished() {
-            self.pods_left(id);
-        }
-        let moved = match entry.status {
-            RepairStatus::Processing => format!("step {} {}", entry.step.saturating_add(1), entry.step_status),
-            other => other.to_string(),
-        };
-        self.timeline(id, entry.last_transition_time, &moved);
         self.attempts(id);
     }
 

@@ -1,17 +1,14 @@
 //! Choice of the repairs that start (REP-15 to REP-20; I1, I3, I4, I7, I30, I43).
 
-use cketerm_model::{attempt::CheckAnswer, entry::QueueKind, fault, reason::Reason, repair::RepairStatus};
+use cketerm_model::{attempt::CheckAnswer, entry::QueueKind, fault, reason::Reason};
 
-use super::super::{
-    Pass, attempts,
-    entry_context::{EntryContext, EntryKind},
-};
+use super::super::{Pass, attempts, entry_context::EntryContext};
 
 impl<'a> Pass<'a> {
     /// Starts repairs in this order, each group by index: processing API servers, other processing machines, queued API
     /// servers, other queued machines. An entry that cannot start by itself takes no slot and holds up nobody.
     pub(super) fn start_repairs(&mut self, mut waiting: Vec<EntryContext<'a>>) {
-        waiting.sort_by_key(|ctx| (is_queued(*ctx), !ctx.control_plane(), ctx.id));
+        waiting.sort_by_key(|ctx| (ctx.is_queued(), !ctx.control_plane(), ctx.id));
         self.out.probe_often |= !self.claims.api_repairs.is_empty() || waiting.iter().any(EntryContext::control_plane);
         for ctx in waiting {
             let reason = match self.repair_blocker(ctx).or_else(|| self.slot_blocker(ctx)) {
@@ -102,8 +99,4 @@ impl<'a> Pass<'a> {
         let full = usize::try_from(limit).unwrap_or(0) <= taken.len();
         full.then(|| Reason::WaitingForSlot { holder: taken.values().next().copied(), limit })
     }
-}
-
-fn is_queued(ctx: EntryContext<'_>) -> bool {
-    matches!(ctx.kind, EntryKind::Repair { entry, .. } if entry.status == RepairStatus::Queued)
 }

@@ -4,7 +4,7 @@ use cketerm_model::{
     attempt::{CheckAnswer, Ended},
     boot_time::Seconds,
     cketerm_records::Verb,
-    entry::EntryId,
+    entry::{EntryId, Stored},
     host::{HostRow, RebootAnnotations},
     policy::WorkerCompletion,
     reason::Reason,
@@ -85,6 +85,8 @@ fn i25_a_failed_command_is_retried_exactly_command_retries_times() {
     assert_eq!(unasked.does(0), Some("checking boot"), "the machine may have rebooted anyway");
     let due = scene.rebooting(0, 11, 30, failed()).checked(0, CheckAnswer::No("down".to_owned()), None);
     let Some(Effect::RunAgain { attempt, order: None, .. }) = due.effect(0) else { panic!() };
+    let first = due.store.attempts_of(EntryId::reboot(0)).find_map(Stored::get).and_then(|a| a.drain_start);
+    assert!(first.is_some() && attempt.drain_start == first, "the drain was before the first try");
     assert_eq!((attempt.number, attempt.boot_id.as_deref()), (2, Some("before")));
     assert_eq!(
         due.clone().checked(0, CheckAnswer::Yes, Some(0.0)).ends(0),

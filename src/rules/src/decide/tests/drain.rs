@@ -377,6 +377,13 @@ fn i26_the_attempt_has_the_nodes_address_appended() {
     assert_eq!((attempt.number, attempt.bound_seconds), (1, 3600));
 }
 
+/// The transition overwrites the start of the drain, which usual durations and estimates need.
+#[test]
+fn the_attempt_records_the_start_of_its_drain() {
+    let Some(Effect::Power { attempt, .. }) = Scene::new(1).draining(0, 11, 41).effect(0) else { panic!() };
+    assert_eq!(attempt.drain_start, Some(after(now(), -41)));
+}
+
 #[test]
 fn i34_the_backoff_lies_between_its_base_and_the_cap_plus_jitter() {
     let table = [(1, 300), (2, 600), (3, 1200), (4, 1200), (64, 1200), (1_000_000, 1200), (i64::MAX, 1200)];

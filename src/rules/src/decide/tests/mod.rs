@@ -3,6 +3,7 @@
 mod api_servers;
 mod assumptions;
 mod auto_repair;
+mod batches;
 mod boot;
 mod bounds;
 mod cordons;

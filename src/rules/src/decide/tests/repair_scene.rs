@@ -127,6 +127,7 @@ impl Scene {
             not_ready: false,
             node_uid: None,
             start: after(now(), -age - 1),
+            drain_start: None,
             forced: false,
             ordered_by: None,
             done_by: None,

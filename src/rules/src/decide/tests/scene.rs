@@ -181,6 +181,7 @@ impl Scene {
             not_ready: false,
             node_uid: Some(format!("uid-{}", Self::address(last))),
             start: after(now(), -age),
+            drain_start: Some(after(now(), -age - 60)),
             forced: false,
             ordered_by: None,
             done_by: None,

@@ -405,6 +405,7 @@ fn i26_the_uid_in_etcd_takes_precedence_over_the_node_annotation() {
             at: now(),
             reason: None,
             node_uid: Some("another".to_owned()),
+            batch: None,
         };
         let stored = cketerm_model::entry::Stored {
             key: "r".to_owned(),

@@ -1,0 +1,140 @@
+//! Tests of what tables show of work: signs, bars, attempts and times against the usual ones; map or list of Nodes.
+
+use std::sync::Arc;
+
+use cketerm_model::{
+    cketerm_records::EndKind,
+    entry::{EntryId, Stored},
+    names::Address,
+};
+use cketerm_rules::usual::{EndedTimes, MachineClass, Phase, PhaseTime, UsualTimes};
+
+use super::world::{World, press, stored, wall};
+use crate::{
+    state::{
+        App, View,
+        event::Effect,
+        settings::{self, Change},
+    },
+    terminal::screen,
+    theme::Severity,
+};
+
+fn line(app: &App, of: &str) -> String {
+    let text = screen::text(app);
+    text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of:?}:\n{text}")).to_owned()
+}
+
+/// Returns ended reboots whose machines booted in this many seconds.
+fn booted_in(seconds: f64) -> Arc<UsualTimes> {
+    let ended = |index| EndedTimes {
+        entry: EntryId::reboot(index),
+        address: Address::new("10.0.0.15"),
+        end: EndKind::Booted,
+        at: wall(),
+        control_plane: false,
+        machine_type: None,
+        operation: None,
+        backoffs: 0,
+        phases: vec![PhaseTime { phase: Phase::Boot, step: None, seconds }],
+    };
+    Arc::new(UsualTimes::of((100..120).map(ended).collect(), |_| MachineClass::default()))
+}
+
+#[test]
+fn a_drain_is_a_bar_of_pods_and_a_boot_a_bar_of_the_usual_time() {
+    let mut app = World::usual().console(120, 30);
+    assert!(
+        line(&app, " worker-1 ").contains("\u{2588}\u{2588}\u{2588}\u{2588}\u{2588}\u{2588}\u{2588}\u{2591} 38/40")
+    );
+    assert!(line(&app, " worker-2 ").contains("boot 39s"), "nothing to compare with");
+    app.knowledge.usual = booted_in(78.0);
+    let half = "\u{2588}\u{2588}\u{2588}\u{2588}\u{2591}\u{2591}\u{2591}\u{2591} 39s ";
+    assert!(line(&app, " worker-2 ").contains(half), "{}", line(&app, " worker-2 "));
+    assert!(line(&app, " worker-2 ").contains(&format!("{} rebooting", Severity::Rebooting.sign())));
+}
+
+#[test]
+fn a_boot_that_is_slower_than_usual_is_amber_and_says_so() {
+    let mut app = World::usual().console(120, 30);
+    app.knowledge.usual = booted_in(20.0);
+    let slow = line(&app, " worker-2 ");
+    assert!(slow.contains("39s, usual 20s"), "{slow}");
+    assert!(slow.contains(&format!("{} rebooting", Severity::Slow.sign())), "{slow}");
+    let buffer = screen::buffer(&app);
+    let amber = buffer.content.iter().filter(|cell| Some(cell.fg) == app.config.theme.trouble.fg);
+    assert!(amber.filter(|cell| cell.symbol() == "\u{2588}").count() >= 8, "the bar is amber");
+}
+
+#[test]
+fn a_running_command_shows_its_attempt_and_how_many_may_run() {
+    let mut world = World::usual();
+    let key = (EntryId::reboot(4), 1);
+    let mut attempt = world.store.attempts.get(&key).and_then(Stored::get).unwrap().clone();
+    attempt.outcome = None;
+    world.store.attempts.insert(key, stored("a", 44, attempt));
+    let mut definition = world.store.definition().unwrap().clone();
+    definition.cluster.reboot.command_retries = Some(2);
+    world.store.cluster = Some(stored("/cke/cluster", 45, definition));
+    assert!(line(&world.console(120, 30), " worker-2 ").contains("try 1/3, 42s"));
+}
+
+#[test]
+fn the_cursors_row_is_a_bar_without_colours_too() {
+    use ratatui::style::Modifier;
+    let mut app = World::usual().console(80, 24);
+    app.config.theme = crate::theme::Theme::named("terminal", false).unwrap();
+    press(&mut app, "j space k");
+    let buffer = screen::buffer(&app);
+    let reversed = |y: u16| (0..80).filter(|x| buffer[(*x, y)].modifier.contains(Modifier::REVERSED)).count();
+    // the sign of the status is not part of it
+    assert_eq!((reversed(5), reversed(6)), (79, 0));
+    assert_eq!((buffer[(0, 5)].symbol(), buffer[(1, 5)].symbol()), (">", "*"));
+}
+
+#[test]
+fn nodes_begin_with_the_map_where_it_fits_and_the_choice_is_remembered() {
+    let world = World::usual();
+    assert!(world.console_in(View::Nodes, 80, 24).navigation.map.is_none(), "too small");
+    let mut app = world.console_in(View::Nodes, 160, 40);
+    app.config.saves_settings = true;
+    assert!(app.navigation.map.is_some());
+    let text = screen::text(&app);
+    assert!(
+        text.contains("[\u{2591} cp-1") || text.contains("[\u{2591}\u{258c}cp-1"),
+        "cursor, sign, API server: {text}"
+    );
+    assert!(text.contains("\u{258c} API server"), "{text}");
+    // three racks of three machines: all of the screen is used, with states in words
+    assert!(text.lines().any(|line| line.contains("queued") && !line.contains("cp-1")), "{text}");
+    let last = text.lines().position(|line| line.contains("worker-3")).unwrap();
+    assert!(last > 9, "lines are spread: {text}");
+    let effects = press(&mut app, "v");
+    assert!(effects.contains(&Effect::SaveSettings(Change::Map(false))), "{effects:?}");
+    press(&mut app, "1 2");
+    assert!(app.navigation.map.is_none(), "the list stays");
+    press(&mut app, "v 1 2");
+    assert!(app.navigation.map.is_some());
+    // the next start reads the choice
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("console.yaml");
+    settings::write(&path, &Change::Map(false)).unwrap();
+    let mut next = App::new(crate::state::AppConfig::default(), View::Reboots, super::world::at(world.boot));
+    assert_eq!(settings::apply(&mut next, &settings::read(&path).unwrap()), Vec::<String>::new());
+    assert_eq!(next.navigation.map_chosen, Some(false));
+}
+
+#[test]
+fn without_racks_nodes_begin_with_the_list_and_the_map_still_works() {
+    let mut world = World::usual();
+    let names: Vec<_> = world.kube.nodes.keys().cloned().collect();
+    for name in names {
+        let mut row = cketerm_model::kube::NodeRow::clone(&world.kube.nodes[&name]);
+        row.shown_labels.clear();
+        world.kube.put_node(row);
+    }
+    let mut app = world.console_in(View::Nodes, 160, 40);
+    assert!(app.navigation.map.is_none());
+    press(&mut app, "v right right right");
+    assert!(screen::text(&app).contains("no rack"), "{}", screen::text(&app));
+}

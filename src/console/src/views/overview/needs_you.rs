@@ -1,0 +1,117 @@
+//! Panel *Needs you*: a line for each object that waits for a person, with the keys that act on it.
+
+use ratatui::{style::Style, text::Span};
+use unicode_width::UnicodeWidthStr;
+
+use super::{PanelLine, info, text};
+use crate::{
+    keys::{self, Command, TABLE},
+    state::{App, View, needs_you::NeedsYou, object::Object, overview::OverviewRow, short_text, when},
+    views::panel::Panel,
+};
+
+/// Widest name, on narrow and on wide screens.
+const NAME_WIDTHS: [usize; 2] = [14, 24];
+/// Width from which a line has room for longer names and several keys.
+const WIDE: usize = 90;
+/// Width of the age.
+const AGE_WIDTH: usize = 5;
+/// Most keys of a line.
+const MAX_KEYS: usize = 2;
+
+/// Returns the title with the number of lines.
+pub(super) fn title(app: &App) -> Panel {
+    let (theme, lines) = (&app.config.theme, &app.knowledge.needs_you);
+    let style = lines.first().map_or(theme.title, |line| theme.severity(line.severity()));
+    let panel = Panel::new(vec![text(format!("Needs you ({})", lines.len()), theme.title.patch(style))]);
+    let next = app.config.keymap.key("trouble").map(|key| format!("{} next", keys::title(key)));
+    match next.filter(|_| lines.len() > 1) {
+        Some(next) => panel.note(text(next, Style::new())),
+        None => panel,
+    }
+}
+
+/// Returns the visible lines: the first ones, or those around the cursor.
+pub(super) fn lines(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
+    let theme = &app.config.theme;
+    let all = &app.knowledge.needs_you;
+    if all.is_empty() {
+        let sign = if app.config.blocks { "\u{25cf} " } else { "* " };
+        return vec![info(vec![text(format!("{sign}nothing needs you"), theme.good)])];
+    }
+    let cursor = match &app.lists.overview_rows.cursor {
+        Some(OverviewRow::NeedsYou(object)) => all.iter().position(|line| line.object == *object),
+        _ => None,
+    };
+    let top = cursor.map_or(0, |at| (at + 1).saturating_sub(height)).min(all.len().saturating_sub(height));
+    let shown: Vec<&NeedsYou> = all.iter().skip(top).take(height).collect();
+    let most = NAME_WIDTHS[usize::from(width >= WIDE)];
+    let name_width = shown.iter().map(|line| line.title().width()).max().unwrap_or(0).min(most);
+    // the keys of all lines begin in one column
+    let hint_width = |line: &&NeedsYou| -> usize {
+        shown_keys(app, line, width).iter().map(|(key, word)| key.width() + word.width() + 3).sum()
+    };
+    let hint_width = shown.iter().map(hint_width).max().unwrap_or(0);
+    let mut lines: Vec<PanelLine> = Vec::new();
+    for line in shown {
+        let selected = app.navigation.view == View::Overview && cursor.and_then(|at| all.get(at)) == Some(line);
+        lines.push(one(app, line, (width, name_width, hint_width), selected));
+    }
+    lines
+}
+
+/// Returns the keys of a line that are shown, each with its word.
+fn shown_keys(app: &App, line: &NeedsYou, width: usize) -> Vec<(String, &'static str)> {
+    let most = if width >= WIDE { MAX_KEYS } else { 1 };
+    line.keys(app).into_iter().filter_map(|key| key_text(app, key, line.object.view())).take(most).collect()
+}
+
+fn one(
+    app: &App,
+    line: &NeedsYou,
+    (width, name_width, hint_width): (usize, usize, usize),
+    selected: bool,
+) -> PanelLine {
+    let theme = &app.config.theme;
+    let mut hints: Vec<Span<'static>> = Vec::new();
+    for (key, word) in shown_keys(app, line, width) {
+        let style = if selected { theme.key } else { Style::new() };
+        hints.push(text(format!("  {key}"), style));
+        hints.push(Span::raw(format!(" {word}")));
+    }
+    // ages of work stop while etcd is lost, the age of the loss does not
+    let now = if matches!(line.object, Object::Source(_)) { app.now.wall } else { app.known() };
+    let age = line.since.map(|at| when::age(at, now)).unwrap_or_default();
+    let name = short_text::shorten_middle(&line.title(), name_width);
+    let what_width = width.saturating_sub(name_width + AGE_WIDTH + hint_width + 2).max(8);
+    let what = cut(&line.what, what_width);
+    let mut spans = vec![
+        text(format!("{name:<name_width$}  "), theme.severity(line.severity())),
+        Span::raw(format!("{what:<what_width$}")),
+        Span::raw(format!("{age:>AGE_WIDTH$}")),
+    ];
+    spans.extend(hints);
+    PanelLine { row: Some(OverviewRow::NeedsYou(line.object.clone())), spans }
+}
+
+/// Returns a key and its word.
+fn key_text(app: &App, command: Command, view: View) -> Option<(String, &'static str)> {
+    let binding = TABLE.iter().find(|binding| binding.command == command)?;
+    let key = app.config.keymap.key(binding.name)?;
+    let word = match (command, view) {
+        (Command::Cancel, View::Repairs) => "delete",
+        (Command::Unhold, View::Hosts | View::Diff) => "release",
+        _ if binding.hint.is_empty() => binding.name,
+        _ => binding.hint,
+    };
+    Some((keys::title(key), word))
+}
+
+/// Cuts a text to a width, with a `~` at its end.
+fn cut(text: &str, width: usize) -> String {
+    let mut text = text.to_owned();
+    if text.width() > width {
+        crate::table::mark_cut(&mut text, width);
+    }
+    text
+}
