@@ -5,6 +5,7 @@
 //! [`cketerm_model::clock::Clock`] and tokio's timers, so a test with a paused clock simulates an hour in a moment.
 
 pub mod bmc;
+pub mod cke;
 pub mod durations;
 pub mod etcd;
 pub mod faults;

@@ -37,6 +37,8 @@ pub struct Scenario {
     /// Whether another engine exists and leads first.
     #[serde(default)]
     pub rival: bool,
+    /// A CKE that leads first; none by default.
+    pub cke: Option<CkeHost>,
     /// Actions of operators and failures, in order of time.
     #[serde(default)]
     pub script: Vec<ScriptStep>,
@@ -96,6 +98,22 @@ pub struct ScriptStep {
     /// `kill_rival`: the other engine dies as by SIGKILL.
     #[serde(default)]
     pub kill_rival: bool,
+    /// `stop_cke`: CKE is stopped on its host, and gives up the lock.
+    #[serde(default)]
+    pub stop_cke: bool,
+    /// `start_cke`: CKE is started again on its host, and campaigns.
+    #[serde(default)]
+    pub start_cke: bool,
+}
+
+/// A CKE beside cketerm.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CkeHost {
+    /// Host name.
+    pub host: String,
+    /// Time between two passes without an operation.
+    pub interval: Seconds,
 }
 
 /// Selection of machines.
@@ -217,6 +235,7 @@ static FILES: &[&str] = &[
     include_str!("files/flaky-bmc.yaml"),
     include_str!("files/api-servers.yaml"),
     include_str!("files/lost-leader.yaml"),
+    include_str!("files/beside-cke.yaml"),
     include_str!("files/interference.yaml"),
     include_str!("files/repairs.yaml"),
     include_str!("files/dead-api-server.yaml"),
@@ -282,6 +301,8 @@ mod tests {
                     step.enable,
                     step.reset_backoff,
                     step.kill_rival,
+                    step.stop_cke,
+                    step.start_cke,
                 ];
                 assert_eq!(actions.iter().filter(|d| **d).count(), 1, "{} {step:?}", scenario.name);
             }

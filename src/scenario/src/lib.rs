@@ -2,6 +2,7 @@
 //! director plays it with the same actions that operators use.
 
 mod backends;
+mod cke;
 mod data;
 mod hosts;
 mod play;
@@ -9,5 +10,6 @@ mod registry;
 mod repairs;
 
 pub use backends::{Commands, Links, ResultStore, SABAKAN, backends, bmcs, probes, registry};
+pub use cke::CkeService;
 pub use data::{DEFAULT, Scenario, ScriptStep};
 pub use play::{Options, Stage};

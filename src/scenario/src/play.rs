@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 
 use super::{
     backends::{Links, SABAKAN, backends},
+    cke::CkeService,
     data::{MachineSelector, NodeCounts, Scenario, ScriptStep},
     hosts, registry,
     repairs::{self, outside},
@@ -78,6 +79,7 @@ pub struct Stage {
     control_planes: Vec<Machine>,
     outside: Vec<Machine>,
     rival: Option<(Gate, Handle)>,
+    cke: Option<CkeService>,
 }
 
 impl Stage {
@@ -104,7 +106,14 @@ impl Stage {
         for list in [&mut control_planes, &mut workers] {
             list.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
         }
-        let mut stage = Self { sandbox, scenario, options, clock, workers, control_planes, outside, rival: None };
+        let mut stage =
+            Self { sandbox, scenario, options, clock, workers, control_planes, outside, rival: None, cke: None };
+        if let Some(host) = &stage.scenario.cke {
+            // CKE ran here before cketerm came, so cketerm's policy is not to campaign.
+            let interval = duration_from_secs(host.interval / stage.options.speed);
+            let seed = stage.options.seed;
+            stage.cke = Some(CkeService::start(&stage.sandbox, host, interval, seed, &stage.clock).await?);
+        }
         stage.settings().await.map_err(|e| format!("cannot set up the sandbox: {e}"))?;
         if stage.scenario.rival {
             let gate = Gate::default();
@@ -139,6 +148,11 @@ impl Stage {
             bmcs: Some(bmcs),
             handover: false,
         }
+    }
+
+    /// Returns the CKE of the scenario, or `None` if it has none.
+    pub fn cke(&self) -> Option<&CkeService> {
+        self.cke.as_ref()
     }
 
     /// Returns the cluster definition of this stage.
@@ -188,11 +202,19 @@ impl Stage {
                 node
             })
             .collect();
-        json!({"name": "sandbox", "nodes": nodes, "service_subnet": "10.68.0.0/16", "reboot": reboot, "repair": repair})
+        let mut definition = json!({
+            "name": "sandbox", "nodes": nodes, "service_subnet": "10.68.0.0/16", "reboot": reboot, "repair": repair,
+        });
+        if self.scenario.cke.is_some() {
+            // CKE refuses a definition without it.
+            definition["options"] = json!({"kubelet": {"cri_endpoint": "/run/containerd/containerd.sock"}});
+        }
+        definition
     }
 
     async fn settings(&self) -> Result<(), ActionError> {
-        let operator = self.operator("sandbox");
+        // Under a CKE leader the policy is stored for the time after it.
+        let operator = Operator { handover: true, ..self.operator("sandbox") };
         let population = &self.scenario.population;
         let bare = population.registry.as_ref().is_some_and(|r| r.bare);
         let count = if bare { population.control_planes as usize } else { self.control_planes.len() };
@@ -315,6 +337,14 @@ impl Stage {
         }
         if step.reset_backoff {
             operator.reset_backoff(QueueKind::Reboot, None, None).await.map_err(|e| e.to_string())?;
+        }
+        if let Some(cke) = &self.cke {
+            if step.stop_cke {
+                cke.stop();
+            }
+            if step.start_cke {
+                cke.start_again(&self.sandbox, &self.clock);
+            }
         }
         if step.kill_rival
             && let Some((gate, _)) = &self.rival
