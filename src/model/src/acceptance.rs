@@ -185,6 +185,11 @@ impl OperatorCommand {
         }
     }
 
+    /// Returns the first version, major and minor, whose engines honour this command; `None` if all do.
+    pub fn since(self) -> Option<(u32, u32)> {
+        matches!(self, Self::PauseBatch).then_some((0, 2))
+    }
+
     /// Returns the name of the command for messages.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    audit::{Audit, Repeats},
+    audit::{Audit, OneAnAction, Repeats},
     ending::{EndKind, Ending},
 };
 pub use super::verb::Verb;
 use super::{
     attempt::CheckAnswer,
-    batch::BatchId,
+    batch::id::BatchId,
     entry::QueueKind,
     names::Address,
     reason::{Blocker, Reason},

@@ -205,12 +205,21 @@ pub struct BudgetRow {
     pub healthy: i32,
     /// `status.desiredHealthy`.
     pub needed: i32,
+    /// `status.expectedPods`.
+    #[serde(default)]
+    pub pods: i32,
 }
 
 impl BudgetRow {
     /// Returns `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Reports whether it refuses every eviction although all its pods are healthy: `maxUnavailable: 0`, or
+    /// `minAvailable` of at least as many pods as there are.
+    pub fn never_allows(&self) -> bool {
+        self.pods > 0 && self.needed >= self.pods
     }
 
     /// Reports whether it selects this pod.

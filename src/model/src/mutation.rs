@@ -20,6 +20,10 @@ pub enum Mutation {
     CancelOverwritten,
     /// Queued entries of a paused batch start.
     BatchPauseForgotten,
+    /// Queued entries of a batch that cannot be read start.
+    UnreadableBatchIgnored,
+    /// An enqueue goes on although its batch was cancelled.
+    EnqueueOutlivesCancel,
     /// An operator's `done` is forgotten before the Node is uncordoned.
     DoneForgotten,
     /// A published result is accepted for any open attempt.
@@ -161,6 +165,8 @@ pub static ALL: &[Mutation] = &[
     Mutation::RetriesInMemory,
     Mutation::CancelOverwritten,
     Mutation::BatchPauseForgotten,
+    Mutation::UnreadableBatchIgnored,
+    Mutation::EnqueueOutlivesCancel,
     Mutation::DoneForgotten,
     Mutation::ResultOfAnother,
     Mutation::ResultsIgnored,
@@ -298,7 +304,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=52).map(|i| format!("I{i}")) {
+        for code in (1..=54).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

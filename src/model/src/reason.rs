@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{attention::Attention, sentence::DONE_ORDERED};
 use super::{
     attempt::Ended,
-    batch::BatchId,
+    batch::id::BatchId,
     entry::EntryId,
     names::{Address, NodeName},
     verb::Verb,
@@ -129,6 +129,8 @@ pub enum Awaited {
     /// The boot or health check's `true`.
     #[default]
     Check,
+    /// A check of CKE, which records neither its answers nor the outcome of the command.
+    CkeCheck,
     /// The Node's readiness: an operator ordered `done`, so the check does not count.
     NodeReady,
 }
@@ -156,6 +158,10 @@ pub enum Reason {
     WaitingForControlPlane {
         /// Name of its Node, or its address.
         other: String,
+    },
+    /// CKE reboots nothing while it has repairs to process.
+    WaitingForRepairs {
+        entry: EntryId,
     },
     /// `names` holds the first [`MAX_NAMES`] of them. All waiting entries share it, otherwise an outage would cost
     /// nodes times entries.
@@ -207,6 +213,16 @@ pub enum Reason {
         pdb: String,
         healthy: i32,
         needed: i32,
+    },
+    /// The budget refuses every eviction, however many of its pods are healthy: it needs all of them.
+    #[serde(rename = "PDBNeverAllows")]
+    PdbNeverAllows {
+        pod: String,
+        pdb: String,
+        healthy: i32,
+        needed: i32,
+        /// Number of pods that it counts.
+        pods: i32,
     },
     #[serde(rename = "BlockedByManyPDBs")]
     BlockedByManyPdbs {
@@ -313,6 +329,13 @@ pub enum Reason {
         since: Timestamp,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
+    },
+    /// The record of the entry's batch cannot be read. It may be paused, so its queued entries do not start.
+    BatchUnreadable {
+        batch: BatchId,
+        /// The whole key in etcd.
+        key: String,
+        why: String,
     },
     /// The batch was paused before CKE took the lead, and CKE does not know batches.
     BatchPauseIgnored {

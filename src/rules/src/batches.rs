@@ -39,8 +39,10 @@ pub fn upkeep(keys: &Keys, store: &StoreView, now: Timestamp) -> Vec<Change> {
     for (id, stored) in &store.batches {
         let Some(batch) = stored.get() else { continue };
         let ended = ends.remove(id).unwrap_or_default();
-        let over = !in_queue.contains(id);
-        if ended.len() >= FOLD_FROM || (over && (batch.ended.is_none() || !ended.is_empty())) {
+        // While its enqueue runs, the entries added so far may all have ended, and a pause has to bind the next ones.
+        let over = !in_queue.contains(id) && !batch.growing(now);
+        let ends = batch.ended.is_none() || batch.paused.is_some() || !ended.is_empty();
+        if ended.len() >= FOLD_FROM || (over && ends) {
             changes.push(fold(keys, store, (*id, stored.mod_revision, batch), &ended, over, now));
         }
     }
@@ -103,7 +105,7 @@ fn outdated(keys: &Keys, store: &StoreView, now: Timestamp) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use cketerm_model::{
-        batch::{BatchEnds, BatchState, Paused},
+        batch::{BatchEnds, BatchState, Cancelled, Paused},
         cketerm_records::Who,
         entry::{QueueKind, Stored},
         stored::row::Row,
@@ -201,6 +203,30 @@ mod tests {
         assert_eq!((batch.ends, batch.ended), (BatchEnds { done: 1, failed: 1, withdrawn: 0 }, Some(now())));
         assert_eq!((batch.paused.is_some(), scene.store.batch_ends.len()), (false, 0));
         assert_eq!(scene.store.batch_totals()[&scene.id].state(&batch), BatchState::Done);
+    }
+
+    #[test]
+    fn sto65_a_batch_is_not_over_while_its_enqueue_runs_and_a_pause_stays() {
+        let mut scene = Scene::new(2);
+        scene.put(&scene.keys.batch(scene.id), &Batch { asked: 3, ..scene.batch().clone() });
+        scene.ended(0..2, "booted");
+        assert_eq!(scene.upkeep(now()), 0);
+        assert_eq!((scene.batch().paused.is_some(), scene.batch().ended), (true, None));
+        let later = after(now(), 600);
+        assert_eq!(scene.upkeep(later), 1, "the enqueue was interrupted");
+        assert_eq!((scene.batch().paused.is_some(), scene.batch().ended), (false, Some(later)));
+    }
+
+    #[test]
+    fn sto65_a_cancelled_batch_is_over_at_once_and_a_late_pause_is_removed() {
+        let mut scene = Scene::new(2);
+        let cancelled = Some(Cancelled { who: Who::default(), at: now(), reason: None });
+        scene.put(&scene.keys.batch(scene.id), &Batch { asked: 3, cancelled, ..scene.batch().clone() });
+        assert_eq!((scene.upkeep(now()), scene.batch().ended), (1, Some(now())));
+        let paused = Some(Paused { who: Who::default(), at: now(), reason: None });
+        scene.put(&scene.keys.batch(scene.id), &Batch { paused, ..scene.batch().clone() });
+        assert_eq!((scene.upkeep(after(now(), 60)), scene.upkeep(after(now(), 60))), (1, 0));
+        assert_eq!((scene.batch().paused.is_some(), scene.batch().ended), (false, Some(now())));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Estimated end of a queue or of a part of it: an interval that says how sure it is.
 //!
 //! Many possible futures of the queue are played by the rules' order of starts, each with durations drawn from the
-//! entries that ended in this cluster. Four of five futures end within the interval. The same question always has the
-//! same answer.
+//! entries that ended in this cluster. Four of five futures end within the interval. A few machines get stuck until
+//! somebody helps, which makes the interval of all futures too wide to plan with. So the futures in which nothing gets
+//! stuck have an interval of their own. The same question always has the same answer.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -49,8 +50,21 @@ pub struct Estimate {
     pub likely: Timestamp,
     /// Nine of ten times it is done by then.
     pub high: Timestamp,
+    /// The end if no machine gets stuck from now on. None if it is rare that none does.
+    pub steady: Option<Interval>,
     /// Number of ended entries behind it.
     pub samples: usize,
+}
+
+/// Interval that four of five ends lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// One of ten times it is done before.
+    pub low: Timestamp,
+    /// As often before as after.
+    pub likely: Timestamp,
+    /// Nine of ten times it is done by then.
+    pub high: Timestamp,
 }
 
 /// Reason why there is no estimate.

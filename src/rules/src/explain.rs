@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    cketerm_records::Progress,
     clock::Now,
     entry::EntryId,
     kube::{KubeView, NodeRow},
@@ -13,7 +14,8 @@ use cketerm_model::{
 
 use super::{
     assumptions::{Assumption, Assumptions},
-    decide::{ApplyState, decide, decide_assuming},
+    beside_cke,
+    decide::{ApplyState, decide_assuming},
     publish,
     registry::{GoodAnswer, Proposal, QueryState, Registry},
     snapshot::Snapshot,
@@ -21,9 +23,16 @@ use super::{
 
 /// Returns the reason of one entry; `None` if there is no such entry.
 pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
-    let snap = Snapshot { store: Arc::new(store.clone()), ..Snapshot::default() };
-    let reasons = publish::merged(&snap, decide(&snap, now).reasons);
-    reasons.get(&entry).cloned()
+    explain_with(store, KubeView::default(), entry, now).map(|(reason, _)| reason)
+}
+
+/// Returns the same with what was read of Kubernetes, which matters only while CKE leads. Then it also returns the
+/// progress that CKE's rules show.
+pub fn explain_with(store: &StoreView, kube: KubeView, entry: EntryId, now: Now) -> Option<(Reason, Option<Progress>)> {
+    let snap = Snapshot { store: Arc::new(store.clone()), kube: Arc::new(kube), ..Snapshot::default() };
+    let (decision, reading) = beside_cke::decision(&snap, now);
+    let reason = publish::merged(&snap, decision.reasons).remove(&entry)?;
+    Some((reason, reading.and_then(|mut reading| reading.progress.remove(&entry))))
 }
 
 /// Returns what a command that has just read etcd and Kubernetes assumes, to ask what a leader would do. Only the leader

@@ -152,7 +152,8 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::Working { .. }
         | Reason::WaitingForSlot { .. }
         | Reason::WaitingForWorkers { .. }
-        | Reason::WaitingForControlPlane { .. } => Place::Wave(0, None),
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::WaitingForRepairs { .. } => Place::Wave(0, None),
         Reason::UnreachableGate { .. } => {
             let note = format!("nothing starts now: {reason}");
             if !notes.contains(&note) {
@@ -173,6 +174,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::Backoff { .. }
         | Reason::BlockedByPdb { .. }
         | Reason::BlockedByManyPdbs { .. }
+        | Reason::PdbNeverAllows { .. }
         | Reason::BlockedByJob { .. }
         | Reason::PodsLeaving { .. }
         | Reason::EvictionRefused { .. }
@@ -195,6 +197,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
+        | Reason::BatchUnreadable { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::Stale { .. }

@@ -11,6 +11,7 @@
 //! | `memory` | state kept between passes: observations only |
 //! | `publish` | progress and status for every observer |
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
+//! | `beside_cke/` | reading of CKE's rules while CKE leads |
 //! | `eta/` | estimated end of a queue or of a part of it |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
 //! | `manual_drain` | drain of one node by an operator |
@@ -28,6 +29,7 @@
 
 pub mod assumptions;
 pub mod batches;
+pub mod beside_cke;
 pub mod console_leads;
 pub mod decide;
 pub mod eta;

@@ -30,7 +30,7 @@ use super::{
 /// Largest number of waiting entries whose reason is published, if only the leader knows the reason.
 pub const MAX_WAITING: usize = 50;
 /// Largest number of blockers named for each entry.
-const MAX_BLOCKERS: usize = 50;
+pub(crate) const MAX_BLOCKERS: usize = 50;
 /// Number of values written in one transaction.
 const BATCH: usize = 60;
 
@@ -99,7 +99,8 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::MachineInRepair { .. }
         | Reason::QueueDisabled
         | Reason::WaitingForWorkers { .. }
-        | Reason::WaitingForControlPlane { .. } => Origin::Derivable,
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::WaitingForRepairs { .. } => Origin::Derivable,
         Reason::Backoff { cause: Some(_), .. }
         | Reason::UnreachableGate { .. }
         | Reason::ControlPlaneUnhealthy { .. }
@@ -125,6 +126,7 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::WaitingForGroup { .. }
         | Reason::BlockedByPdb { .. }
         | Reason::BlockedByManyPdbs { .. }
+        | Reason::PdbNeverAllows { .. }
         | Reason::BlockedByJob { .. }
         | Reason::PodsLeaving { .. }
         | Reason::EvictionRefused { .. }
@@ -141,6 +143,7 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
+        | Reason::BatchUnreadable { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::WaitingForHealth { .. }

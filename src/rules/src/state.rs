@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{
     assumptions::Assumptions,
-    decide::{Decision, decide, decide_assuming},
+    beside_cke,
+    decide::{Decision, decide_assuming},
     seen::Seen,
     snapshot::Snapshot,
 };
@@ -95,7 +96,7 @@ impl State {
 
     /// Applies the rules to the snapshot.
     pub fn decide(&self) -> Decision {
-        decide(&self.snapshot, self.now)
+        beside_cke::decision(&self.snapshot, self.now).0
     }
 
     /// Applies the rules as if the engine of the snapshot led, to show what a leader would do. Its own memory is empty,

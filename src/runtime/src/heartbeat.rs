@@ -206,6 +206,15 @@ impl Heartbeat {
         });
     }
 
+    /// Message of a process that [`Self::guard`] ends.
+    pub fn exit_message(&self) -> String {
+        let limit = (self.0.limit + GUARD_MARGIN).as_secs();
+        format!(
+            "the engine did not run for {limit} s, or could not end: the host is overloaded, or a task blocks; the \
+             process exits so that another engine can lead; start cketerm again"
+        )
+    }
+
     /// Ends the process with status 1 from a thread of its own, where no task can. A stuck loop may block the runtime's
     /// only thread, or the process may not exit although it was notified. `before` restores the terminal and gets one
     /// second.

@@ -1,5 +1,7 @@
 //! Audit records: actions of users and engines.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +70,15 @@ impl Audit {
         Self { reason, result: result.to_owned(), failed: false, repeats, ..self }
     }
 
+    /// Result of a record that is written before an action on the world. The record of its end follows; this one stays
+    /// alone if the program dies in between.
+    pub const BEGUN: &'static str = "begun";
+
+    /// Returns true if the record only says that the action began.
+    pub fn begins(&self) -> bool {
+        !self.failed && self.result == Self::BEGUN
+    }
+
     /// Returns true if an engine is the author.
     pub fn by_engine(&self) -> bool {
         self.who.user == "engine"
@@ -77,5 +88,22 @@ impl Audit {
     #[must_use]
     pub fn shown(&self) -> Self {
         Self { result: secret::masked(&self.result), ..self.clone() }
+    }
+}
+
+/// Filter of audit records, newest first: one action is one record. A record that only says that an action began is left
+/// out once the record of its end was seen.
+#[derive(Debug, Default)]
+pub struct OneAnAction<'a>(HashSet<(&'a str, &'a str, &'a str, &'a str)>);
+
+impl<'a> OneAnAction<'a> {
+    /// Reports whether a record is shown.
+    pub fn shows(&mut self, audit: &'a Audit) -> bool {
+        let action = (audit.who.user.as_str(), audit.who.host.as_str(), audit.what.as_str(), audit.on.as_str());
+        if audit.begins() {
+            return !self.0.remove(&action);
+        }
+        self.0.insert(action);
+        true
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Request;
+use super::{Request, Who};
 use crate::{attempt::Attempt, entry::EntryId, names::Address};
 
 /// The ways an entry ends.
@@ -59,6 +59,9 @@ pub struct Ending {
     pub end: EndKind,
     /// The same for people: `booted`, `cancelled`, `dequeued: …`, `done by …`.
     pub outcome: String,
+    /// The operator who cancelled or deleted it, if known: other programs record none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_by: Option<Who>,
     /// Time of the end.
     pub at: Timestamp,
     /// Last state of the entry, in CKE's JSON.
@@ -81,6 +84,31 @@ const MAX_ATTEMPTS_BYTES: usize = 256 << 10;
 const MAX_ENTRY_BYTES: usize = 128 << 10;
 
 impl Ending {
+    /// Returns the outcome for people, with the operator who took the entry out of its queue: `cancelled by alice@admin1`.
+    pub fn described(&self) -> String {
+        let by = self.withdrawn_by.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
+        format!("{}{by}", self.outcome)
+    }
+
+    /// Adds the operator who took the entry out of its queue. An entry that ended otherwise stays as it is.
+    #[must_use]
+    pub fn withdrawn_by(self, who: Option<&Who>) -> Self {
+        match (self.end, who) {
+            (EndKind::Cancelled | EndKind::Deleted, Some(who)) => Self { withdrawn_by: Some(who.clone()), ..self },
+            (
+                EndKind::Booted
+                | EndKind::Done
+                | EndKind::Succeeded
+                | EndKind::Failed
+                | EndKind::Cancelled
+                | EndKind::Deleted
+                | EndKind::Dequeued
+                | EndKind::Unrecorded,
+                _,
+            ) => self,
+        }
+    }
+
     /// Returns an ending that can always be stored. It keeps the first attempt and as many of the newest ones as fit,
     /// and the number of the others. An entry of excessive size is left out.
     #[must_use]
@@ -107,5 +135,28 @@ impl Ending {
         self.attempts = retained.into_iter().map(|(_, attempt)| attempt).collect();
         self.omitted = self.omitted.max(before.saturating_add(u32::try_from(dropped.len()).unwrap_or(u32::MAX)));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_withdrawn_entry_names_an_operator_and_old_records_stay_readable() {
+        let old = serde_json::json!({
+            "entry": "reboots/3", "address": "10.0.0.12", "end": "cancelled", "outcome": "cancelled",
+            "at": "2026-06-01T00:00:30Z", "last": {},
+        });
+        let old: Ending = serde_json::from_value(old).unwrap();
+        assert_eq!((old.described().as_str(), &old.withdrawn_by), ("cancelled", &None));
+        let who = Who { user: "alice".into(), host: "admin1".into(), ssh_client: None };
+        assert_eq!(old.clone().withdrawn_by(None), old, "ckecli records nobody");
+        let new = old.withdrawn_by(Some(&who));
+        assert_eq!(new.described(), "cancelled by alice@admin1");
+        let read: Ending = serde_json::from_str(&serde_json::to_string(&new).unwrap()).unwrap();
+        assert_eq!(read.withdrawn_by, Some(who.clone()));
+        let dequeued = Ending { end: EndKind::Dequeued, withdrawn_by: None, ..new };
+        assert_eq!(dequeued.withdrawn_by(Some(&who)).withdrawn_by, None);
     }
 }

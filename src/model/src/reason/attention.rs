@@ -35,6 +35,8 @@ impl Reason {
             // whom the switch sent back nothing holds up but a timer
             Self::Backoff { count, cause, .. } => match cause.as_deref() {
                 Some(Self::QueueDisabled) => Attention::None,
+                // no backoff is long enough
+                Some(Self::PdbNeverAllows { .. }) => Attention::Now,
                 None if *count < ATTENTION_BACKOFF_COUNT => Attention::None,
                 _ => Attention::Later,
             },
@@ -56,6 +58,7 @@ impl Reason {
             | Self::OutcomeUnknown { until: Some(_), .. } => Attention::Later,
             Self::EtcdQuorumWouldBeLost { .. }
             | Self::BlockedByManyPdbs { .. }
+            | Self::PdbNeverAllows { .. }
             | Self::TerminatingStuck { .. }
             | Self::UncordonedByOther { .. }
             | Self::CommandFailed { retry: CommandRetry::Never, .. }
@@ -67,6 +70,7 @@ impl Reason {
             | Self::NoEngine { .. }
             | Self::Stale { .. }
             | Self::OrderIgnored { .. }
+            | Self::BatchUnreadable { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::ProgramMissing { .. }
             | Self::BmcNotAllowed { .. }
@@ -79,6 +83,7 @@ impl Reason {
             | Self::WaitingForSlot { .. }
             | Self::WaitingForWorkers { .. }
             | Self::WaitingForControlPlane { .. }
+            | Self::WaitingForRepairs { .. }
             | Self::OutsideWindow { .. }
             | Self::WaitingForGroup { .. }
             | Self::PodsLeaving { .. }
@@ -118,11 +123,13 @@ impl Reason {
             Self::WaitingForSlot { .. }
             | Self::WaitingForWorkers { .. }
             | Self::WaitingForControlPlane { .. }
+            | Self::WaitingForRepairs { .. }
             | Self::OutsideWindow { .. }
             | Self::WaitingForGroup { .. }
             | Self::Backoff { .. }
             | Self::BlockedByPdb { .. }
             | Self::BlockedByManyPdbs { .. }
+            | Self::PdbNeverAllows { .. }
             | Self::BlockedByJob { .. }
             | Self::PodsLeaving { .. }
             | Self::EvictionRefused { .. }
@@ -141,6 +148,7 @@ impl Reason {
             | Self::Frozen { .. }
             | Self::EngineElsewhere { .. }
             | Self::OnHold { .. }
+            | Self::BatchUnreadable { .. }
             | Self::BatchPaused { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
@@ -178,5 +186,24 @@ impl Reason {
             Scope::SharedGate | Scope::Cluster => true,
             Scope::Entry | Scope::Gate => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_backoff_needs_an_operator_at_once_if_its_budget_never_allows_an_eviction() {
+        let backoff = |cause| {
+            Reason::Backoff { count: 1, until: Timestamp::UNIX_EPOCH, cause: Some(Box::new(cause)) }.attention()
+        };
+        let (pod, pdb) = ("db/mysql-0".to_owned(), "db/mysql".to_owned());
+        let never = Reason::PdbNeverAllows { pod, pdb, healthy: 3, needed: 3, pods: 3 };
+        assert_eq!(backoff(never), Attention::Now);
+        assert_eq!(backoff(Reason::QueueDisabled), Attention::None);
+        assert_eq!(backoff(Reason::VolumeAttached { names: Vec::new() }), Attention::Later);
     }
 }

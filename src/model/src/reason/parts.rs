@@ -15,6 +15,7 @@ impl Reason {
             Self::WaitingForSlot { .. }
             | Self::WaitingForWorkers { .. }
             | Self::WaitingForControlPlane { .. }
+            | Self::WaitingForRepairs { .. }
             | Self::UnreachableGate { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
@@ -23,6 +24,7 @@ impl Reason {
             | Self::WaitingForGroup { .. }
             | Self::BlockedByPdb { .. }
             | Self::BlockedByManyPdbs { .. }
+            | Self::PdbNeverAllows { .. }
             | Self::BlockedByJob { .. }
             | Self::PodsLeaving { .. }
             | Self::EvictionRefused { .. }
@@ -44,6 +46,7 @@ impl Reason {
             | Self::NoEngine { .. }
             | Self::OnHold { .. }
             | Self::BatchPaused { .. }
+            | Self::BatchUnreadable { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }
@@ -71,7 +74,8 @@ impl Reason {
     /// Returns the pod that an eviction's answer or a Job holds on its node, and why.
     pub fn pod_hold(&self) -> Option<(&str, PodHold)> {
         match self {
-            Self::BlockedByPdb { pod, pdb, healthy, needed } => {
+            Self::BlockedByPdb { pod, pdb, healthy, needed }
+            | Self::PdbNeverAllows { pod, pdb, healthy, needed, .. } => {
                 Some((pod, PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed }))
             }
             Self::BlockedByManyPdbs { pod, pdbs } => Some((pod, PodHold::ManyBudgets { budgets: pdbs.clone() })),
@@ -87,6 +91,7 @@ impl Reason {
             Self::WaitingForSlot { .. }
             | Self::WaitingForWorkers { .. }
             | Self::WaitingForControlPlane { .. }
+            | Self::WaitingForRepairs { .. }
             | Self::UnreachableGate { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
@@ -112,6 +117,7 @@ impl Reason {
             | Self::NoEngine { .. }
             | Self::OnHold { .. }
             | Self::BatchPaused { .. }
+            | Self::BatchUnreadable { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }

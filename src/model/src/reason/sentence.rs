@@ -47,6 +47,7 @@ impl fmt::Display for Reason {
             Self::WaitingForSlot { holder: None, limit } => write!(f, "waits for a slot (limit {limit})"),
             Self::WaitingForWorkers { holder } => write!(f, "API server waits for workers to finish ({holder})"),
             Self::WaitingForControlPlane { other } => write!(f, "waits for API server {other}"),
+            Self::WaitingForRepairs { entry } => write!(f, "CKE finishes its repairs first ({entry})"),
             Self::UnreachableGate { count, limit, names } => {
                 write!(
                     f,
@@ -88,6 +89,11 @@ impl fmt::Display for Reason {
             Self::BlockedByPdb { pod, pdb, healthy, needed } => {
                 write!(f, "pod {pod} blocked by pdb {pdb} (healthy {healthy}, needs {needed})")
             }
+            Self::PdbNeverAllows { pod, pdb, healthy, needed, pods } => write!(
+                f,
+                "pod {pod} blocked by pdb {pdb}, which never allows an eviction (healthy {healthy}, needs {needed} of \
+                 {pods}): scale up or relax it"
+            ),
             Self::BlockedByManyPdbs { pod, pdbs } => {
                 write!(f, "pod {pod} has several pdbs and cannot be evicted: {}", pdbs.join(", "))
             }
@@ -149,6 +155,10 @@ impl fmt::Display for Reason {
                 write!(f, "batch {batch} paused by {by} since {}", at(*since))?;
                 why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
             }
+            Self::BatchUnreadable { batch, key, why } => write!(
+                f,
+                "batch {batch} cannot be read and may be paused: {key}: {why}; fix it with etcdctl, or remove it"
+            ),
             Self::BatchPauseIgnored { batch, by, leader } => write!(
                 f,
                 "pause of batch {batch} by {by} is NOT IN FORCE: {leader}; cancel the batch or `cketerm stop`"
@@ -211,6 +221,8 @@ fn check(f: &mut fmt::Formatter<'_>, last: &str, awaited: Awaited) -> fmt::Resul
     match awaited {
         Awaited::NodeReady if last.is_empty() => write!(f, " ({DONE_ORDERED})"),
         Awaited::NodeReady => write!(f, " ({DONE_ORDERED}; {last})"),
+        Awaited::CkeCheck if last.is_empty() => f.write_str(" (CKE does not record its checks)"),
+        Awaited::CkeCheck => write!(f, " ({last}; CKE does not record its command's outcome)"),
         Awaited::Check if last.is_empty() => Ok(()),
         Awaited::Check => write!(f, " (check: {last})"),
     }

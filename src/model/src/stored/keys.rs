@@ -5,7 +5,7 @@ use std::sync::Arc;
 pub use super::kind::{Folder, KeyKind, RegistryKey, SwitchName};
 use super::transaction::Span;
 use crate::{
-    batch::BatchId,
+    batch::id::BatchId,
     entry::{EntryId, QueueKind},
 };
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    batch::BatchId,
+    batch::id::BatchId,
     entry::{EntryId, QueueKind},
 };
 

@@ -1,7 +1,11 @@
 //! The leader as operators' commands see it (STO-43, SAF-40).
 
 use super::view::{Candidate, StoreView};
-use crate::{acceptance::LeaderKind, policy::EngineChoice};
+use crate::{
+    acceptance::{LeaderKind, OperatorCommand},
+    entry::Stored,
+    policy::EngineChoice,
+};
 
 /// The leader at one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +16,28 @@ pub struct Leadership {
     pub message: String,
     /// The state of `leader/`.
     pub under: LeaderGuard,
+    /// Version of the leading cketerm engine, as it registered it; none if another program leads, or nobody.
+    pub version: Option<String>,
+}
+
+impl Leadership {
+    /// Reports whether the leader's version knows the command. A version that cannot be read does not. Programs other
+    /// than cketerm are judged by [`LeaderKind`] alone.
+    pub fn knows(&self, command: OperatorCommand) -> bool {
+        match (self.lead, command.since()) {
+            (LeaderKind::Cketerm | LeaderKind::Yielding, Some(since)) => {
+                self.version.as_deref().and_then(minor_version).is_some_and(|version| version >= since)
+            }
+            (LeaderKind::Cketerm | LeaderKind::Yielding, None)
+            | (LeaderKind::Cke | LeaderKind::Nobody | LeaderKind::Unknown, _) => true,
+        }
+    }
+}
+
+/// Returns major and minor number of a version.
+fn minor_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split(['.', '-', '+']).map(|part| part.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 /// Comparison that lets a write succeed only while the same leader leads. The candidate with the smallest create
@@ -42,10 +68,12 @@ impl StoreView {
                     (LeaderKind::Nobody, "nobody leads".to_owned())
                 }
             };
-            return Leadership { lead, message, under: LeaderGuard::Nobody };
+            return Leadership { lead, message, under: LeaderGuard::Nobody, version: None };
         };
         let (lead, message) = self.lead_of(leader, engine.ok().flatten());
-        Leadership { lead, message, under: LeaderGuard::Candidate(leader.key.clone(), leader.create_revision) }
+        let under = LeaderGuard::Candidate(leader.key.clone(), leader.create_revision);
+        let registration = self.engines.get(&leader.lease).and_then(Stored::get);
+        Leadership { lead, message, under, version: registration.map(|engine| engine.version.clone()) }
     }
 
     fn lead_of(&self, leader: &Candidate, engine: Option<EngineChoice>) -> (LeaderKind, String) {
@@ -125,6 +153,23 @@ mod tests {
         assert_eq!(lead(&[policy("cke")]), LeaderKind::Cke, "no cketerm engine campaigns");
         assert_eq!(lead(&[("cketerm/policy", "{")]), LeaderKind::Unknown);
         assert_eq!(lead(&[("leader//not-hex", "x"), ENGINE, (CKETERM_KEY, "b")]), LeaderKind::Unknown);
+    }
+
+    #[test]
+    fn an_older_leader_does_not_know_the_pause_of_a_batch() {
+        let knows = |version: &str, command| {
+            let engine = format!(r#"{{"host": "b", "pid": 1, "version": "{version}", "mode": "daemon"}}"#);
+            view(&[("cketerm/engines/20", &engine), (CKETERM_KEY, "b")]).leadership().knows(command)
+        };
+        for (version, known) in
+            [("0.1.0", false), ("0.1.9", false), ("0.2.0", true), ("0.2.0-rc1", true), ("1.0.0", true), ("?", false)]
+        {
+            assert_eq!(knows(version, OperatorCommand::PauseBatch), known, "{version}");
+            assert!(knows(version, OperatorCommand::Hold), "{version}");
+        }
+        let cke = view(&[(CKE, "a")]).leadership();
+        assert_eq!((cke.version.clone(), cke.knows(OperatorCommand::PauseBatch)), (None, true), "the table decides");
+        assert!(view(&[]).leadership().knows(OperatorCommand::PauseBatch));
     }
 
     #[test]

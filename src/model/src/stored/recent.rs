@@ -6,7 +6,10 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 
 use super::kind::Folder;
-use crate::{cketerm_records::Audit, entry::EntryId};
+use crate::{
+    cketerm_records::{Audit, Who},
+    entry::EntryId,
+};
 
 /// Largest number of remembered keys.
 const MAX_KEYS: usize = 1000;
@@ -87,6 +90,11 @@ impl RecentRecords {
         self.endings.values().rev().find(|(of, _)| *of == entry).map(|(_, outcome)| &**outcome)
     }
 
+    /// Returns the operator who wrote this revision, if the write was an action that was watched and is still kept.
+    pub fn author_of(&self, revision: i64) -> Option<&Who> {
+        self.actions.get(&revision).map(|audit| &audit.who)
+    }
+
     /// Returns operators' actions after this revision, oldest first, as far as they were watched.
     pub fn actions_after(&self, revision: i64) -> impl Iterator<Item = (i64, &Arc<Audit>)> {
         self.actions.range(revision + 1..).map(|(at, audit)| (*at, audit))
@@ -146,6 +154,7 @@ mod tests {
         recent.record_value(Folder::Audit, 40, b"no JSON");
         recent.record_value(Folder::History, 41, br#"{"entry": "reboots/3", "outcome": "booted", "attempts": []}"#);
         assert_eq!((recent.ended(EntryId::reboot(3)), recent.ended(EntryId::reboot(4))), (Some("booted"), None));
+        assert_eq!(recent.author_of(41), None, "the end of an entry is no action");
         let actions: Vec<i64> = recent.actions_after(0).map(|(at, _)| at).collect();
         assert_eq!((actions.len(), actions.last()), (15, Some(&39)));
         assert_eq!(recent.dropped_after(0), (0, false));

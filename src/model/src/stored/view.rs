@@ -1,5 +1,7 @@
 //! Typed live copy of etcd. Cheap to clone: a change copies only the changed parts.
 
+mod batches;
+
 use std::sync::Arc;
 
 use imbl::OrdMap;

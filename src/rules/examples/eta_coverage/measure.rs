@@ -19,14 +19,37 @@ pub struct Sums {
     pub error: f64,
     pub simple_error: f64,
     pub width: f64,
+    /// Ends before the late end of the estimate.
+    pub by_high: usize,
+    /// Estimates that have an interval for the case that no machine gets stuck, of batches in which none did.
+    pub steady: Steady,
 }
+
+/// Sums of batches in which no machine got stuck after the estimate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steady {
+    pub estimates: usize,
+    pub covered: usize,
+    pub width: f64,
+}
+
+/// Estimate of a batch: low, likely and high; and the interval without stuck machines.
+type Estimated = ((f64, f64, f64), Option<[f64; 3]>);
 
 impl Sums {
     pub fn coverage(&self) -> f64 {
         100.0 * self.covered as f64 / self.estimates as f64
     }
 
-    fn add(&mut self, now: f64, end: f64, estimate: (f64, f64, f64), simple: f64) {
+    pub fn steady_coverage(&self) -> f64 {
+        100.0 * self.steady.covered as f64 / self.steady.estimates as f64
+    }
+
+    pub fn late_coverage(&self) -> f64 {
+        100.0 * self.by_high as f64 / self.estimates as f64
+    }
+
+    fn add(&mut self, now: f64, end: f64, (estimate, steady): Estimated, simple: f64) {
         let (low, likely, high) = estimate;
         self.estimates += 1;
         let left = end - now;
@@ -35,6 +58,12 @@ impl Sums {
         self.error += (likely - left).abs();
         self.simple_error += (simple - left).abs();
         self.width += high - low;
+        self.by_high += usize::from(left <= high);
+        if let Some([low, _, high]) = steady {
+            self.steady.estimates += 1;
+            self.steady.covered += usize::from(low <= left && left <= high);
+            self.steady.width += high - low;
+        }
     }
 }
 
@@ -56,15 +85,15 @@ pub fn measure(shape: Shape, sites: u64, weeks: usize) -> [Sums; 3] {
                     let mut known: Vec<Done> = site.history().chain(history.iter().copied()).collect();
                     known.truncate(HISTORY.0);
                     open.push(
-                        (known.len() >= HISTORY.1)
-                            .then(|| (site.now as f64, estimate(&site, &known), simple(&site, &known))),
+                        (known.len() >= HISTORY.1).then(|| (site.now, estimate(&site, &known), simple(&site, &known))),
                     );
                 }
             }
             let end = site.machines.iter().map(|m| m.ended).max().unwrap_or(0) as f64;
             for (sums, open) in sums.iter_mut().zip(open) {
-                if let Some((now, Some(estimate), simple)) = open {
-                    sums.add(now, end, estimate, simple);
+                if let Some((now, Some((estimate, steady)), simple)) = open {
+                    let steady = steady.filter(|_| !site.gets_stuck_after(now));
+                    sums.add(now as f64, end, (estimate, steady), simple);
                 }
             }
             let mut known: Vec<Done> = site.history().collect();
@@ -76,7 +105,7 @@ pub fn measure(shape: Shape, sites: u64, weeks: usize) -> [Sums; 3] {
     sums
 }
 
-/// What an operator would compute: median × remaining ÷ slots, in the time in which the window is open.
+/// Estimate that an operator would compute: median × remaining ÷ slots, in the time in which the window is open.
 fn simple(site: &Site, known: &[Done]) -> f64 {
     let mut whole: Vec<i64> = known.iter().map(|done| done.drain + done.after).collect();
     whole.sort_unstable();
@@ -103,8 +132,8 @@ fn openings(site: &Site) -> Openings {
     Openings((0..60).map(of_day).filter(|(opens, closes)| opens < closes).collect())
 }
 
-/// What the estimator says from what an operator can see.
-fn estimate(site: &Site, known: &[Done]) -> Option<(f64, f64, f64)> {
+/// Estimate of the estimator, from data that an operator can see.
+fn estimate(site: &Site, known: &[Done]) -> Option<Estimated> {
     let machine_kinds = [(false, 0), (false, 1), (true, 0)];
     let kinds = machine_kinds.map(|(api_server, kind)| {
         let own: Vec<&Done> = known.iter().filter(|d| d.api_server == api_server && d.kind == kind).collect();
@@ -144,5 +173,5 @@ fn estimate(site: &Site, known: &[Done]) -> Option<(f64, f64, f64)> {
         kinds: kinds.to_vec(),
     };
     let forecast = queue.forecast(1)[0]?;
-    Some((forecast.low, forecast.likely, forecast.high))
+    Some(((forecast.low, forecast.likely, forecast.high), forecast.steady))
 }

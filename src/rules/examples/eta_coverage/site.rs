@@ -75,6 +75,8 @@ pub const SHAPES: [Shape; 9] = {
 
 pub const STUCK: f64 = 0.03;
 pub const STUCK_SECONDS: i64 = 1800;
+/// Multiple of the usual boot after which a machine is visibly stuck: one of forty boots takes longer.
+const LATE: f64 = 2.0;
 pub const EVICTION_TIMEOUT: i64 = 600;
 pub const MARGIN: i64 = 300;
 pub const DAY: i64 = 86_400;
@@ -102,6 +104,8 @@ pub struct Machine {
     /// Seconds until what it does is over, which nobody can see.
     hidden: i64,
     pub stuck: bool,
+    /// Time from which its boot visibly lasts too long, if it got stuck.
+    pub visibly_stuck: Option<i64>,
 }
 
 /// Durations of one reboot, as the history has them.
@@ -141,6 +145,7 @@ impl Site {
                 ended: 0,
                 hidden: 0,
                 stuck: false,
+                visibly_stuck: None,
             });
         }
         Self { shape, machines, now: start, dice }
@@ -167,6 +172,11 @@ impl Site {
         self.shape.window.map(|length| self.now - self.now.rem_euclid(DAY) + length)
     }
 
+    /// Reports whether a machine of the batch got stuck, and nobody could see it at this time.
+    pub fn gets_stuck_after(&self, at: i64) -> bool {
+        self.machines.iter().any(|m| m.visibly_stuck.is_some_and(|visible| visible > at))
+    }
+
     fn working(m: &Machine) -> bool {
         matches!(m.doing, Doing::Draining | Doing::Rebooting)
     }
@@ -190,6 +200,7 @@ impl Site {
                             let (boot, settle) =
                                 if m.api_server { (120.0, 60.0) } else { ([90.0, 240.0][m.kind], 0.0) };
                             m.stuck = self.dice.share() < STUCK;
+                            m.visibly_stuck = m.stuck.then_some(now + (LATE * (boot + settle)) as i64);
                             let waits = if m.stuck { self.dice.log_normal(1200.0, 0.5) } else { 0.0 };
                             let seconds = self.dice.log_normal(boot, 0.35) + settle + waits;
                             (m.doing, m.since, m.hidden) = (Doing::Rebooting, now, seconds as i64);

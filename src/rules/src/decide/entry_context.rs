@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    acceptance::LeaderKind,
     any::QueueEntry,
     boot_time::BootTime,
     cketerm_records::{Order, Verb},
@@ -276,10 +277,18 @@ impl<'a> Pass<'a> {
         Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() })
     }
 
-    /// Returns a reason if the batch of a queued entry is paused. Entries in work finish (REB-55, REP-20).
-    pub(super) fn batch_paused(&self, ctx: EntryContext<'_>) -> Option<Reason> {
-        if !self.any_batch_paused || !ctx.is_queued() {
+    /// Returns a reason if the batch of a queued entry is paused, or cannot be read and may be paused. Entries in work
+    /// finish (REB-55, REP-20).
+    pub(super) fn batch_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if !self.any_batch_barred || !ctx.is_queued() {
             return None;
+        }
+        let unreadable = self.snap.store.unreadable_batch(ctx.id);
+        fault!(UnreadableBatchIgnored => unreadable = None);
+        if let Some((batch, key, why)) = unreadable {
+            // CKE does not read batches and starts the entry.
+            let ignored = !self.leading() && self.snap.store.leadership().lead == LeaderKind::Cke;
+            return (!ignored).then(|| Reason::BatchUnreadable { batch, key: key.to_owned(), why: why.to_owned() });
         }
         fault!(BatchPauseForgotten => return None);
         let (batch, paused) = self.snap.store.paused_batch(ctx.id)?;
@@ -287,10 +296,10 @@ impl<'a> Pass<'a> {
         Some(Reason::BatchPaused { batch, by, since, why })
     }
 
-    /// Returns the reason why a waiting entry is no candidate by itself: a hold, a paused batch, a disabled queue or a
-    /// missing command.
+    /// Returns the reason why a waiting entry is no candidate by itself: a hold, a paused or unreadable batch, a disabled
+    /// queue or a missing command.
     pub(super) fn entry_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
-        if let Some(held) = self.on_hold(ctx).or_else(|| self.batch_paused(ctx)) {
+        if let Some(held) = self.on_hold(ctx).or_else(|| self.batch_blocker(ctx)) {
             return Some(held);
         }
         let enabled = self.queue_enabled(ctx.queue());

@@ -135,8 +135,8 @@ pub(super) struct Pass<'a> {
     claims: claims::Claims,
     schedule: windows::Schedule,
     etcd_hosts: etcd_quorum::MemberHosts,
-    /// Whether some batch is paused. Stored here because each queued entry needs it.
-    any_batch_paused: bool,
+    /// Whether some batch is paused or cannot be read. Stored here because each queued entry needs it.
+    any_batch_barred: bool,
     /// Whether the Kubernetes cache is complete. Stored here because each entry needs it.
     kube_synced: bool,
     /// Set by `stale_sources`: work that needs fresh Kubernetes caches is next. It becomes `Decision::prove_watches`.
@@ -168,7 +168,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
         schedule: windows::Schedule::of(snap, assumptions, &policy, now.wall),
         policy,
         etcd_hosts: etcd_quorum::MemberHosts::of(snap),
-        any_batch_paused: snap.store.batches.values().filter_map(|stored| stored.get()).any(|b| b.paused.is_some()),
+        any_batch_barred: snap.store.batches.values().any(|s| s.get().is_none_or(|b| b.paused.is_some())),
         kube_synced: snap.kube.synced() || assumptions.assumes(Assumption::ReadJustNow),
         needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),

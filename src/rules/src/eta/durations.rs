@@ -84,7 +84,7 @@ impl Durations {
         let tail_share =
             if self.prior > 0.0 { (random.gamma(self.prior) / as_f64(self.samples + 1)).min(0.9) } else { 0.0 };
         let factor = (self.uncertainty * random.normal()).exp();
-        Sampler { of: self, factor, tail_share }
+        Sampler { of: self, factor, tail_share, steady: false }
     }
 }
 
@@ -94,9 +94,38 @@ pub struct Sampler<'a> {
     of: &'a Durations,
     factor: f64,
     tail_share: f64,
+    /// Whether nothing gets stuck from now on.
+    steady: bool,
 }
 
 impl Sampler<'_> {
+    /// Returns the sampler of a future in which nothing gets stuck from now on. What has lasted for so long that it is
+    /// rather stuck stays stuck.
+    pub fn without_tail(self) -> Self {
+        Self { steady: true, ..self }
+    }
+
+    /// Returns the share of futures in which something that has lasted this long does not get stuck. 1 if it is rather
+    /// stuck already.
+    pub fn steady_share(&self, elapsed: f64) -> f64 {
+        let (of_body, of_tail, _) = self.weights(elapsed);
+        if of_body < of_tail || of_body <= 0.0 { 1.0 } else { of_body / (of_body + of_tail) }
+    }
+
+    /// Returns the weights of the body and of the tail for something that has lasted this long, and the number of known
+    /// durations of the tail that are over.
+    fn weights(&self, elapsed: f64) -> (f64, f64, usize) {
+        let (body, tail) = (&self.of.body, &self.of.tail);
+        if elapsed <= 0.0 {
+            return (1.0 - self.tail_share, self.tail_share, 0);
+        }
+        // The usual time is over, or the share of the tail grows with time.
+        let passed = place(body, elapsed / self.factor);
+        let known = tail.partition_point(|seconds| *seconds <= elapsed);
+        let tail_left = if tail.is_empty() { 0.0 } else { 1.0 - as_f64(known) / as_f64(tail.len()) };
+        ((1.0 - self.tail_share) * (1.0 - passed), self.tail_share * tail_left, known)
+    }
+
     /// Draws a duration.
     pub fn draw(&self, random: &mut Random) -> f64 {
         self.draw_beyond(0.0, random)
@@ -104,16 +133,14 @@ impl Sampler<'_> {
 
     /// Draws a duration of something that has lasted this long already.
     pub fn draw_beyond(&self, elapsed: f64, random: &mut Random) -> f64 {
-        let (body, tail) = (&self.of.body, &self.of.tail);
+        let body = &self.of.body;
         if elapsed <= 0.0 {
-            let in_tail = self.tail_share > 0.0 && random.unit() < self.tail_share;
+            let in_tail = !self.steady && self.tail_share > 0.0 && random.unit() < self.tail_share;
             return if in_tail { self.draw_tail(0, random) } else { at(body, random.unit()) * self.factor };
         }
-        // What was usual is over, or the share of the tail grows with time.
         let passed = place(body, elapsed / self.factor);
-        let known = tail.partition_point(|seconds| *seconds <= elapsed);
-        let tail_left = if tail.is_empty() { 0.0 } else { 1.0 - as_f64(known) / as_f64(tail.len()) };
-        let (of_body, of_tail) = ((1.0 - self.tail_share) * (1.0 - passed), self.tail_share * tail_left);
+        let (of_body, of_tail, known) = self.weights(elapsed);
+        let of_tail = if self.steady && of_body >= of_tail { 0.0 } else { of_tail };
         if of_body + of_tail <= f64::EPSILON {
             return elapsed * (1.0 - random.unit()).powf(-1.0 / PARETO_SHAPE);
         }
@@ -135,7 +162,7 @@ impl Sampler<'_> {
 
     /// Returns mean and variance of a duration in this run.
     pub fn moments(&self) -> (f64, f64) {
-        let (share, tail) = (self.tail_share, self.of.tail_mean);
+        let (share, tail) = (if self.steady { 0.0 } else { self.tail_share }, self.of.tail_mean);
         let body = self.of.body_mean * self.factor;
         let mean = body * (1.0 - share) + tail * share;
         let body_square = self.of.body_variance * self.factor * self.factor + body * body;

@@ -1,4 +1,4 @@
-//! Many possible futures, and the interval that most of them end in.
+//! Many possible futures, and the intervals that most of them end in: of all, and of those in which nothing gets stuck.
 
 use std::borrow::Cow;
 
@@ -20,6 +20,10 @@ const MAX_JOBS: usize = 250;
 const BLOCK: usize = 8;
 /// Number of runs from which the quantiles are counted instead of computed from mean and deviation.
 const COUNTED_RUNS: usize = 60;
+/// Most runs without anything stuck: their ends differ little.
+const MAX_STEADY_RUNS: usize = COUNTED_RUNS;
+/// Least share of futures in which nothing gets stuck that an interval of their own is given for.
+const MIN_STEADY_SHARE: f64 = 0.1;
 /// Standard normal quantile of 0.9.
 const Z90: f64 = 1.2816;
 const SEED: u64 = 29;
@@ -33,6 +37,8 @@ pub struct Forecast {
     pub likely: f64,
     /// In nine of ten futures it has ended by then.
     pub high: f64,
+    /// The same three quantiles of the futures in which nothing gets stuck from now on. None if such futures are rare.
+    pub steady: Option<[f64; 3]>,
 }
 
 impl Queue {
@@ -41,18 +47,55 @@ impl Queue {
     pub fn forecast(&self, sets: usize) -> Vec<Option<Forecast>> {
         let (queue, runs) = self.prepared();
         let queue = queue.as_ref();
+        let mut shares = vec![0.0; sets + 1];
+        let all = queue.play(sets, runs, |kinds| {
+            shares.iter_mut().enumerate().for_each(|(set, share)| *share += queue.steady_share(kinds, set, sets));
+        });
+        let is_common = |share: &f64| *share >= MIN_STEADY_SHARE * as_f64(runs);
+        let steady = if shares.iter().any(is_common) {
+            queue.play(sets, runs.min(MAX_STEADY_RUNS), |kinds| {
+                for (drain, after) in kinds {
+                    (*drain, *after) = (drain.without_tail(), after.without_tail());
+                }
+            })
+        } else {
+            vec![Vec::new(); sets + 1]
+        };
+        let with_steady = |((all, steady), share): ((Vec<f64>, Vec<f64>), &f64)| {
+            let steady = interval(steady).filter(|_| is_common(share));
+            interval(all).map(|[low, likely, high]| Forecast { low, likely, high, steady })
+        };
+        all.into_iter().zip(steady).zip(&shares).map(with_steady).collect()
+    }
+
+    /// Plays so many futures. `change` sees and changes what each one assumes. Returns the ends of each set, then of all.
+    fn play(&self, sets: usize, runs: usize, mut change: impl FnMut(&mut [KindSampler<'_>])) -> Vec<Vec<f64>> {
         let mut random = Random::new(SEED);
         let (mut ends, mut all) = (vec![0.0; sets + 1], vec![Vec::with_capacity(runs); sets + 1]);
         for _ in 0..runs {
-            let kinds: Vec<KindSampler<'_>> = queue
-                .kinds
-                .iter()
-                .map(|kind| (kind.drain.sampler(&mut random), kind.after.sampler(&mut random)))
-                .collect();
-            Run::play(queue, &kinds, &mut random, &mut ends);
+            let kinds = self.kinds.iter();
+            let mut kinds: Vec<KindSampler<'_>> =
+                kinds.map(|kind| (kind.drain.sampler(&mut random), kind.after.sampler(&mut random))).collect();
+            change(&mut kinds);
+            Run::play(self, &kinds, &mut random, &mut ends);
             all.iter_mut().zip(&ends).for_each(|(all, end)| all.push(*end));
         }
-        all.into_iter().map(interval).collect()
+        all
+    }
+
+    /// Returns the share of futures in which no entry of a set gets stuck; of any entry for the set after the last one.
+    fn steady_share(&self, kinds: &[KindSampler<'_>], set: usize, sets: usize) -> f64 {
+        let of_set = |job: &&Job| job.set.is_some_and(|of| set == sets || of == set);
+        let share = |job: &Job| {
+            let Some((drain, after)) = kinds.get(job.kind) else { return 1.0 };
+            let of_one = match job.state {
+                State::Waiting => drain.steady_share(0.0) * after.steady_share(0.0),
+                State::Draining(elapsed) => drain.steady_share(elapsed) * after.steady_share(0.0),
+                State::Commanded(elapsed) => after.steady_share(elapsed),
+            };
+            of_one.powf(as_f64(job.count))
+        };
+        self.shared.iter().chain(&self.alone).filter(of_set).map(share).product()
     }
 
     /// Returns the queue as it is played, and the number of runs.
@@ -118,7 +161,8 @@ impl Queue {
     }
 }
 
-fn interval(mut ends: Vec<f64>) -> Option<Forecast> {
+/// Returns three quantiles: of one tenth, of the half and of nine tenths of the futures.
+fn interval(mut ends: Vec<f64>) -> Option<[f64; 3]> {
     ends.sort_by(f64::total_cmp);
     if ends.iter().filter(|end| end.is_infinite()).count() * 10 > ends.len() {
         return None;
@@ -130,10 +174,10 @@ fn interval(mut ends: Vec<f64>) -> Option<Forecast> {
         let logs: Vec<f64> = ends.iter().map(|end| end.max(1.0).ln()).collect();
         let (mean, deviation) = moments(&logs);
         let at = |z: f64| (mean + z * deviation).exp();
-        return Some(Forecast { low: at(-Z90), likely: median, high: at(Z90) });
+        return Some([at(-Z90), median, at(Z90)]);
     }
     // Of n ends, the share k / (n + 1) of all futures ends before the k-th.
     let n = as_f64(ends.len());
     let at = |share: f64| quantile(&ends, (share * (n + 1.0) - 1.0) / (n - 1.0));
-    Some(Forecast { low: at(0.1), likely: median, high: at(0.9) })
+    Some([at(0.1), median, at(0.9)])
 }

@@ -20,7 +20,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 use super::{
-    Answer, Estimate, NoEstimate,
+    Answer, Estimate, Interval, NoEstimate,
     durations::{Durations, as_f64},
     model::{Backoff, Job, Kind, Openings, Queue, State},
 };
@@ -64,8 +64,11 @@ pub fn part_of<'a>(
         let Some(entry) = store.entry(at) else { return Part::Rests };
         let reason = reason_of(at);
         let held = holds && store.orders.get(&at).and_then(Stored::get).is_some_and(|order| order.verb == Verb::Hold);
-        if matches!(reason, Some(Reason::OnHold { .. } | Reason::BatchPaused { .. }))
+        // A leader publishes no reasons of entries that wait for one cause together.
+        let paused = holds && entry.is_queued() && store.paused_batch(at).is_some();
+        if matches!(reason, Some(Reason::OnHold { .. } | Reason::BatchPaused { .. } | Reason::BatchUnreadable { .. }))
             || (held && !entry.is_after_command())
+            || paused
         {
             return Part::Rests;
         }
@@ -129,7 +132,12 @@ impl Question<'_> {
             None => Err(NoEstimate::NotInSight),
             Some(f) => {
                 let (low, likely, high) = (second(f.low), second(f.likely), second(f.high));
-                Ok(Estimate { at: self.now, low, likely, high, samples })
+                let steady = f.steady.map(|[low, likely, high]| Interval {
+                    low: second(low),
+                    likely: second(likely),
+                    high: second(high),
+                });
+                Ok(Estimate { at: self.now, low, likely, high, steady, samples })
             }
         };
         queue.forecast(self.sets).into_iter().zip(&left).map(answer).collect()

@@ -58,7 +58,9 @@ impl Openings {
 
     /// Returns the first time from `at` on at which a drain may start. Infinite if there is none.
     pub(super) fn next_start(&self, at: f64, margin: f64) -> f64 {
-        let next = self.0.iter().find(|(opens, closes)| closes - margin >= at.max(*opens));
+        // An entry that did not fit comes back at the end of the opening: it must not start again at that time.
+        let may_start = |(opens, closes): &&(f64, f64)| at.max(*opens) < *closes && closes - margin >= at.max(*opens);
+        let next = self.0.iter().find(may_start);
         next.map_or(f64::INFINITY, |(opens, _)| opens.max(at))
     }
 

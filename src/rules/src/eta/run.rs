@@ -42,7 +42,7 @@ impl Ord for Event {
     }
 }
 
-/// What becomes of an entry that is in work.
+/// Future of an entry that is in work.
 enum Course {
     /// It ends.
     Ends { command: f64, at: f64 },

@@ -3,6 +3,7 @@
 mod bmc_access;
 mod effect;
 mod engine;
+mod observed;
 mod probe;
 mod work;
 
@@ -22,6 +23,7 @@ pub use self::{
     bmc_access::{BmcAccess, BmcRefusal},
     effect::{EffectOutcome, InFlight, StaleCause},
     engine::{Engine, Leading},
+    observed::Observed,
     probe::Probe,
     work::{DrainWork, FreshRead, Retries, UndecidedPreview, Work},
 };
@@ -43,6 +45,9 @@ pub struct Snapshot {
     pub etcd: Arc<EtcdView>,
     /// Memory of entries in progress. It is a cache of observations: a new leader begins with none.
     pub work: BTreeMap<EntryId, Work>,
+    /// Observations of CKE's work, while CKE leads.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub observed: BTreeMap<EntryId, Observed>,
     /// Effects under way, at most one for each key: a machine (Node name, else address), or for example a health check.
     pub in_flight: BTreeMap<String, InFlight>,
     /// Owner records of other leases, by Node name: the lease, and the boot time at which this engine first saw it

@@ -3,7 +3,7 @@
 use cketerm_model::{
     batch::{Batch, BatchId, Paused},
     cketerm_records::{Request, Who},
-    entry::{EntryId, QueueKind},
+    entry::{EntryId, QueueKind, Stored},
     reason::Reason,
     repair::StepStatus,
     stored::view::Candidate,
@@ -32,6 +32,14 @@ impl Scene {
         self
     }
 
+    /// Breaks the record of the batch.
+    fn broken_batch(mut self) -> Self {
+        let key = "/cke/cketerm/batches/x".to_owned();
+        let broken = Stored { key, mod_revision: REVISION, value: Err("EOF while parsing".to_owned()) };
+        self.store.batches.insert(id(), broken);
+        self
+    }
+
     fn guard(&self, entry: EntryId) -> Guard {
         self.decide().effects.into_iter().find(|p| p.entry == Some(entry)).map(|p| p.guard).unwrap()
     }
@@ -48,6 +56,26 @@ fn i53_queued_entries_of_a_paused_batch_do_not_start_and_others_do() {
         "batch 6fy2jg00 paused by ann@h since 2026-08-01T12:00:00Z: T-2".replace("6fy2jg00", &id().to_string())
     );
     assert_eq!(scene.batch(QueueKind::Reboot, &[0, 2], false).starts(), [0, 1, 2]);
+}
+
+/// A broken record may hold a pause, so its queued entries wait.
+#[test]
+fn i53_queued_entries_of_an_unreadable_batch_do_not_start_and_others_do() {
+    let scene = Scene::new(2).queued(&[(0, 11), (1, 12)]).batch(QueueKind::Reboot, &[0], false);
+    let scene = scene.with(|s| s.cluster.reboot.max_concurrent_reboots = Some(2));
+    assert_eq!(scene.starts(), [0, 1]);
+    let broken = scene.broken_batch();
+    assert_eq!(broken.starts(), [1]);
+    let (text, id) = (broken.reason(0).to_string(), id());
+    assert!(
+        text.starts_with(&format!("batch {id} cannot be read and may be paused: /cke/cketerm/batches/x")),
+        "{text}"
+    );
+    assert!(text.ends_with("EOF while parsing; fix it with etcdctl, or remove it"), "{text}");
+    let repair = Scene::repairing(1).repair(0, 11, "two").batch(QueueKind::Repair, &[0], false).broken_batch();
+    assert!(repair.repair_starts().is_empty());
+    let draining = Scene::new(1).draining(0, 11, 1).batch(QueueKind::Reboot, &[0], false).broken_batch();
+    assert_eq!(draining.does(0), Some("rebooting"), "entries in work finish");
 }
 
 /// A pause holds up nobody: neither a slot nor the API servers wait for such an entry.
@@ -104,4 +132,6 @@ fn a_pause_from_before_cke_took_the_lead_is_reported_as_not_in_force() {
     let reason = scene.reason(0);
     assert!(matches!(&reason, Reason::BatchPauseIgnored { batch, .. } if *batch == id()), "{reason:?}");
     assert!(reason.to_string().contains("NOT IN FORCE: CKE on boot-0 leads"), "{reason}");
+    let reason = scene.broken_batch().reason(0);
+    assert!(matches!(&reason, Reason::EngineElsewhere { .. }), "CKE starts it: {reason:?}");
 }

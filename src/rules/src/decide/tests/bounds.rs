@@ -140,6 +140,7 @@ fn ending(attempts: Vec<Attempt>) -> Ending {
         address: Address::new("10.0.0.11"),
         end: EndKind::Booted,
         outcome: "booted".to_owned(),
+        withdrawn_by: None,
         at: super::scene::now(),
         last: serde_json::json!({}),
         request: None,

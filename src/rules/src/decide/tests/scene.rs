@@ -269,6 +269,7 @@ impl Scene {
             allowed: 0,
             healthy: 1,
             needed: 1,
+            pods: 2,
         };
         self.kube.budgets.insert(("shop".to_owned(), name.to_owned()), Arc::new(budget));
         self

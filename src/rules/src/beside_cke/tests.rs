@@ -1,0 +1,458 @@
+//! One test for each sentence of CKE's documents, and for what this process remembers.
+
+use std::sync::Arc;
+
+use cketerm_model::{
+    boot_time::BootTime,
+    cketerm_records::{Order, Verb, Who},
+    clock::Now,
+    cluster::{Cluster, Members, Node},
+    constraints::Constraints,
+    entry::{EntryId, Stored},
+    kube::{BudgetRow, Controller, KubeView, NamespaceRow, NodePods, NodeRow, PodRow, SourceState},
+    names::Address,
+    policy::{ApiServerOrder, Policy, UnreachableRule},
+    reason::Reason,
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, RepairStatus, StepStatus},
+    stored::view::{Candidate, Definition, StoreView, Switch},
+    time::after,
+};
+use jiff::Timestamp;
+
+use super::{Reading, applies, decision, observe, readings, with_progress};
+use crate::snapshot::Snapshot;
+
+use RebootStatus::{Cancelled, Draining, Queued, Rebooting};
+
+fn wall() -> Timestamp {
+    "2026-08-01T12:00:00Z".parse().unwrap()
+}
+
+fn now() -> Now {
+    Now { boot: BootTime::new(1000.0), wall: wall() }
+}
+
+fn stored<T>(value: T) -> Stored<T> {
+    Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(value)) }
+}
+
+fn address(last: u8) -> Address {
+    Address::new(format!("10.0.0.{last}"))
+}
+
+/// API servers 1 to 3, workers 11 to 15, two reboots at once; CKE leads.
+struct Scene {
+    store: StoreView,
+    kube: KubeView,
+    cluster: Cluster,
+    policy: Policy,
+    constraints: Constraints,
+    observed: Snapshot,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let node = |last: u8| Node { address: address(last), control_plane: last < 10, ..Node::default() };
+        let mut cluster = Cluster { nodes: (1..=3).chain(11..=15).map(node).collect(), ..Cluster::default() };
+        cluster.reboot.reboot_command = Some(vec!["reboot".to_owned()]);
+        cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
+        cluster.reboot.max_concurrent_reboots = Some(2);
+        cluster.repair = serde_json::from_value(serde_json::json!({"repair_procedures": [{
+            "machine_types": ["t"],
+            "repair_operations": [{"operation": "o", "health_check_command": ["h"], "repair_steps": [
+                {"repair_command": ["r"], "need_drain": true, "watch_seconds": 60},
+            ]}],
+        }]}))
+        .unwrap();
+        let mut kube = KubeView::default();
+        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
+            kube.sources.insert(source.to_owned(), SourceState { synced: true, ..SourceState::default() });
+        }
+        for node in &cluster.nodes {
+            kube.put_node(NodeRow {
+                name: node.node_name(),
+                addresses: vec![node.address.clone()],
+                ready: true,
+                boot_id: "before".to_owned(),
+                ..NodeRow::default()
+            });
+            kube.pods.insert(node.node_name(), NodePods { synced: true, ..NodePods::default() });
+        }
+        let mut store = StoreView { synced: true, ..StoreView::default() };
+        let leader = Candidate { key: "leader//7".into(), lease: 7, host: "boot-0".into(), create_revision: 1 };
+        store.candidates.insert(1, leader);
+        let (policy, constraints) = (Policy::default(), Constraints::default());
+        Self { store, kube, cluster, policy, constraints, observed: Snapshot::default() }
+    }
+
+    fn entry(mut self, index: u64, last: u8, status: RebootStatus, age: i64) -> Self {
+        let entry = RebootEntry::queued(index, &address(last)).moved_to(status, after(wall(), -age));
+        self.store.reboots.entries.insert(index, stored(entry));
+        self
+    }
+
+    fn queued(self, entries: &[(u64, u8)]) -> Self {
+        entries.iter().fold(self, |scene, (index, last)| scene.entry(*index, *last, Queued, 0))
+    }
+
+    fn backed_off(mut self, index: u64, last: u8, left: i64) -> Self {
+        let mut entry = RebootEntry::queued(index, &address(last));
+        (entry.drain_backoff_count, entry.drain_backoff_expire) = (2, Some(after(wall(), left)));
+        self.store.reboots.entries.insert(index, stored(entry));
+        self
+    }
+
+    fn repair(mut self, index: u64, last: u8, status: RepairStatus, step_status: StepStatus) -> Self {
+        let entry = RepairEntry::queued(index, &address(last), "t", "o", None);
+        let entry = entry.moved_to(status, step_status, after(wall(), -10));
+        self.store.repairs.entries.insert(index, stored(entry));
+        self
+    }
+
+    fn node(mut self, last: u8, change: impl FnOnce(&mut NodeRow)) -> Self {
+        let mut row = (**self.kube.nodes.get(address(last).as_str()).unwrap()).clone();
+        change(&mut row);
+        self.kube.put_node(row);
+        self
+    }
+
+    fn pod(mut self, last: u8, name: &str, change: impl FnOnce(&mut PodRow)) -> Self {
+        let mut pod = PodRow {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            phase: "Running".to_owned(),
+            ready: true,
+            labels: [("app".to_owned(), name.to_owned())].into(),
+            ..PodRow::default()
+        };
+        change(&mut pod);
+        self.kube.pods.get_mut(address(last).as_str()).unwrap().pods.insert(pod.uid.clone(), Arc::new(pod));
+        self
+    }
+
+    fn job_pod(self, last: u8, name: &str) -> Self {
+        let controller = Controller { kind: "Job".to_owned(), name: "report".to_owned(), uid: "j".to_owned() };
+        self.pod(last, name, |pod| pod.controller = Some(controller))
+    }
+
+    /// Budget for the pods of this app: allowed disruptions, healthy, needed and expected pods.
+    fn budget(mut self, name: &str, app: &str, [allowed, healthy, needed, pods]: [i32; 4]) -> Self {
+        let selector = serde_json::from_value(serde_json::json!({"matchLabels": {"app": app}})).unwrap();
+        let (namespace, selector) = ("shop".to_owned(), Some(selector));
+        let name = name.to_owned();
+        let key = (namespace.clone(), name.clone());
+        let row = BudgetRow { namespace, name, selector, allowed, healthy, needed, pods, ..BudgetRow::default() };
+        self.kube.budgets.insert(key, Arc::new(row));
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut store = self.store.clone();
+        let members = Members::of(&self.cluster);
+        store.cluster = Some(stored(Definition { cluster: self.cluster.clone(), members }));
+        store.policy = Some(stored(self.policy.clone()));
+        store.constraints = Some(stored(self.constraints.clone()));
+        Snapshot { store: Arc::new(store), kube: Arc::new(self.kube.clone()), ..self.observed.clone() }
+    }
+
+    fn read(&self) -> Reading {
+        readings(&self.snapshot(), now())
+    }
+
+    fn reason(&self, index: u64) -> Reason {
+        self.read().reasons.remove(&EntryId::reboot(index)).unwrap()
+    }
+
+    fn text(&self, index: u64) -> String {
+        self.reason(index).to_string()
+    }
+
+    /// Indexes of the reboots that start next.
+    fn starts(&self) -> Vec<u64> {
+        let ready = |(id, reason): (EntryId, Reason)| (reason == Reason::Ready).then_some(id.index);
+        self.read().reasons.into_iter().filter_map(ready).collect()
+    }
+
+    /// Looks at the scene once, as a pass does.
+    fn observe(mut self) -> Self {
+        let mut snap = self.snapshot();
+        observe(&mut snap, now());
+        self.observed.observed = snap.observed;
+        self
+    }
+}
+
+#[test]
+fn a_disabled_queue_is_not_processed() {
+    let scene = Scene::new().queued(&[(0, 11)]).entry(1, 12, Draining, 5).entry(2, 13, Rebooting, 5);
+    let scene = scene.with(|s| s.store.reboots.switch = Switch { raw: Some("true".to_owned()), mod_revision: 1 });
+    assert_eq!((scene.reason(0), scene.reason(1)), (Reason::QueueDisabled, Reason::QueueDisabled));
+    assert!(matches!(scene.reason(2), Reason::WaitingForBoot { .. }), "a machine that has booted is removed");
+}
+
+#[test]
+fn entries_start_from_the_front_one_drain_a_pass_up_to_the_limit() {
+    let scene = Scene::new().queued(&[(4, 12), (5, 11), (6, 13)]);
+    assert_eq!(scene.starts(), [4]);
+    assert!(scene.text(5).contains("one drain a pass"), "{}", scene.text(5));
+    assert_eq!(scene.reason(6), Reason::WaitingForSlot { holder: Some(EntryId::reboot(4)), limit: 2 });
+    let busy = Scene::new().entry(0, 14, Draining, 5).queued(&[(4, 12), (5, 11)]);
+    assert_eq!(busy.starts(), [4]);
+    assert_eq!(busy.reason(5), Reason::WaitingForSlot { holder: Some(EntryId::reboot(0)), limit: 2 });
+}
+
+#[test]
+fn only_the_first_entry_of_a_machine_counts() {
+    let scene = Scene::new().queued(&[(0, 11), (3, 11)]).entry(4, 11, Draining, 5).queued(&[(5, 12)]);
+    assert_eq!(scene.starts(), [0], "the later drain takes no slot in CKE");
+    assert_eq!(
+        (scene.reason(3), scene.reason(4)),
+        (Reason::DuplicateOf { index: 0 }, Reason::DuplicateOf { index: 0 })
+    );
+}
+
+#[test]
+fn an_entry_waits_for_the_end_of_its_backoff() {
+    let scene = Scene::new().backed_off(0, 11, 60).backed_off(1, 12, -60);
+    assert_eq!(scene.starts(), [1]);
+    assert_eq!(scene.reason(0), Reason::Backoff { count: 2, until: after(wall(), 60), cause: None });
+    let held = scene.job_pod(11, "report-x");
+    assert!(
+        held.text(0).ends_with("pod shop/report-x belongs to running protected job shop/report"),
+        "{}",
+        held.text(0)
+    );
+    assert!(held.read().watch_pods.contains("10.0.0.11"), "its pods show what refuses the next drain");
+}
+
+#[test]
+fn machines_outside_the_definition_and_cancelled_entries_are_removed_first() {
+    let scene = Scene::new().queued(&[(0, 99), (1, 11)]);
+    assert_eq!(scene.reason(0), Reason::NotMember { address: address(99) });
+    assert!(scene.text(1).contains("remove entries") && scene.starts().is_empty());
+    let cancelled = Scene::new().entry(0, 12, Cancelled, 5).queued(&[(1, 11)]);
+    assert!(cancelled.text(0).contains("cancelled") && cancelled.starts().is_empty());
+}
+
+#[test]
+fn too_many_unreachable_nodes_outside_the_reboots_hold_back_every_start() {
+    let scene = Scene::new().queued(&[(0, 11)]).entry(1, 12, Rebooting, 5).node(12, |n| n.ready = false);
+    assert_eq!(scene.starts(), [0]);
+    let down = scene.node(13, |n| n.ready = false);
+    assert_eq!(down.text(0), "1 node unreachable, limit 0: 10.0.0.13");
+    let allowed = down.with(|s| s.constraints.maximum_unreachable_nodes_for_reboot = 1);
+    assert_eq!(allowed.starts(), [0]);
+    let older = allowed.with(|s| s.policy.unreachable_rule = UnreachableRule::All);
+    assert_eq!(older.text(0), "2 nodes unreachable, limit 1: 10.0.0.12, 10.0.0.13", "the older CKE counts every node");
+}
+
+#[test]
+fn api_servers_go_last_and_alone() {
+    let both = Scene::new().queued(&[(0, 1), (1, 2), (2, 11)]);
+    assert_eq!(both.starts(), [2]);
+    assert_eq!(both.reason(0), Reason::WaitingForWorkers { holder: EntryId::reboot(2) });
+    let alone = Scene::new().queued(&[(0, 1), (1, 2)]);
+    assert_eq!(alone.starts(), [0]);
+    assert_eq!(alone.reason(1), Reason::WaitingForControlPlane { other: "10.0.0.1".to_owned() });
+    let beside = Scene::new().queued(&[(0, 1)]).entry(1, 11, Rebooting, 5);
+    assert_eq!(beside.reason(0), Reason::WaitingForWorkers { holder: EntryId::reboot(1) });
+    let busy = Scene::new().queued(&[(0, 11), (1, 2)]).entry(2, 3, Draining, 5);
+    assert_eq!(busy.reason(0), Reason::WaitingForControlPlane { other: "10.0.0.3".to_owned() });
+    assert_eq!(busy.reason(1), busy.reason(0));
+    let older = both.with(|s| s.policy.api_server_order = ApiServerOrder::First);
+    assert_eq!(older.starts(), [0], "the older CKE processes API servers first");
+}
+
+#[test]
+fn uncordoning_and_repairs_come_before_reboots() {
+    let marked = Scene::new().queued(&[(0, 11)]).node(12, |n| n.cke_mark = true);
+    assert_eq!(marked.text(0), "waits for CKE to uncordon 10.0.0.12");
+    let claimed = marked.entry(1, 12, Rebooting, 5);
+    assert_eq!(claimed.starts(), [0]);
+    let repairs = claimed.repair(7, 14, RepairStatus::Queued, StepStatus::Waiting);
+    assert_eq!(repairs.reason(0), Reason::WaitingForRepairs { entry: EntryId::repair(7) });
+    let failed = Scene::new().queued(&[(0, 11)]).repair(7, 14, RepairStatus::Failed, StepStatus::Watching);
+    assert_eq!(failed.starts(), [0], "a repair that has ended holds back nothing");
+}
+
+#[test]
+fn a_protected_job_blocks_before_a_budget() {
+    let scene = Scene::new().entry(0, 11, Draining, 5).pod(11, "db", |_| {}).budget("db", "db", [0, 2, 2, 3]);
+    assert_eq!(scene.text(0), "pod shop/db blocked by pdb shop/db (healthy 2, needs 2)");
+    let job = scene.job_pod(11, "report-x");
+    assert_eq!(job.text(0), "pod shop/report-x belongs to running protected job shop/report");
+    let progress = &job.read().progress[&EntryId::reboot(0)];
+    let blockers: Vec<String> = progress.blockers.iter().map(|b| format!("{}: {}", b.pod, b.why)).collect();
+    assert_eq!(blockers, ["shop/db: pdb shop/db (healthy 2, needs 2)", "shop/report-x: protected job shop/report"]);
+    let selector = serde_json::from_value(serde_json::json!({"matchLabels": {"keep": "true"}})).unwrap();
+    let free = job.with(|s| s.cluster.reboot.protected_job_pods = Some(selector));
+    assert!(matches!(free.reason(0), Reason::BlockedByPdb { .. }), "a Job that is not protected is deleted");
+}
+
+#[test]
+fn a_budget_holds_only_pods_of_protected_namespaces_that_it_refuses() {
+    let scene = Scene::new().entry(0, 11, Draining, 5).pod(11, "db", |_| {});
+    let reason = |scene: Scene| scene.reason(0).name();
+    assert_eq!(reason(scene), "PodsLeaving");
+    let with = |numbers| Scene::new().entry(0, 11, Draining, 5).pod(11, "db", |_| {}).budget("db", "db", numbers);
+    assert_eq!(reason(with([1, 3, 2, 3])), "PodsLeaving");
+    assert_eq!(reason(with([0, 2, 2, 3])), "BlockedByPDB");
+    let never = with([0, 3, 3, 3]);
+    assert_eq!(
+        never.text(0),
+        "pod shop/db blocked by pdb shop/db, which never allows an eviction (healthy 3, needs 3 of 3): scale up or \
+         relax it"
+    );
+    assert_eq!(reason(with([0, 2, 2, 3]).budget("all", "db", [1, 3, 2, 3])), "BlockedByManyPDBs");
+    let pending = |pod: &mut PodRow| pod.phase = "Pending".to_owned();
+    assert_eq!(reason(with([0, 2, 2, 3]).pod(11, "db", pending)), "PodsLeaving", "the API server evicts it");
+    assert_eq!(reason(with([0, 2, 2, 3]).pod(11, "db", |pod| pod.ready = false)), "PodsLeaving");
+    let selector = serde_json::from_value(serde_json::json!({"matchLabels": {"team": "prod"}})).unwrap();
+    let unprotected = with([0, 2, 2, 3]).with(|s| {
+        s.cluster.reboot.protected_namespaces = Some(selector);
+        let row = NamespaceRow { name: "shop".to_owned(), ..NamespaceRow::default() };
+        s.kube.namespaces.insert("shop".to_owned(), Arc::new(row));
+    });
+    assert_eq!(reason(unprotected), "PodsLeaving", "CKE deletes the pod");
+}
+
+#[test]
+fn a_drain_waits_for_stuck_pods_then_volumes_until_its_deadline() {
+    let terminating = |seconds: i64| {
+        move |pod: &mut PodRow| {
+            (pod.terminating_since, pod.grace_ends) = (Some(after(wall(), -500)), Some(after(wall(), -seconds)));
+        }
+    };
+    let draining = || Scene::new().entry(0, 11, Draining, 100);
+    assert_eq!(draining().pod(11, "a", terminating(30)).reason(0).name(), "PodsLeaving");
+    assert_eq!(draining().pod(11, "a", terminating(90)).reason(0).name(), "TerminatingStuck");
+    let volumes = draining().node(11, |n| n.volumes_in_use = vec!["csi^v1".to_owned()]);
+    assert_eq!(volumes.text(0), "volumes still in use: csi^v1");
+    assert_eq!(draining().text(0), "drained: CKE runs its command next");
+    let progress = &draining().read().progress[&EntryId::reboot(0)];
+    assert_eq!(progress.next, Some(after(wall(), 500)), "600 s after its start");
+    let late = Scene::new().entry(0, 11, Draining, 601).pod(11, "a", |_| {});
+    assert!(late.text(0).contains("past the drain's deadline"));
+}
+
+#[test]
+fn the_boot_shows_the_boot_id_and_the_node() {
+    let drained = Scene::new().entry(0, 11, Draining, 5).observe();
+    let rebooting = drained.entry(0, 11, Rebooting, 90).observe();
+    assert!(rebooting.text(0).contains("(old boot id, Node Ready; CKE does not record"), "{}", rebooting.text(0));
+    let down = rebooting.node(11, |n| (n.ready, n.ready_since) = (false, Some(after(wall(), -60))));
+    assert!(down.text(0).contains("(old boot id, Node not Ready since 11:59:00Z;"), "{}", down.text(0));
+    let up = down.node(11, |n| (n.ready, n.ready_since, n.boot_id) = (true, None, "after".to_owned()));
+    assert!(up.text(0).contains("(new boot id, Node Ready;"), "{}", up.text(0));
+    let late = Scene::new().entry(0, 11, Rebooting, 90).observe();
+    assert!(late.text(0).contains("(Node Ready;"), "the boot id from before is not known: {}", late.text(0));
+    let stuck = Scene::new().entry(0, 11, Rebooting, 1800);
+    assert!(stuck.text(0).starts_with("STUCK: "));
+}
+
+#[test]
+fn pods_at_start_are_the_most_that_this_process_saw() {
+    let scene = Scene::new().entry(0, 11, Draining, 100).pod(11, "a", |_| {}).pod(11, "b", |_| {}).observe();
+    let counts = |scene: &Scene| {
+        let progress = &scene.read().progress[&EntryId::reboot(0)];
+        (progress.pods_gone, progress.pods_at_start)
+    };
+    assert_eq!(counts(&scene), (0, 2));
+    assert!(scene.observed.observed[&EntryId::reboot(0)].joined_late);
+    let gone = scene.with(|s| {
+        s.kube.pods.get_mut("10.0.0.11").unwrap().pods.remove("a");
+    });
+    assert_eq!(counts(&gone.observe()), (1, 2));
+    let early = Scene::new().entry(0, 11, Draining, 1).observe();
+    assert!(!early.observed.observed[&EntryId::reboot(0)].joined_late);
+}
+
+#[test]
+fn the_hold_of_the_last_drain_is_the_cause_of_the_backoff() {
+    let held = Scene::new().entry(0, 11, Draining, 1).job_pod(11, "report-x").observe();
+    let unwatched = held.backed_off(0, 11, 60).with(|s| {
+        s.kube.pods.clear();
+    });
+    assert!(unwatched.observe().text(0).contains("job shop/report"));
+}
+
+#[test]
+fn without_kubernetes_the_reading_says_what_is_unknown() {
+    let scene = Scene::new().queued(&[(0, 11)]).entry(1, 12, Draining, 5).with(|s| s.kube = KubeView::default());
+    assert!(scene.text(0).contains("without Kubernetes") && scene.text(1).contains("without Kubernetes"));
+    assert!(scene.read().watch_pods.is_empty());
+}
+
+#[test]
+fn only_pods_of_nodes_that_cke_drains_or_starts_next_are_watched() {
+    let scene = Scene::new().queued(&[(0, 11)]).entry(1, 12, Draining, 5).entry(2, 13, Rebooting, 5);
+    let scene = scene.queued(&[(3, 15), (4, 16)]).repair(0, 14, RepairStatus::Processing, StepStatus::Draining);
+    let watched: Vec<String> = scene.read().watch_pods.iter().map(ToString::to_string).collect();
+    assert_eq!(watched, ["10.0.0.11", "10.0.0.12", "10.0.0.14", "10.0.0.15"], "two of those that wait");
+    let (decision, reading) = decision(&scene.snapshot(), now());
+    assert_eq!(decision.watch_pods, reading.unwrap().watch_pods);
+    assert!(decision.effects.is_empty());
+    let many = (0..5).zip(11..).fold(Scene::new(), |s, (index, last)| s.backed_off(index, last, 60));
+    assert_eq!(many.read().watch_pods.len(), 5, "the backed-off ones too, at most ten");
+}
+
+#[test]
+fn repairs_start_in_ckes_order_and_the_watch_shows_its_end() {
+    let scene = Scene::new().repair(0, 11, RepairStatus::Queued, StepStatus::Waiting).repair(
+        1,
+        1,
+        RepairStatus::Queued,
+        StepStatus::Waiting,
+    );
+    let reasons = scene.read().reasons;
+    assert_eq!(reasons[&EntryId::repair(1)], Reason::Ready, "API servers first");
+    assert!(matches!(reasons[&EntryId::repair(0)], Reason::WaitingForSlot { limit: 1, .. }));
+    let busy = scene.entry(0, 2, Rebooting, 5).read().reasons;
+    assert_eq!(busy[&EntryId::repair(1)], Reason::WaitingForControlPlane { other: "10.0.0.2".to_owned() });
+    let watching = Scene::new().repair(0, 11, RepairStatus::Processing, StepStatus::Watching).read();
+    let Reason::WaitingForHealth { step: 0, until, .. } = &watching.reasons[&EntryId::repair(0)] else { panic!() };
+    assert_eq!(*until, Some(after(wall(), 50)));
+}
+
+#[test]
+fn i52_an_ignored_order_stays_the_reason_and_cketerms_policy_does_not_count() {
+    let order = Order {
+        verb: Verb::Hold,
+        who: Who { user: "ann".to_owned(), host: "h".to_owned(), ssh_client: None },
+        at: wall(),
+        reason: None,
+        entry_revision: 1,
+    };
+    let scene = Scene::new().queued(&[(0, 11), (1, 12)]).with(|s| {
+        s.store.orders.insert(EntryId::reboot(0), stored(order));
+        let freeze = serde_json::json!({"until": "2026-08-02T00:00:00Z", "reason": "x"});
+        s.policy.freeze = serde_json::from_value(freeze).ok();
+    });
+    assert!(scene.policy.freeze.is_some());
+    let (decision, _) = decision(&scene.snapshot(), now());
+    assert!(matches!(decision.reasons[&EntryId::reboot(0)], Reason::OrderIgnored { .. }));
+    assert_eq!(scene.starts(), [0], "CKE starts what is on hold");
+}
+
+#[test]
+fn the_reading_applies_only_while_cke_leads() {
+    let scene = Scene::new().entry(0, 11, Draining, 5);
+    let snap = scene.snapshot();
+    assert!(applies(&snap.store));
+    let shown = with_progress(&snap.store, &scene.read());
+    assert!(shown.progress.contains_key(&EntryId::reboot(0)) && snap.store.progress.is_empty());
+    let nobody = scene.with(|s| s.store.candidates.clear());
+    assert!(!applies(&nobody.snapshot().store));
+    assert!(decision(&nobody.snapshot(), now()).1.is_none());
+    let mut snap = nobody.snapshot();
+    snap.observed.insert(EntryId::reboot(0), crate::snapshot::Observed::default());
+    observe(&mut snap, now());
+    assert!(snap.observed.is_empty());
+}
