@@ -20,9 +20,17 @@ pub fn refusal(command: OperatorCommand, leadership: &Leadership, in_work: bool,
         Acceptance::ForHandover => !handover,
         Acceptance::Refused => true,
     };
+    let (message, name) = (&leadership.message, command.as_str());
+    if !refused && !leadership.knows(command) {
+        let version = leadership.version.as_deref().unwrap_or("of an unknown version");
+        return Some(format!(
+            "{message}: its version, {version}, does not know `{name}` and would continue anyway; nothing was written. \
+             Update cketerm there first, or instead: {}",
+            command.instead()
+        ));
+    }
     fault!(OrderAcceptedAnyway => refused = false);
     refused.then(|| {
-        let (message, name) = (&leadership.message, command.as_str());
         let why = match leadership.lead {
             LeaderKind::Cke => format!("CKE does not know `{name}` and would continue anyway"),
             LeaderKind::Yielding => format!("nothing new starts until then, and CKE does not know `{name}`"),
@@ -87,7 +95,7 @@ mod tests {
     use cketerm_model::stored::leadership::LeaderGuard;
 
     fn led(lead: LeaderKind, message: &str) -> Leadership {
-        Leadership { lead, message: message.to_owned(), under: LeaderGuard::Nobody }
+        Leadership { lead, message: message.to_owned(), under: LeaderGuard::Nobody, version: None }
     }
 
     #[test]
@@ -104,6 +112,22 @@ mod tests {
         assert!(note(OperatorCommand::Freeze, &cke).unwrap().contains("NOT IN FORCE"));
         assert_eq!(refusal(OperatorCommand::Cancel, &cke, false, false), None);
         assert_eq!(accept_policy_change(OperatorCommand::Engine, &cke, false), Ok(Accepted::Anyway));
+    }
+
+    #[test]
+    fn a_pause_is_refused_under_a_leader_whose_version_does_not_know_it() {
+        let under = |version: &str| Leadership {
+            version: Some(version.to_owned()),
+            ..led(LeaderKind::Cketerm, "cketerm on boot-1 leads")
+        };
+        let why = refusal(OperatorCommand::PauseBatch, &under("0.1.4"), false, false).unwrap();
+        assert!(why.starts_with("cketerm on boot-1 leads: its version, 0.1.4, does not know `pause`"), "{why}");
+        assert!(
+            why.contains("Update cketerm there first") && why.contains("`cketerm rq cancel --batch BATCH`"),
+            "{why}"
+        );
+        assert_eq!(refusal(OperatorCommand::PauseBatch, &under("0.2.0"), false, false), None);
+        assert_eq!(refusal(OperatorCommand::Hold, &under("0.1.4"), false, false), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     stored::view::StoreView,
 };
+use jiff::Timestamp;
 
 use super::{accept::MAX_CHECKS, error::ActionError, operator::Operator};
 
@@ -49,7 +50,10 @@ impl Operator {
         let mut checks = 1;
         loop {
             let leadership = self.accepted(OperatorCommand::PauseBatch).await?;
-            self.known_batch(queue, id).await?;
+            let view = self.known_batch(queue, id).await?;
+            if let Some(why) = nothing_to_pause(&view, id, self.store.clock().wall()) {
+                return Err(ActionError::refused(why));
+            }
             match self.store.pause_batch(id, &self.person, reason, &leadership.under).await {
                 // another leader has taken over: whether it honours the pause has to be checked again
                 Err(StoreError::LeaderChanged) if checks < MAX_CHECKS => checks += 1,
@@ -58,21 +62,40 @@ impl Operator {
         }
     }
 
-    /// Ends the pause of a batch.
-    pub async fn resume_batch(&self, queue: QueueKind, id: BatchId, reason: Option<&str>) -> Result<(), ActionError> {
+    /// Ends the pause of a batch. `shown`: revision at which the operator saw it; if its members or its state are others now,
+    /// nothing is written.
+    pub async fn resume_batch(
+        &self,
+        queue: QueueKind,
+        id: BatchId,
+        shown: Option<i64>,
+        reason: Option<&str>,
+    ) -> Result<(), ActionError> {
         self.known_batch(queue, id).await?;
-        Ok(self.store.resume_batch(id, &self.person, reason).await?)
+        Ok(self.store.resume_batch(id, shown, &self.person, reason).await?)
     }
 
-    /// Cancels the unfinished entries of a batch, those in work included, and returns their indexes.
+    /// Cancels the unfinished entries of a batch, those in work included, and returns their indexes. An enqueue that
+    /// still adds entries to it stops with an error. `shown` as for [`Self::resume_batch`].
     pub async fn cancel_batch(
         &self,
         queue: QueueKind,
         id: BatchId,
+        shown: Option<i64>,
         reason: Option<&str>,
     ) -> Result<Vec<u64>, ActionError> {
         let view = self.known_batch(queue, id).await?;
-        let entries: BTreeSet<EntryId> = view.entries_of_batch(id).collect();
+        let growing = view.batch(id).is_some_and(|batch| batch.growing(self.store.clock().wall()));
+        if !growing && view.entries_of_batch(id).next().is_none() {
+            return Ok(Vec::new());
+        }
+        match self.store.mark_batch_cancelled(id, shown, &self.person, reason).await {
+            // A role of version 0.1 may cancel entries, not write batches.
+            Ok(()) | Err(StoreError::Denied { .. }) => {}
+            Err(failed) => return Err(failed.into()),
+        }
+        // Read after the mark: the enqueue compares the batch, so nothing joins it later.
+        let entries: BTreeSet<EntryId> = self.store.read_view().await?.entries_of_batch(id).collect();
         if entries.is_empty() {
             return Ok(Vec::new());
         }
@@ -99,6 +122,19 @@ pub(super) fn without_batch(added: &Enqueued) -> Option<String> {
     })
 }
 
+/// Returns the message of a refused pause: all entries of the batch have ended, and its enqueue is over.
+fn nothing_to_pause(view: &StoreView, id: BatchId, now: Timestamp) -> Option<String> {
+    let batch = view.batch(id)?;
+    let open = view.batch_totals().get(&id).map_or(0, BatchTotals::open);
+    (open == 0 && !batch.growing(now)).then(|| {
+        let command = batch.queue.command();
+        format!(
+            "batch {id} is done: none of its entries waits or is in work; nothing was written; see `cketerm {command} \
+             batches`"
+        )
+    })
+}
+
 /// Returns the message about an id that no batch of the queue has.
 fn unknown_batch(view: &StoreView, queue: QueueKind, id: BatchId) -> String {
     let rows = BatchRow::all(view, queue);
@@ -110,4 +146,52 @@ fn unknown_batch(view: &StoreView, queue: QueueKind, id: BatchId) -> String {
         return format!("there is no batch {id}, nor any other; `cketerm {command} add` makes one");
     }
     format!("there is no batch {id}; the batches are {listed}; see `cketerm {command} batches`")
+}
+
+#[cfg(test)]
+mod tests {
+    use cketerm_model::{
+        batch::Cancelled,
+        cketerm_records::Who,
+        stored::{keys::Keys, row::Row},
+        time::after,
+    };
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-24T10:00:00Z".parse().unwrap()
+    }
+
+    /// A view of one batch of a reboot in this state.
+    fn view(batch: &Batch, id: BatchId, status: &str) -> StoreView {
+        let (keys, mut view, entry) = (Keys::new("/cke/"), StoreView::default(), EntryId::reboot(0));
+        let request = serde_json::json!({"who": Who::default(), "at": now(), "batch": id});
+        let reboot = serde_json::json!({"index": "0", "node": "10.0.0.1", "status": status});
+        let rows = [
+            (keys.batch(id), serde_json::to_string(batch).unwrap()),
+            (keys.entry(entry), reboot.to_string()),
+            (keys.request(entry), request.to_string()),
+        ];
+        for (key, value) in rows {
+            view.put(&keys, &Row::new(&key, &value, 7, 7));
+        }
+        view
+    }
+
+    #[test]
+    fn a_batch_without_an_open_entry_cannot_be_paused_unless_its_enqueue_runs() {
+        let id = BatchId::at(now());
+        let batch = Batch { added: 1, ..Batch::new(QueueKind::Reboot, Who::default(), now(), None, 1) };
+        let refused = |batch: &Batch, status: &str, at| nothing_to_pause(&view(batch, id, status), id, at);
+        assert_eq!(refused(&batch, "queued", now()), None);
+        assert_eq!(refused(&batch, "rebooting", now()), None);
+        let why = refused(&batch, "cancelled", now()).unwrap();
+        assert!(why.starts_with(&format!("batch {id} is done")) && why.contains("`cketerm rq batches`"), "{why}");
+        let half = Batch { asked: 2, ..batch };
+        assert_eq!(refused(&half, "cancelled", now()), None, "the second entry is about to join");
+        assert!(refused(&half, "cancelled", after(now(), 600)).is_some());
+        let cancelled = Some(Cancelled { who: Who::default(), at: now(), reason: None });
+        assert!(refused(&Batch { cancelled, ..half }, "cancelled", now()).is_some());
+    }
 }

@@ -25,7 +25,7 @@ pub async fn usual_times(store: &Store, view: &StoreView) -> Result<UsualTimes, 
     Ok(UsualTimes::of(ended, |address| MachineClass::of_address(view, address)))
 }
 
-/// What an estimate is made from, beside the question.
+/// Sources of an estimate, beside the question.
 pub struct Basis<'a> {
     /// Contents of etcd, with the leader's published reasons.
     pub view: &'a StoreView,

@@ -5,6 +5,7 @@ use cketerm_clients::{
     store::operator::{AuditNote, AuditResult},
 };
 use cketerm_model::{
+    cketerm_records::Audit,
     host::{HostRow, Mode, ProofSource},
     kube::KubeView,
     names::NodeName,
@@ -72,7 +73,7 @@ impl Operator {
         }
         let (what, on) = (action.what(), format!("host {name}"));
         let note = || AuditNote::new(&self.person, &what, &on, reason);
-        self.store.write(note(), "begun", Vec::new(), Vec::new()).await?;
+        self.store.write(note(), Audit::BEGUN, Vec::new(), Vec::new()).await?;
         let answer = hosts.perform(name, &action).await;
         let result = answer.as_ref().map_or_else(|e| AuditResult::Failed(&e.text), |_| AuditResult::Done("done"));
         let audited = self.store.write(note(), result, Vec::new(), Vec::new()).await;
@@ -93,9 +94,8 @@ impl Hosts {
                 })
             }
             HostAction::Hold(mode) => {
-                let key = own_key(None)?;
-                self.hold(name, &key, *mode).await?;
-                Ok(format!("{name} will be held off ({mode}) under {key}; L releases it"))
+                self.hold(name, &own_key(None)?, *mode).await?;
+                Ok(format!("{name}: its power is turned off ({mode}) and stays off until it is released (L)"))
             }
             HostAction::Release(key) => {
                 let host = self.release(name, key).await?;

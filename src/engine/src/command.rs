@@ -398,6 +398,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn lines_of_the_helper_before_its_report_are_the_output_so_far() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let helper = dir.path().join("helper");
+        let lines =
+            [r#"{"stdout":"one"}"#, r#"{"stdout":"one two"}"#, r#"{"end":{"exit":0},"stdout":"all","stderr":""}"#];
+        std::fs::write(&helper, format!("#!/bin/sh\n{}", lines.map(|line| format!("echo '{line}'\n")).concat()))
+            .unwrap();
+        std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let output = watch::Sender::new(OutputTails::default());
+        let line = CommandLine {
+            argv: vec!["reboot".to_owned()],
+            bound: 60,
+            purpose: Purpose::Power,
+            start_before: None,
+            entry: String::new(),
+            attempt: String::new(),
+            input: None,
+            label: None,
+            output: Some(output.clone()),
+        };
+        let spawner = Spawner::new(helper, None, &[]);
+        let (end, stdout, _) = loop {
+            let ended = spawner.run(&line).await;
+            // Another test that forks at this moment holds the file open for writing.
+            if !matches!(ended.0, Ended::Withheld(_)) {
+                break ended;
+            }
+        };
+        assert_eq!((end, stdout.as_str()), (Ended::Exit(0), "all"));
+        assert_eq!(output.borrow().stdout, "one two");
+    }
+
+    #[tokio::test]
     async fn a_host_reports_unable_after_three_failed_starts_until_one_succeeds() {
         let dir = tempfile::tempdir().unwrap();
         let helper = dir.path().join("helper");

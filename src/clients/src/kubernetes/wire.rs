@@ -251,6 +251,7 @@ struct BudgetStatus {
     disruptions_allowed: i32,
     current_healthy: i32,
     desired_healthy: i32,
+    expected_pods: i32,
 }
 
 impl From<Budget> for BudgetRow {
@@ -263,6 +264,7 @@ impl From<Budget> for BudgetRow {
             allowed: status.disruptions_allowed,
             healthy: status.current_healthy,
             needed: status.desired_healthy,
+            pods: status.expected_pods,
         }
     }
 }

@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 
 use cketerm_model::{
-    batch::{Batch, BatchId, Paused},
+    batch::{Batch, BatchId, Cancelled, Paused},
     entry::{EntryId, QueueKind},
     fence::Person,
     reboot::RebootEntry,
     repair::RepairEntry,
     stored::leadership::LeaderGuard,
 };
-use etcd_client::{Compare, CompareOp, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, TxnOp};
 
 use super::{
     connect::Store,
@@ -35,18 +35,25 @@ impl Store {
         let paused = Paused { who: person.who().clone(), at, reason: reason_text };
         let change =
             |batch: &Batch| batch.paused.is_none().then(|| Batch { paused: Some(paused.clone()), ..batch.clone() });
-        self.change_batch(id, ("batch pause", "paused"), person, reason, Some(under), change).await
+        self.change_batch((id, None), ("batch pause", "paused"), person, reason, Some(under), change).await
     }
 
-    /// Ends the pause of a batch. A batch that is not paused stays as it is.
-    pub async fn resume_batch(&self, id: BatchId, person: &Person, reason: Option<&str>) -> Result<(), StoreError> {
+    /// Ends the pause of a batch. A batch that is not paused stays as it is. `shown`: revision at which the operator saw
+    /// the batch; if its members or its state are others now, that is a conflict.
+    pub async fn resume_batch(
+        &self,
+        id: BatchId,
+        shown: Option<i64>,
+        person: &Person,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
         let change = |batch: &Batch| batch.paused.is_some().then(|| Batch { paused: None, ..batch.clone() });
-        self.change_batch(id, ("batch resume", "resumed"), person, reason, None, change).await
+        self.change_batch((id, shown), ("batch resume", "resumed"), person, reason, None, change).await
     }
 
     async fn change_batch(
         &self,
-        id: BatchId,
+        (id, shown): (BatchId, Option<i64>),
         (what, result): (&str, &str),
         person: &Person,
         reason: Option<&str>,
@@ -56,11 +63,12 @@ impl Store {
         let (key, on) = (self.keys().batch(id), format!("batch {id}"));
         for _ in 0..MAX_CONFLICTS {
             let raw = self.raw(&key).await?.ok_or_else(|| StoreError::NotFound { what: on.clone() })?;
-            let batch: Batch = serde_json::from_str(&raw.text).map_err(|e| StoreError::Broken {
-                key: key.clone(),
-                cause: e.to_string(),
-                remedy: "fix it with etcdctl, or remove it".to_owned(),
-            })?;
+            let batch = read_batch(&key, &raw.text)?;
+            if let Some(shown) = shown.filter(|shown| *shown != raw.mod_revision)
+                && !self.batch_at(&key, shown).await.is_some_and(|before| before.matches(&batch))
+            {
+                break;
+            }
             let Some(changed) = change(&batch) else { return Ok(()) };
             let mut compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, raw.mod_revision)];
             compares.extend(under.map(|under| compare(under, self.keys())));
@@ -72,6 +80,30 @@ impl Store {
             self.check_same_leader(under).await?;
         }
         Err(StoreError::Conflict { what: on })
+    }
+
+    /// Returns a batch as it was at a revision. `None` if etcd no longer has it, or does not answer.
+    async fn batch_at(&self, key: &str, revision: i64) -> Option<Batch> {
+        let got = self.get(key, GetOptions::new().with_revision(revision)).await.ok()?;
+        serde_json::from_slice(got.kvs().first()?.value()).ok()
+    }
+
+    /// Marks a batch as cancelled, so that an enqueue that still runs stops. A cancelled batch stays as it is. `shown`:
+    /// as for [`Self::resume_batch`].
+    pub async fn mark_batch_cancelled(
+        &self,
+        id: BatchId,
+        shown: Option<i64>,
+        person: &Person,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let (at, reason_text) = (self.clock().wall(), reason.map(str::to_owned));
+        let cancelled = Cancelled { who: person.who().clone(), at, reason: reason_text };
+        let change = |batch: &Batch| {
+            batch.cancelled.is_none().then(|| Batch { cancelled: Some(cancelled.clone()), ..batch.clone() })
+        };
+        self.change_batch((id, shown), ("batch cancel", "no entry is added any more"), person, reason, None, change)
+            .await
     }
 
     /// Cancels the unfinished entries of a batch that are in this set, and returns their indexes: reboots as `cancel`
@@ -97,4 +129,13 @@ impl Store {
             }
         }
     }
+}
+
+/// Returns the batch that a key holds; an error that names the key and the remedy if it cannot be read.
+pub(super) fn read_batch(key: &str, text: &str) -> Result<Batch, StoreError> {
+    serde_json::from_str(text).map_err(|e| StoreError::Broken {
+        key: key.to_owned(),
+        cause: e.to_string(),
+        remedy: "fix it with etcdctl, or remove it".to_owned(),
+    })
 }

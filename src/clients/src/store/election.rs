@@ -232,8 +232,8 @@ async fn revoke(store: &Store, lease: i64) -> bool {
     }
 }
 
-/// Writes the leader key, the registration, and the record of the first daemon if this is one. It may be sent again without an answer: the key contains the lease, so
-/// an existing key is this engine's.
+/// Writes the leader key, the registration, and the record of the first daemon if there is none yet. It may be sent
+/// again without an answer: the key contains the lease, so an existing key is this engine's.
 async fn register_candidate(
     store: &Store,
     lease: i64,
@@ -243,10 +243,13 @@ async fn register_candidate(
     first_daemon: Option<&FirstDaemon>,
 ) -> Result<i64, Failure> {
     let lease_options = || Some(PutOptions::new().with_lease(lease));
-    let mut tries = 0;
+    let (mut tries, mut first_daemon) = (0, first_daemon);
     loop {
         tries += 1;
-        let compares = vec![Compare::create_revision(key, CompareOp::Equal, 0)];
+        let mut compares = vec![Compare::create_revision(key, CompareOp::Equal, 0)];
+        if first_daemon.is_some() {
+            compares.push(Compare::create_revision(store.keys().daemon(), CompareOp::Equal, 0));
+        }
         let mut ops = vec![
             TxnOp::put(key, host, lease_options()),
             TxnOp::put(store.keys().engine(lease), json(registration), lease_options()),
@@ -263,7 +266,12 @@ async fn register_candidate(
                     TxnOpResponse::Get(got) => got.kvs().first().map(etcd_client::KeyValue::create_revision),
                     _ => None,
                 });
-                return created.ok_or_else(|| Failure::Refused("the key in leader/ disappeared".to_owned()));
+                match created {
+                    Some(created) => return Ok(created),
+                    // Another daemon was the first one, which this engine's copy of etcd did not show yet.
+                    None if first_daemon.is_some() => first_daemon = None,
+                    None => return Err(Failure::Refused("the key in leader/ disappeared".to_owned())),
+                }
             }
             Err(Failure::NoAnswer { .. }) if tries < 3 => sleep(RETRY_DELAY).await,
             Err(failure) => return Err(failure),

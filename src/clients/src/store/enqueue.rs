@@ -7,6 +7,7 @@ use cketerm_model::{
     batch::{Batch, BatchId},
     cketerm_records::Request,
     entry::{EntryId, QueueKind},
+    fault,
     fence::Person,
     names::Address,
     reboot::RebootEntry,
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
+    batches::read_batch,
     connect::Store,
     error::StoreError,
     operator::{AuditNote, WriteOutcome, format_ranges, json},
@@ -98,6 +100,8 @@ impl Store {
                 }
                 Ok(None) if conflicts < MAX_CONFLICTS => conflicts += 1,
                 Ok(None) => return Err(StoreError::Conflict { what: self.keys().write_index(QueueKind::Reboot) }),
+                // Perhaps the batch is all that etcd refused. One that has entries already is not left.
+                Err(StoreError::Denied { .. }) if !cursor.denied && added.is_empty() => cursor.denied = true,
                 Err(cause) if added.is_empty() => return Err(cause),
                 Err(cause) => {
                     return Err(StoreError::Partial { done: added.len(), all: asked, cause: Box::new(cause) });
@@ -121,8 +125,7 @@ impl Store {
         let mut cursor = Cursor::at(self.clock().wall());
         if let Some(id) = request.batch {
             cursor.id = id;
-            let stored = self.raw(&self.keys().batch(id)).await?;
-            let joined = stored.and_then(|raw| Some((serde_json::from_str(&raw.text).ok()?, raw.mod_revision)));
+            let joined = self.open_batch(id).await?;
             cursor.batch = Some(joined.ok_or_else(|| StoreError::NotFound { what: format!("batch {id}") })?);
         }
         for _ in 0..=MAX_CONFLICTS {
@@ -170,12 +173,12 @@ impl Store {
         batch.asked = asked as u64;
         batch.added = batch.added.saturating_add(count);
         batch.ended = None;
-        let mut compares = vec![
-            Compare::mod_revision(index_key.as_str(), CompareOp::Equal, from.mod_revision),
-            Compare::mod_revision(batch_key.as_str(), CompareOp::Equal, batch_revision),
-        ];
-        let mut ops =
-            vec![TxnOp::put(index_key, after.to_string(), None), TxnOp::put(batch_key.as_str(), json(&batch), None)];
+        let mut compares = vec![Compare::mod_revision(index_key.as_str(), CompareOp::Equal, from.mod_revision)];
+        let mut ops = vec![TxnOp::put(index_key, after.to_string(), None)];
+        if !cursor.denied {
+            compares.push(Compare::mod_revision(batch_key.as_str(), CompareOp::Equal, batch_revision));
+            ops.push(TxnOp::put(batch_key.as_str(), json(&batch), None));
+        }
         for (&index, (entry, request)) in indexes.iter().zip(entries) {
             let id = EntryId { queue, index };
             let request = Request { batch: (!cursor.denied).then_some(cursor.id), ..request };
@@ -200,21 +203,36 @@ impl Store {
         }
     }
 
-    /// Prepares a further try after a conflict: somebody may have paused the batch meanwhile, or another batch has taken
-    /// its id.
+    /// Prepares a further try after a conflict: somebody may have paused or cancelled the batch meanwhile, or another
+    /// batch has taken its id.
     async fn read_batch_again(&self, cursor: &mut Cursor) -> Result<(), StoreError> {
-        let Some((batch, revision)) = &mut cursor.batch else {
+        if cursor.denied {
+            return Ok(());
+        }
+        let Some((_, revision)) = &mut cursor.batch else {
             cursor.id = cursor.id.next().max(BatchId::at(self.clock().wall()));
             return Ok(());
         };
-        let stored = self.raw(&self.keys().batch(cursor.id)).await?;
-        // A batch that was removed or broken is written again, with what is known of it.
-        let found = stored.as_ref().and_then(|raw| serde_json::from_str::<Batch>(&raw.text).ok());
-        *revision = stored.map_or(0, |raw| raw.mod_revision);
-        if let Some(found) = found {
-            *batch = found;
+        match self.open_batch(cursor.id).await? {
+            Some(found) => cursor.batch = Some(found),
+            // A batch that was removed is written again, with what is known of it.
+            None => *revision = 0,
         }
         Ok(())
+    }
+
+    /// Returns a batch and its ModRevision, or `None` if it does not exist. It is an error if no entry may join it: it
+    /// was cancelled, or it cannot be read and may be paused.
+    async fn open_batch(&self, id: BatchId) -> Result<Option<(Batch, i64)>, StoreError> {
+        let key = self.keys().batch(id);
+        let Some(raw) = self.raw(&key).await? else { return Ok(None) };
+        let batch = read_batch(&key, &raw.text)?;
+        let cancelled = batch.cancelled.as_ref();
+        fault!(EnqueueOutlivesCancel => cancelled = None);
+        match cancelled {
+            None => Ok(Some((batch, raw.mod_revision))),
+            Some(cancelled) => Err(StoreError::NotAllowed(format!("batch {id} was {cancelled}"))),
+        }
     }
 
     /// Returns the next index: `write-index`, or the index after the last entry if that is greater. An index is never

@@ -239,13 +239,16 @@ pub(super) fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
 }
 
 fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {
-    let backs_off = entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some();
+    // the last write of a cancelled entry says who cancelled it
+    let is_open = entry.status != RebootStatus::Cancelled;
+    let backs_off = is_open && (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some());
     fault!(ResetIgnored => return backs_off.then(|| RebootEntry { drain_backoff_count: 0, ..entry.clone() }));
     backs_off.then(|| RebootEntry { drain_backoff_count: 0, drain_backoff_expire: None, ..entry.clone() })
 }
 
 fn repair_without_backoff(entry: &RepairEntry) -> Option<RepairEntry> {
-    (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some()).then(|| RepairEntry {
+    let backs_off = entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some();
+    (backs_off && !entry.deleted).then(|| RepairEntry {
         drain_backoff_count: 0,
         drain_backoff_expire: None,
         ..entry.clone()

@@ -13,7 +13,7 @@ use super::Actor;
 
 impl Actor {
     /// Publishes what the command of an attempt prints. It never ends: the caller drops it when the command has ended.
-    /// A write that fails or takes long costs only that output. `revision`: that of the attempt, which every write
+    /// A write that fails is tried again with the newest output. `revision`: that of the attempt, which every write
     /// compares, so that none comes after the outcome.
     pub(super) async fn publish_output(
         &self,
@@ -26,14 +26,16 @@ impl Actor {
         let write = async |tails| {
             let now = self.steady.now();
             // Without a permit the lease is about to expire, and the key with it.
-            let Ok(permit) = self.fence.permit(now.boot) else { return };
+            let Ok(permit) = self.fence.permit(now.boot) else { return false };
             let value = CommandOutput { at: now.wall, tails };
             let put = Put { leased: true, ..Put::json(keys.output(&attempt.id), &value) };
             let compares = vec![(attempt_key.clone(), revision)];
             let change = Change { compares, puts: vec![put], deletes: Vec::new() };
-            if let Err(e) = self.store.commit(&permit, change).await {
+            let written = self.store.commit(&permit, change).await;
+            if let Err(e) = &written {
                 tracing::debug!(attempt = attempt.id, error = %e, "output of a running command not published");
             }
+            written.is_ok()
         };
         publish(output, write).await;
         std::future::pending().await
@@ -59,15 +61,20 @@ impl Actor {
 }
 
 /// Passes each new output to `write`, at most once in [`PUBLISH_INTERVAL`], until the sender is gone. Of several
-/// outputs in that time, only the last one is passed.
-async fn publish<F: Future<Output = ()>>(
+/// outputs in that time, only the last one is passed. If `write` returns false, the newest output is passed again after
+/// that time: a command that hangs prints nothing that would cause a further write.
+async fn publish<F: Future<Output = bool>>(
     mut output: watch::Receiver<OutputTails>,
     mut write: impl FnMut(OutputTails) -> F,
 ) {
-    while output.changed().await.is_ok() {
+    let mut written = true;
+    while !written || output.changed().await.is_ok() {
+        if !written && output.has_changed().is_err() {
+            return;
+        }
         let tails = output.borrow_and_update().clone();
         let next = tokio::time::Instant::now() + PUBLISH_INTERVAL;
-        write(tails).await;
+        written = write(tails).await;
         tokio::time::sleep_until(next).await;
     }
 }
@@ -100,13 +107,40 @@ mod tests {
         let (sender, receiver) = watch::channel(OutputTails::default());
         let writes = RefCell::new(Vec::new());
         let began = Instant::now();
-        let write = async |tails: OutputTails| writes.borrow_mut().push((began.elapsed(), tails.stdout));
+        let write = async |tails: OutputTails| {
+            writes.borrow_mut().push((began.elapsed(), tails.stdout));
+            true
+        };
         tokio::join!(prints(sender), publish(receiver, write));
         let writes = writes.into_inner();
         assert_eq!(writes.len(), 7, "{writes:?}");
         assert!(writes.windows(2).all(|two| two[1].0.checked_sub(two[0].0).unwrap() >= PUBLISH_INTERVAL), "{writes:?}");
         assert_eq!(writes[5].1, "line 99\n", "the newest output is written, whatever was skipped");
         assert_eq!(writes[6].1, "the last line\n");
+    }
+
+    /// A command prints once, then hangs. The first two writes fail.
+    #[tokio::test(start_paused = true)]
+    async fn the_last_output_before_a_hang_is_written_again_until_a_write_succeeds() {
+        let (sender, receiver) = watch::channel(OutputTails::default());
+        let writes = RefCell::new(Vec::new());
+        let write = async |tails: OutputTails| {
+            writes.borrow_mut().push(tails.stdout);
+            writes.borrow().len() > 2
+        };
+        let hangs = async move {
+            sender.send_replace(tails("waiting for the BMC\n"));
+            tokio::time::sleep(Duration::from_mins(10)).await;
+        };
+        tokio::join!(hangs, publish(receiver, write));
+        assert_eq!(writes.into_inner(), ["waiting for the BMC\n"; 3]);
+    }
+
+    /// The sender is gone while writes fail: the loop ends.
+    #[tokio::test(start_paused = true)]
+    async fn failing_writes_end_with_the_command() {
+        let (sender, receiver) = watch::channel(OutputTails::default());
+        tokio::join!(prints(sender), publish(receiver, async |_: OutputTails| false));
     }
 
     #[tokio::test(start_paused = true)]

@@ -219,12 +219,15 @@ impl Actor {
             address: address.unwrap_or_default(),
             end: end.kind(),
             outcome: end.outcome(),
+            withdrawn_by: None,
             at: self.steady.now().wall,
             last: last.and_then(Result::ok).unwrap_or_default(),
             request: view.requests.get(&id).and_then(Stored::get).cloned(),
             attempts,
             omitted: 0,
         }
+        // the entry's last write is its cancellation
+        .withdrawn_by(view.recent.author_of(stored.mod_revision))
         .bounded();
         let reason = if let End::DoneBy(order) = end { order.reason.clone() } else { None };
         puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));

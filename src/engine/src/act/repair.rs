@@ -64,6 +64,7 @@ impl Actor {
             address: entry.address.clone(),
             end: end.kind(),
             outcome: end.outcome(),
+            withdrawn_by: None,
             at: now,
             last: serde_json::to_value(&next).unwrap_or_default(),
             request: view.requests.get(&id).and_then(Stored::get).cloned(),

@@ -204,6 +204,23 @@ mod tests {
         assert_eq!(sh("wc -c", 10).stdout.trim(), "0");
     }
 
+    /// The command goes on only after its first lines were reported.
+    #[test]
+    fn complete_lines_are_reported_while_the_command_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let go = dir.path().join("go");
+        let script = format!("echo one; printf part; while [ ! -e {} ]; do sleep 0.05; done; echo two", go.display());
+        let (sender, reports) = mpsc::channel();
+        let reporter = OutputReporter::new(move |tails| {
+            std::fs::write(&go, "").unwrap();
+            sender.send(tails).is_ok()
+        });
+        let argv = ["/bin/sh".to_owned(), "-c".to_owned(), script];
+        let report = supervise(&argv, 60, false, None, Some(reporter));
+        assert_eq!((report.end, report.stdout.as_str()), (Ended::Exit(0), "one\nparttwo\n"));
+        assert_eq!(reports.recv().map(|tails: OutputTails| tails.stdout).as_deref(), Ok("one\n"));
+    }
+
     #[test]
     fn exit_status_and_outputs_are_reported() {
         let report = sh("echo true; echo oops >&2; exit 3", 10);

@@ -22,8 +22,9 @@ use cketerm_model::{
     kube::KubeView,
 };
 use cketerm_rules::{
+    beside_cke::{self, Reading},
     console_leads::LeadAnswer,
-    decide::{Decision, Effect, HEALTH_CHECK_PREFIX, Planned, RegistryEffect, decide},
+    decide::{Decision, Effect, HEALTH_CHECK_PREFIX, Planned, RegistryEffect},
     memory,
     metal3::Metal3,
     preflight_fault::PreflightFault,
@@ -169,8 +170,9 @@ impl Loop {
         let now = self.look();
         self.update_leadership(now);
         memory::observe(&mut self.snap, now);
+        beside_cke::observe(&mut self.snap, now);
         let began = self.clock.boot();
-        let mut decision = decide(&self.snap, now);
+        let (mut decision, reading) = beside_cke::decision(&self.snap, now);
         self.counters.pass(self.clock.boot().saturating_duration_since(began));
         self.aim(&decision);
         if self.leader.is_some() {
@@ -180,7 +182,7 @@ impl Loop {
         }
         let wake = decision.wake;
         let effects = std::mem::take(&mut decision.effects);
-        self.publish_seen(decision, now);
+        self.publish_seen(decision, reading.as_ref(), now);
         self.begin(effects, now);
         let next = wake.into_iter().chain(self.paused.values().copied()).min();
         next.map_or(TICK, |at| Duration::from((at - now.boot).max(Seconds::new(0.001))).min(TICK))
@@ -239,7 +241,8 @@ impl Loop {
     fn aim(&self, decision: &Decision) {
         let leads = self.leader.is_some();
         if let Some((_, live)) = &self.kube {
-            live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
+            let watches = leads || beside_cke::applies(&self.snap.store);
+            live.watch_pods(if watches { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
             if leads && decision.prove_watches {
                 live.require_fresh_proof();
@@ -275,10 +278,14 @@ impl Loop {
         self.inventory_poller.want(leads || console, plans, again.then(|| self.steady.now().boot));
     }
 
-    fn publish_seen(&self, decision: Decision, now: Now) {
+    fn publish_seen(&self, decision: Decision, reading: Option<&Reading>, now: Now) {
         let reasons = publish::merged(&self.snap, decision.reasons);
+        let mut snapshot = self.snap.clone();
+        if let Some(reading) = reading {
+            snapshot.store = beside_cke::with_progress(&snapshot.store, reading);
+        }
         self.seen_sender.send_replace(Arc::new(Seen {
-            snapshot: self.snap.clone(),
+            snapshot,
             now,
             reasons: Arc::new(reasons),
             orphans: Arc::new(decision.orphans),
