@@ -57,7 +57,7 @@ impl Default for ConsoleSettings {
         Self {
             theme: "terminal".to_owned(),
             view: "overview".to_owned(),
-            mouse: Mouse::Never,
+            mouse: Mouse::LocalOnly,
             title: true,
             bell: Bell::Never,
             ascii: Switch::Auto,

@@ -46,7 +46,8 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon started");
     let served = tokio::spawn(serve(listener, engine.seen(), engine.counters()));
     let heartbeat = engine.heartbeat();
-    heartbeat.guard(|| {})?;
+    let exits = heartbeat.exit_message();
+    heartbeat.guard(move || tracing::error!("{exits}"))?;
     systemd::notify("READY=1");
     let watchdog = tokio::spawn(systemd::feed_watchdog(heartbeat.clone()));
     let ends = async {

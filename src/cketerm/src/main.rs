@@ -12,6 +12,7 @@ use cketerm::{
     daemon,
 };
 use cketerm_engine::command::{SUBCOMMAND, helper_main, init_main, is_init};
+use cketerm_model::text::visible;
 use cketerm_runtime::{descriptors, telemetry::Ring};
 use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
@@ -34,7 +35,10 @@ fn main() -> ExitCode {
     }
     no_dump();
     descriptors::raise();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return usage(&e),
+    };
     let settings = match Settings::load(&cli.overrides()) {
         Ok(settings) => settings,
         Err(e) => return fail(2, &e.to_string()),
@@ -61,6 +65,17 @@ fn main() -> ExitCode {
         }
         None => attended(settings.for_console(), &cli),
     }
+}
+
+/// Prints the help, or a usage error. An argument within it may come from outside.
+fn usage(e: &clap::Error) -> ExitCode {
+    let text = e.render().to_string();
+    let safe = visible(&text, true);
+    if e.use_stderr() && safe != text {
+        Out.message(safe.trim_end());
+        return ExitCode::from(2);
+    }
+    e.exit()
 }
 
 /// Disables core dumps and tracing by other processes of the same user, because memory holds secrets of etcd,

@@ -16,6 +16,7 @@
 
 pub mod dialogs;
 pub mod effects;
+pub mod gauge;
 pub mod input;
 pub mod keys;
 pub mod state;

@@ -3,7 +3,10 @@
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::theme::{Severity, Theme};
+use super::{
+    gauge,
+    theme::{Severity, Theme},
+};
 
 /// A column, ready to be drawn.
 #[derive(Clone, Debug)]
@@ -14,6 +17,8 @@ pub struct DrawnColumn {
     pub width: u16,
     /// Its cells in the visible rows.
     pub cells: Vec<Cell>,
+    /// Whether the table is sorted by it, and whether the largest value comes first.
+    pub sorted: Option<bool>,
 }
 
 /// A cell: a shape, and text to its right. Either may be missing.
@@ -63,13 +68,10 @@ impl Cell {
 
 /// Returns a bar: `part` of `whole` is filled. It is full only at the end, and not empty after the beginning.
 pub fn bar(part: u64, whole: u64, width: u16) -> String {
-    let (part, width) = (part.min(whole), u64::from(width));
-    let filled = match (part, whole) {
-        (0, _) | (_, 0) => 0,
-        (part, whole) if part == whole => width,
-        (part, whole) => (u128::from(part) * u128::from(width) / u128::from(whole)).try_into().unwrap_or(width).max(1),
-    };
-    (0..width).map(|at| if at < filled { '\u{2588}' } else { '\u{2591}' }).collect()
+    let amount = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let (part, whole) = (amount(part), amount(whole.max(1)));
+    let spans = gauge::done_of(part.min(whole), whole, usize::from(width), Style::new(), Style::new(), true);
+    spans.iter().map(|span| span.content.as_ref()).collect()
 }
 
 /// Signs in front of a visible row.
@@ -80,6 +82,11 @@ pub struct RowMarks {
     /// Whether it is marked.
     pub marked: bool,
 }
+
+/// Sign behind the title of the sort column, if the least value comes first.
+const SORTED_UP: &str = "\u{2191}";
+/// The same if the largest value comes first.
+const SORTED_DOWN: &str = "\u{2193}";
 
 /// Width of the gutter, in columns: the cursor's mark and the mark.
 pub const GUTTER: u16 = 2;
@@ -96,6 +103,11 @@ pub fn draw(
 ) {
     for (column, x, width) in places(columns, area) {
         put(buffer, x, area.y, width, column.title, theme.title);
+        if let Some(largest_first) = column.sorted {
+            // behind the title, or over its end if the column has no more space
+            let behind = u16::try_from(column.title.width()).unwrap_or(width).min(width.saturating_sub(1));
+            put(buffer, x + behind, area.y, 1, if largest_first { SORTED_DOWN } else { SORTED_UP }, theme.key);
+        }
     }
     for ((line, row), nth) in (area.y + 1..area.bottom()).zip(rows).zip(0..) {
         if row.cursor {
@@ -112,27 +124,39 @@ pub fn draw(
         for (position, (column, x, width)) in places(columns, area).enumerate() {
             let Some(cell) = column.cells.get::<usize>(nth) else { continue };
             let named = row.cursor && position < 2 && !has_bar;
-            put_cell(buffer, (x, line), width, cell, |style| match (is_stale, named) {
+            let style = |style: Style| match (is_stale, named) {
                 (true, true) => theme.muted.patch(theme.cursor),
                 (true, false) => theme.muted,
                 (false, true) => style.patch(theme.cursor),
                 (false, false) => style,
-            });
+            };
+            put_cell(buffer, (x, line), width, cell, row.cursor && has_bar, style);
         }
     }
 }
 
-/// Writes a cell: its shape, a gap, its text. A shape is never part of the cursor's bar: in reverse video a full block
-/// would look empty.
-fn put_cell(buffer: &mut Buffer, (x, y): (u16, u16), width: u16, cell: &Cell, style: impl Fn(Style) -> Style) {
+/// Writes a cell: its shape, a gap, its text. In the cursor's bar the text has no colour of its own, so that the bar is one
+/// piece; the sign keeps its colour, and the word is beside it. A bar of several blocks is no part of the cursor's bar: in
+/// reverse video a full block would look empty.
+fn put_cell(
+    buffer: &mut Buffer,
+    (x, y): (u16, u16),
+    width: u16,
+    cell: &Cell,
+    is_in_bar: bool,
+    style: impl Fn(Style) -> Style,
+) {
     let mut left = x;
     if let Some((shape, of)) = &cell.shape {
         let shape_width = u16::try_from(shape.width()).unwrap_or(width);
-        buffer.set_style(Rect::new(x, y, shape_width.min(width), 1), Style::reset());
+        if shape_width > 1 {
+            buffer.set_style(Rect::new(x, y, shape_width.min(width), 1), Style::reset());
+        }
         put(buffer, x, y, width, shape, style(*of));
         left = left.saturating_add(shape_width + 1);
     }
-    put(buffer, left, y, (x + width).saturating_sub(left), &cell.text, style(cell.style));
+    let of_text = if is_in_bar { Style { fg: None, ..cell.style } } else { style(cell.style) };
+    put(buffer, left, y, (x + width).saturating_sub(left), &cell.text, of_text);
 }
 
 /// Returns the width that is left beside these columns.
@@ -150,14 +174,44 @@ fn places(columns: &[DrawnColumn], area: Rect) -> impl Iterator<Item = (&DrawnCo
     })
 }
 
-/// Writes text, truncated with `~` if it does not fit.
+/// Writes text, truncated with `~` if it does not fit, at a word if there is one near.
 pub fn put(buffer: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: Style) {
     if width == 0 || !buffer.area.contains((x, y).into()) {
         return;
     }
-    let (end, _) = buffer.set_stringn(x, y, text, usize::from(width), style);
-    if text.width() > usize::from(width) {
-        buffer.set_stringn(end.saturating_sub(1).max(x), y, "~", 1, style);
+    if text.width() <= usize::from(width) {
+        buffer.set_stringn(x, y, text, usize::from(width), style);
+        return;
+    }
+    let shown = text.get(..word_end(text, usize::from(width) - 1)).unwrap_or(text);
+    let (end, _) = buffer.set_stringn(x, y, shown, usize::from(width) - 1, style);
+    buffer.set_stringn(end, y, "~", 1, style);
+}
+
+/// Longest part of a word that is left out so that a text ends at a word. Names are longer and are cut.
+const MAX_LEFT_OUT: usize = 10;
+
+/// Returns where a text that is cut to `width` columns ends, in bytes: at the end of a word if that is near. The time
+/// depends on the width alone.
+fn word_end(text: &str, width: usize) -> usize {
+    let (mut used, mut end, mut at_word) = (0, text.len(), None);
+    for (at, c) in text.char_indices() {
+        if c == ' ' && used > 0 {
+            at_word = Some((at, used));
+        }
+        used += c.width().unwrap_or(0);
+        if used > width {
+            if !(c.is_alphanumeric() || "-._/:".contains(c)) {
+                // the last word is whole
+                return at;
+            }
+            end = at;
+            break;
+        }
+    }
+    match at_word {
+        Some((at, columns)) if columns + MAX_LEFT_OUT >= width => at,
+        Some(_) | None => end,
     }
 }
 
@@ -208,11 +262,18 @@ pub fn cut(text: &str, width: usize, max_lines: usize) -> Vec<String> {
     lines
 }
 
-/// Puts a `~` at the end of a truncated line, within its width.
+/// Puts a `~` at the end of a truncated line, within its width. The time depends on the width alone, because texts from
+/// outside may be long.
 pub fn mark_cut(line: &mut String, width: usize) {
-    while line.width() + 1 > width.max(1) {
-        line.pop();
-    }
+    let room = width.saturating_sub(1);
+    let mut used = 0;
+    let end = line.char_indices().find(|(_, c)| {
+        used += c.width().unwrap_or(0);
+        used > room
+    });
+    line.truncate(end.map_or(line.len(), |(at, _)| at));
+    // a sequence may be wider than its characters
+    while line.width() > room && line.pop().is_some() {}
     line.push('~');
 }
 
@@ -244,17 +305,57 @@ mod tests {
         let mut buffer = Buffer::empty(area);
         let theme = Theme::named("terminal", true).unwrap();
         let status = |severity| Cell::signed(&theme, severity, "text");
-        let column = |title, cells| DrawnColumn { title, width: 10, cells };
+        let column = |title, cells| DrawnColumn { title, width: 10, cells, sorted: None };
         let columns = [
             column("A", vec![Cell::plain("one"), Cell::plain("two")]),
             column("B", vec![status(Severity::Waiting), status(Severity::Failed)]),
         ];
         let rows = [RowMarks::default(), RowMarks { cursor: true, marked: true }];
         draw(&mut buffer, area, &theme, &columns, rows.into_iter(), false);
-        let reversed = |y: u16| (0..30).filter(|x| buffer[(*x, y)].modifier.contains(Modifier::REVERSED)).count();
-        assert_eq!((reversed(1), reversed(2)), (0, 29), "all but the sign, whose block reverse video would empty");
+        let reversed =
+            |buffer: &Buffer, y: u16| (0..30).filter(|x| buffer[(*x, y)].modifier.contains(Modifier::REVERSED)).count();
+        assert_eq!((reversed(&buffer, 1), reversed(&buffer, 2)), (0, 30));
         assert_eq!((buffer[(0, 2)].symbol(), buffer[(1, 2)].symbol(), buffer[(13, 2)].symbol()), (">", "*", "!"));
-        assert_eq!((Some(buffer[(13, 2)].fg), Some(buffer[(15, 2)].fg)), (theme.danger.fg, theme.danger.fg));
+        assert_eq!(Some(buffer[(13, 2)].fg), theme.danger.fg, "the sign has the colour of its severity");
+        assert_eq!(buffer[(15, 2)].fg, ratatui::style::Color::Reset, "the bar is one piece");
+        let gauge = DrawnColumn {
+            title: "C",
+            width: 10,
+            cells: vec![Cell::bar(bar(1, 2, 4), &theme, Severity::Draining, "1/2")],
+            sorted: None,
+        };
+        let cursor = [RowMarks { cursor: true, marked: false }];
+        let mut buffer = Buffer::empty(area);
+        draw(&mut buffer, area, &theme, &[gauge], cursor.into_iter(), false);
+        assert_eq!(reversed(&buffer, 1), 26, "reverse video would empty the blocks of a bar");
+    }
+
+    #[test]
+    fn an_arrow_behind_its_title_shows_the_sort_column_and_the_order() {
+        let titles = |sorted, width| {
+            let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
+            let column = DrawnColumn { title: "SINCE", width, cells: Vec::new(), sorted };
+            let theme = Theme::named("terminal", true).unwrap();
+            draw(&mut buffer, Rect::new(0, 0, 12, 1), &theme, &[column], std::iter::empty(), false);
+            buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim().to_owned()
+        };
+        assert_eq!(titles(None, 8), "SINCE");
+        assert_eq!(titles(Some(false), 8), "SINCE\u{2191}");
+        assert_eq!(titles(Some(true), 5), "SINC\u{2193}", "the title gives way");
+    }
+
+    #[test]
+    fn truncated_text_ends_at_a_word_if_that_is_near() {
+        let cut = |text: &str, width| {
+            let mut buffer = Buffer::empty(Rect::new(0, 0, 30, 1));
+            put(&mut buffer, 0, 0, width, text, Style::new());
+            buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim().to_owned()
+        };
+        assert_eq!(cut("not healthy after the last step", 25), "not healthy after the~");
+        assert_eq!(cut("not healthy after the last step", 22), "not healthy after the~");
+        assert_eq!(cut("a worker-012.rack3.tokyo.example.com", 20), "a worker-012.rack3.~", "a name is cut");
+        assert_eq!(cut("not healthy yet: \"OK\", not true", 22), "not healthy yet: \"OK\"~");
+        assert_eq!(cut("one two", 7), "one two");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cketerm_actions::ActionError;
-use cketerm_model::cketerm_records::Audit;
+use cketerm_model::cketerm_records::{Audit, OneAnAction};
 
 use super::{
     Context,
@@ -42,6 +42,15 @@ pub async fn run(listing_args: ListingArgs, context: &Context) -> Result<(), Act
             vec![at, a.who.to_string(), a.what_with_count(), truncate_cell(&a.on), truncate_cell(&a.result), reason]
         },
     };
+    if context.output(Output::Table) == Output::Table {
+        // JSON and YAML have all records, also those that say only that an action began
+        let values: Vec<Option<Arc<Audit>>> = records.iter().map(|stored| stored.value.clone().ok()).collect();
+        let mut actions = OneAnAction::default();
+        let shown: Vec<bool> =
+            values.iter().map(|value| value.as_ref().is_none_or(|audit| actions.shows(audit))).collect();
+        let mut shown = shown.into_iter();
+        records.retain(|_| shown.next().unwrap_or(true));
+    }
     if !listing_args.follow {
         return listing::print(&records, &form, context);
     }

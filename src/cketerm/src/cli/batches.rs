@@ -1,12 +1,21 @@
 //! Batches of either queue: `batches`, `pause`, `resume`, and the cancel of a whole batch.
 
-use cketerm_actions::{ActionError, BatchRow};
+use std::collections::BTreeMap;
+
+use cketerm_actions::{
+    ActionError, BatchRow,
+    estimate::{Basis, usual_times},
+};
+use cketerm_clients::store::Store;
 use cketerm_model::{
     acceptance::OperatorCommand,
-    batch::{BatchId, BatchState, Paused},
+    batch::{BatchId, BatchState, Cancelled, Paused},
     cketerm_records::Who,
     entry::QueueKind,
+    kube::KubeView,
+    stored::view::StoreView,
 };
+use cketerm_rules::eta::{Answer, Estimate, Interval, text::Detail};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -15,6 +24,7 @@ use super::{
     Context,
     options::{Output, Reason},
     output::{columns, join},
+    restrictions::moment,
 };
 
 /// A batch, and the reason of what is done to it.
@@ -27,7 +37,36 @@ pub struct BatchArgs {
     pub reason: Reason,
 }
 
-const COLUMNS: [&str; 9] = ["Batch", "State", "Done", "InWork", "Queued", "Failed", "At", "Who", "Cause"];
+const COLUMNS: [&str; 10] = ["Batch", "State", "Done", "InWork", "Queued", "Failed", "End", "At", "Who", "Cause"];
+
+/// Estimated ends of open batches.
+type Ends = BTreeMap<BatchId, Answer>;
+
+/// An estimated end as `-o json` prints it: nine of ten times it is later than `low`, and as often earlier than `high`.
+#[derive(Serialize)]
+struct ShownEstimate {
+    low: Timestamp,
+    likely: Timestamp,
+    high: Timestamp,
+    /// The same if no machine gets stuck from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    if_none_sticks: Option<ShownInterval>,
+}
+
+/// Times without stuck machines.
+#[derive(Serialize)]
+struct ShownInterval {
+    low: Timestamp,
+    likely: Timestamp,
+    high: Timestamp,
+}
+
+impl From<&Estimate> for ShownEstimate {
+    fn from(e: &Estimate) -> Self {
+        let interval = |i: Interval| ShownInterval { low: i.low, likely: i.likely, high: i.high };
+        Self { low: e.low, likely: e.likely, high: e.high, if_none_sticks: e.steady.map(interval) }
+    }
+}
 
 /// A batch as `-o json` prints it.
 #[derive(Serialize)]
@@ -47,11 +86,16 @@ struct Shown<'a> {
     withdrawn: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<&'a Paused>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancelled: Option<&'a Cancelled>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<ShownEstimate>,
 }
 
-impl<'a> From<&'a BatchRow> for Shown<'a> {
-    fn from(row: &'a BatchRow) -> Self {
+impl<'a> Shown<'a> {
+    fn of(row: &'a BatchRow, ends: &Ends) -> Self {
         let (batch, totals) = (&row.batch, &row.totals);
+        let estimate = end_of(row, ends).map(ShownEstimate::from);
         Self {
             id: row.id,
             state: row.state(),
@@ -66,19 +110,31 @@ impl<'a> From<&'a BatchRow> for Shown<'a> {
             failed: totals.ends.failed,
             withdrawn: totals.ends.withdrawn,
             paused: batch.paused.as_ref(),
+            cancelled: batch.cancelled.as_ref(),
+            estimate,
         }
     }
 }
 
-/// Returns the cells of a batch.
-fn cells(row: &BatchRow) -> Vec<String> {
+/// Returns the estimated end of a batch, unless it is paused or done.
+fn end_of<'a>(row: &BatchRow, ends: &'a Ends) -> Option<&'a Estimate> {
+    ends.get(&row.id).filter(|_| row.state() == BatchState::Running)?.as_ref().ok()
+}
+
+/// Returns the cells of a batch. `clock` formats the times of its end.
+fn cells(row: &BatchRow, ends: &Ends, clock: impl Fn(Timestamp) -> String) -> Vec<String> {
     let (batch, totals) = (&row.batch, &row.totals);
     let interrupted = (batch.added < batch.asked).then(|| format!("only {} of {} added", batch.added, batch.asked));
     let paused = batch.paused.as_ref().filter(|_| row.state() == BatchState::Paused).map(|paused| {
         let why = paused.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         format!("paused by {}{why}", paused.who)
     });
-    let cause = [batch.reason.clone(), interrupted, paused].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let cancelled = batch.cancelled.as_ref().map(|cancelled| {
+        let why = cancelled.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        format!("cancelled by {}{why}", cancelled.who)
+    });
+    let cause =
+        [batch.reason.clone(), interrupted, paused, cancelled].into_iter().flatten().collect::<Vec<_>>().join("; ");
     vec![
         row.id.to_string(),
         row.state().to_string(),
@@ -86,6 +142,7 @@ fn cells(row: &BatchRow) -> Vec<String> {
         totals.in_work.to_string(),
         totals.queued.to_string(),
         totals.ends.failed.to_string(),
+        end_of(row, ends).map(|estimate| estimate.interval(Detail::Full, clock)).unwrap_or_default(),
         cketerm_model::time::whole_seconds(batch.at).to_string(),
         batch.who.to_string(),
         cause,
@@ -94,15 +151,45 @@ fn cells(row: &BatchRow) -> Vec<String> {
 
 /// Prints the batches of a queue, newest first.
 pub async fn list(queue: QueueKind, context: &Context) -> Result<(), ActionError> {
-    let view = context.store().await?.read_view().await?;
+    let store = context.store().await?;
+    let view = store.read_view().await?;
     let rows = BatchRow::all(&view, queue);
+    let ends = ends(&store, &view, (queue, &rows), context).await;
+    let clock = |at| moment(&view.policy(), at);
     match context.output(Output::Table) {
-        Output::Table => context.out.text(columns(&COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>()))?,
-        form => context.out.value(&rows.iter().map(Shown::from).collect::<Vec<_>>(), form)?,
+        Output::Table => {
+            context
+                .out
+                .text(columns(&COLUMNS, &rows.iter().map(|row| cells(row, &ends, clock)).collect::<Vec<_>>()))?;
+        }
+        form => context.out.value(&rows.iter().map(|row| Shown::of(row, &ends)).collect::<Vec<_>>(), form)?,
     }
     let broken: Vec<&str> =
         view.batches.values().filter_map(|stored| stored.value.as_ref().err()).map(String::as_str).collect();
     if broken.is_empty() { Ok(()) } else { Err(ActionError::unreadable(broken.join("\n"))) }
+}
+
+/// Estimates the ends of the running batches. The history is read only if one is running.
+async fn ends(store: &Store, view: &StoreView, (queue, rows): (QueueKind, &[BatchRow]), context: &Context) -> Ends {
+    let mut running: Vec<BatchId> =
+        rows.iter().filter(|row| row.state() == BatchState::Running).map(|row| row.id).collect();
+    running.sort_unstable();
+    if running.is_empty() {
+        return Ends::new();
+    }
+    let usual = match usual_times(store, view).await {
+        Ok(usual) => usual,
+        Err(why) => {
+            context.print_message(&format!("note: no estimates: {why}"));
+            return Ends::new();
+        }
+    };
+    // labels of machines come from the definition: batches are listed without Kubernetes
+    let basis = Basis { view, kube: &KubeView::default(), usual: &usual, now: Timestamp::now() };
+    let answers = basis.answers(queue, &[], running.len(), &|entry| {
+        view.batch_of(entry).and_then(|batch| running.binary_search(&batch).ok())
+    });
+    running.into_iter().zip(answers).collect()
 }
 
 /// Pauses a batch.
@@ -118,20 +205,23 @@ pub async fn pause(queue: QueueKind, args: &BatchArgs, context: &Context) -> Res
 
 /// Ends the pause of a batch.
 pub async fn resume(queue: QueueKind, args: &BatchArgs, context: &Context) -> Result<(), ActionError> {
-    Box::pin(context.operator().await?.resume_batch(queue, args.batch, args.reason.get())).await?;
+    Box::pin(context.operator().await?.resume_batch(queue, args.batch, None, args.reason.get())).await?;
     context.print_message(&format!("resumed: {}", args.batch));
     Ok(())
 }
 
 /// Cancels the unfinished entries of a batch.
 pub async fn cancel(queue: QueueKind, id: BatchId, reason: &Reason, context: &Context) -> Result<(), ActionError> {
-    let cancelled = Box::pin(context.operator().await?.cancel_batch(queue, id, reason.get())).await?;
-    let which = if cancelled.is_empty() { format!("nothing: batch {id} has no open entry") } else { join(&cancelled) };
+    let cancelled = Box::pin(context.operator().await?.cancel_batch(queue, id, None, reason.get())).await?;
     let done = match queue {
         QueueKind::Reboot => "cancelled",
         QueueKind::Repair => "deleted",
     };
-    context.print_message(&format!("{done}: {which}"));
+    if cancelled.is_empty() {
+        context.print_message(&format!("nothing was {done}: batch {id} has no open entry"));
+        return Ok(());
+    }
+    context.print_message(&format!("{done}: {}", join(&cancelled)));
     Ok(())
 }
 
@@ -154,16 +244,20 @@ mod tests {
             unrecorded: 0,
         };
         let mut row = BatchRow { id: BatchId::at(at), batch, totals };
-        let shown = cells(&row).join(" | ");
-        assert!(shown.ends_with("| running | 34/58 | 4 | 20 | 0 | 2026-11-24T10:00:00Z | alice@ops1 | kernel 6.6.74; only 60 of 62 added"), "{shown}");
+        let after = |minutes: i64| at + jiff::SignedDuration::from_mins(minutes);
+        let estimate = Estimate { at, low: after(55), likely: after(60), high: after(65), steady: None, samples: 20 };
+        let ends = Ends::from([(row.id, Ok(estimate))]);
+        let clock = |at: Timestamp| at.strftime("%H:%MZ").to_string();
+        let shown = cells(&row, &ends, clock).join(" | ");
+        assert!(shown.ends_with("| running | 34/58 | 4 | 20 | 0 | 11:00Z ± 5m | 2026-11-24T10:00:00Z | alice@ops1 | kernel 6.6.74; only 60 of 62 added"), "{shown}");
         row.batch.paused = Some(Paused { who, at, reason: Some("budget".to_owned()) });
-        let shown = cells(&row);
+        let shown = cells(&row, &ends, clock);
         assert_eq!(
-            (shown[1].as_str(), shown[8].ends_with("paused by alice@ops1: budget")),
-            ("paused", true),
+            (shown[1].as_str(), shown[6].as_str(), shown[9].ends_with("paused by alice@ops1: budget")),
+            ("paused", "", true),
             "{shown:?}"
         );
         row.totals = BatchTotals { queued: 0, in_work: 0, ..row.totals };
-        assert_eq!(cells(&row)[1], "done");
+        assert_eq!(cells(&row, &ends, clock)[1], "done");
     }
 }

@@ -172,7 +172,7 @@ async fn address_of(store: &Store, name: &str) -> Result<Option<Address>, Action
 fn text(report: &EndingTimeline<'_>) -> String {
     let ending = report.ending;
     let mut out = Lines::default();
-    out.line(format_args!("{} {}: {}", ending.entry, ending.address, ending.outcome));
+    out.line(format_args!("{} {}: {}", ending.entry, ending.address, ending.described()));
     for moment in &report.timeline {
         let who = moment.who.as_ref().map(|who| format!(", {who}")).unwrap_or_default();
         let why = moment.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();

@@ -19,7 +19,10 @@ pub async fn leader(context: &Context) -> Result<(), ActionError> {
         Output::Table => context.out.line(&leader.host),
         form => {
             let lease = format!("{:x}", leader.lease);
-            context.out.value(&json!({"host": leader.host, "lease": lease, "key": leader.key}), form)
+            let view = store.leaders().await?;
+            let program = if view.is_cke(&leader) { "cke" } else { "cketerm" };
+            let value = json!({"program": program, "host": leader.host, "lease": lease, "key": leader.key});
+            context.out.value(&value, form)
         }
     }
 }

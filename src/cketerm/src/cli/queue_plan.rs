@@ -24,6 +24,7 @@ use cketerm_model::{
     stored::view::StoreView,
 };
 use cketerm_rules::{
+    eta::text::Detail,
     forecast::{MachineForecast, Place, forecast},
     start::{Bar, Start},
 };
@@ -103,7 +104,7 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
 
 /// Prints when these machines are done, after what is queued, or the queue without machines. Too few ended entries give
 /// no line.
-async fn print_estimate(
+pub(super) async fn print_estimate(
     store: &Store,
     (view, kube): (&StoreView, &KubeView),
     addresses: &[Address],
@@ -118,7 +119,7 @@ async fn print_estimate(
     let answers = basis.answers(QueueKind::Reboot, addresses, 1, &|_| None);
     let answer = if addresses.is_empty() { answers.last() } else { answers.first() };
     if let Some(Ok(estimate)) = answer {
-        let end = estimate.described(|at| moment(&view.policy(), at));
+        let end = estimate.described(Detail::Full, |at| moment(&view.policy(), at));
         context.print_message(&format!("note: {end}, like the last {} reboots", estimate.samples));
     }
 }

@@ -5,7 +5,9 @@ use cketerm_model::{
     attempt::Attempt,
     batch::BatchId,
     cketerm_records::Verb,
+    clock::Now,
     entry::{EntryId, QueueKind, Stored},
+    kube::KubeView,
     names::Address,
     stored::{keys::SwitchName, view::StoreView},
 };
@@ -92,7 +94,7 @@ pub enum RebootCommand {
     Force(Order),
     /// Keep an entry from starting; a draining one is queued again and uncordoned
     Hold(Order),
-    /// Release the hold of an entry
+    /// End the hold of an entry
     Unhold(Order),
 }
 
@@ -234,7 +236,11 @@ async fn list(context: &Context) -> Result<(), ActionError> {
             }
             let more = if context.simple() { &[][..] } else { &EXTRA_COLUMNS };
             let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| title).chain(more).copied().collect();
-            print_restrictions(&view, QueueKind::Reboot, store.clock().wall(), context);
+            let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
+            print_restrictions(&view, QueueKind::Reboot, now.wall, context);
+            if !context.simple() && !entries.is_empty() {
+                queue_plan::print_estimate(&store, (&view, &KubeView::default()), &[], now, context).await;
+            }
             context.out.text(columns(&titles, &rows))?;
         }
         form => context.out.value(&entries, form)?,

@@ -100,7 +100,7 @@ pub enum RepairCommand {
     Force(Order),
     /// Keep an entry from starting; a draining one is queued again and uncordoned
     Hold(Order),
-    /// Release the hold of an entry
+    /// End the hold of an entry
     Unhold(Order),
 }
 

@@ -8,6 +8,7 @@ use cketerm_actions::ActionError;
 use cketerm_console::{
     ConsoleOptions, View,
     terminal::{screen, screenshot},
+    theme::{charset::Charset, display::Switch},
 };
 use cketerm_engine::backends::Backends;
 use cketerm_model::{cketerm_records::EngineMode, clock::Clock};
@@ -92,7 +93,10 @@ pub async fn run(args: &ScreenshotArgs, context: &Context) -> Result<(), ActionE
     let (backends, seen, _stage) =
         if args.sandbox { Box::pin(capture_sandbox(args)).await? } else { capture_real(context).await? };
     let settings = &context.settings;
+    let charset = charset(args.format, settings.console.ascii);
     let options = ConsoleOptions {
+        charset,
+        blocks: charset == Charset::All,
         view: args.view.unwrap_or_default(),
         cluster_badge: args.sandbox.then(|| "SANDBOX".to_owned()),
         theme: settings.console.theme.clone(),
@@ -110,6 +114,15 @@ pub async fn run(args: &ScreenshotArgs, context: &Context) -> Result<(), ActionE
         Format::Text => context.out.text(screen::text(&app)),
         Format::Ansi => context.out.picture(&screenshot::picture(&app)),
         Format::Svg => context.out.text(screenshot::svg(&app)),
+    }
+}
+
+/// Returns the charset of a frame. A picture has a font of its own, so only text follows the locale.
+fn charset(format: Format, ascii: Switch) -> Charset {
+    let locale = |name: &str| std::env::var(name).ok();
+    match format {
+        Format::Svg => Charset::of(ascii, |_| None),
+        Format::Text | Format::Ansi => Charset::of(ascii, locale),
     }
 }
 

@@ -1,19 +1,25 @@
-//! `rq why`, `repair-queue why`: the reason why an entry does not move, without a query of Kubernetes.
+//! `rq why`, `repair-queue why`: the reason why an entry does not move. Kubernetes is queried only while CKE leads,
+//! which publishes no reasons.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use cketerm_actions::{ActionError, repair_state};
+use cketerm_clients::kubernetes::KubeError;
 use cketerm_model::{
     cketerm_records::{Ending, Progress},
     clock::{Clock, Now},
     entry::EntryId,
     entry_ref::EntryRef,
+    kube::{KubeView, NodePods, SourceState},
+    names::NodeName,
     reason::Reason,
     repair::RepairEntry,
     stored::view::StoreView,
 };
 use cketerm_rules::{
-    explain::explain,
+    beside_cke,
+    explain::{explain, explain_with},
+    snapshot::Snapshot,
     trouble::{self, Trouble},
 };
 use serde_json::{Value, json};
@@ -54,14 +60,22 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
             }
         };
     }
-    let reason = reason(&view, id, store.clock());
-    let progress = view.progress.get(&id).and_then(|s| s.get());
+    let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
+    let beside = beside_cke::applies(&view);
+    let kube = if beside { read_kubernetes(&view, id, context).await } else { KubeView::default() };
+    let (reason, progress) = explain_with(&view, kube, id, now).unwrap_or((Reason::Ready, None));
+    let progress = progress.as_ref().or_else(|| published(&view, id));
     match context.output(Output::Table) {
         Output::Table => {
             let mut lines = Lines::default();
             lines.line(format_args!("{what}: {reason}"));
             for blocker in progress.iter().flat_map(|p| &p.blockers) {
                 lines.line(format_args!("  {}: {}", blocker.pod, blocker.why));
+            }
+            if beside {
+                let deadline = progress.and_then(|p| p.next).map(|next| format!("; next event {}", seconds(next)));
+                let leader = view.leadership().message;
+                lines.line(format_args!("  ({leader}; {}{})", beside_cke::LABEL, deadline.unwrap_or_default()));
             }
             context.out.text(lines)
         }
@@ -72,10 +86,41 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
                 "text": reason.to_string(),
                 "needs_attention": trouble::kept_by(&view, store.clock().wall(), id, &reason) == Some(Trouble::Stuck),
                 "progress": progress,
+                "reading": beside.then_some("cke"),
             });
             context.out.value(&document, form)
         }
     }
+}
+
+/// Reads what CKE's rules depend on: Nodes, namespaces, budgets, and the pods of the entry's machine if CKE drains it or
+/// gave its drain up. Without Kubernetes the view is empty, and the reason says what is unknown.
+async fn read_kubernetes(view: &StoreView, id: EntryId, context: &Context) -> KubeView {
+    let read = async {
+        let kube = context.kube("the pods and nodes that CKE's rules depend on").await?;
+        let failed = |e: KubeError| ActionError::failed(e.to_string());
+        let (drain, nodes) = tokio::join!(kube.read_drain_objects(), kube.nodes());
+        let mut read = drain.map_err(failed)?;
+        nodes.map_err(failed)?.into_iter().for_each(|row| read.put_node(row));
+        let entry = view.entry(id).filter(|entry| entry.claims_machine() || entry.backoff_count() > 0);
+        let name = entry.map(|entry| {
+            let snap = Snapshot { store: Arc::new(view.clone()), ..Snapshot::default() };
+            NodeName::new(snap.machine(entry.address()))
+        });
+        if let Some(name) = name.filter(|name| read.nodes.contains_key(name)) {
+            let pods = kube.pods_on(&name).await.map_err(failed)?;
+            let pods = pods.into_iter().map(|pod| (pod.uid.clone(), Arc::new(pod))).collect();
+            read.pods.insert(name, NodePods { synced: true, pods, ..NodePods::default() });
+        }
+        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
+            read.sources.insert(source.to_owned(), SourceState { synced: true, ..SourceState::default() });
+        }
+        Ok::<KubeView, ActionError>(read)
+    };
+    read.await.unwrap_or_else(|e| {
+        context.print_message(&format!("note: continuing without Kubernetes: {e}"));
+        KubeView::default()
+    })
 }
 
 /// Formats a time for people.
@@ -91,7 +136,7 @@ fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
 /// Prints how an entry ended and why, whether it is deleted or still stored.
 fn print_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
-        Output::Table => context.out.line(&format!("{what} ended at {}: {}", seconds(ending.at), ending.outcome)),
+        Output::Table => context.out.line(&format!("{what} ended at {}: {}", seconds(ending.at), ending.described())),
         form => {
             let shown = endings::shown(ending);
             context.out.value(&shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?, form)

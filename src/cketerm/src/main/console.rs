@@ -18,7 +18,7 @@ use cketerm_console::{
     },
     theme::{
         self,
-        charset::{Charset, can_report_position, has_blocks},
+        charset::{Charset, can_report_position},
     },
 };
 use cketerm_engine::{backends::Backends, run::LONGEST_END};
@@ -48,7 +48,7 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
     let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (config, term) = (&settings.console, environment("TERM"));
     let theme = run.theme.clone().unwrap_or_else(|| config.theme.clone());
-    let charset = Charset::of(config.ascii, environment);
+    let charset = Charset::of(config.ascii, environment).on_terminal(term.as_deref());
     let options = ConsoleOptions {
         view,
         cluster_badge: run.sandbox.then(|| "SANDBOX".to_owned()),
@@ -70,7 +70,7 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         colour,
         read_only: run.read_only,
         plain: run.plain,
-        blocks: charset == Charset::All && has_blocks(term.as_deref()),
+        blocks: charset == Charset::All,
         can_copy: has_title(term.as_deref()),
         sandbox: run.sandbox,
         endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.masked_endpoints() },
@@ -166,7 +166,11 @@ async fn keep(
             None => backends.start(EngineMode::Console, campaign, None),
         };
         let heartbeat = engine.heartbeat();
-        heartbeat.guard(move || leave(modes))?;
+        let exits = heartbeat.exit_message();
+        heartbeat.guard(move || {
+            leave(modes);
+            Out.message(&format!("cketerm: {exits}"));
+        })?;
         let stuck = heartbeat.stuck();
         tokio::pin!(stuck);
         let mut seen = engine.seen();

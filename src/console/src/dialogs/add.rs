@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use cketerm_model::{entry::QueueKind, names::Address};
+use cketerm_rules::trouble;
 
 use super::tier;
 use crate::state::{
@@ -106,8 +107,10 @@ pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
     let n = addresses.len();
     let verb = format!("Reboot {}", count(n, "machine"));
     let known = crate::dialogs::preview::reboots(app, &addresses);
+    let mut entries = chosen.iter().flat_map(|name| app.knowledge.totals.entries_of(name));
+    let is_held = entries.any(|id| trouble::of(&app.seen, id).is_some());
     let nodes = chosen.into_iter().filter(|name| queries::node(&app.seen, name).is_some()).collect();
-    let plan = Plan::new(QueueKind::Reboot, nodes, known);
+    let plan = Plan::new(QueueKind::Reboot, nodes, known).with_held(is_held);
     let mut dialog =
         Dialog::new(format!("{verb}?"), verb, DialogAction::Act(Action::AddReboots { addresses, reason: None }));
     dialog.lines = lines;

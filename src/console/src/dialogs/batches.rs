@@ -9,7 +9,7 @@ use super::tier;
 use crate::state::{
     App, View,
     batches::BatchSummary,
-    dialog::{Dialog, DialogAction},
+    dialog::{Dialog, DialogAction, Precondition},
     event::{Action, BatchAction, count, named_batches},
     queries, short_text,
 };
@@ -20,14 +20,14 @@ pub fn open(app: &App, what: BatchAction) -> Result<Dialog, String> {
     if chosen.is_empty() {
         return Err(app.nothing_selected("batch"));
     }
-    let fits = |batch: &&&BatchSummary| match what {
-        BatchAction::Pause => batch.state() == BatchState::Running,
-        BatchAction::Resume => batch.state() == BatchState::Paused,
-        BatchAction::Cancel => batch.totals.open() > 0,
-    };
-    let batches: Vec<&BatchSummary> = chosen.iter().filter(fits).copied().collect();
-    let ids: Vec<BatchId> = batches.iter().map(|batch| batch.id).collect();
-    if ids.is_empty() {
+    let queue = if app.acting_view() == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
+    of(app, queue, &chosen, what)
+}
+
+/// Opens the dialog for these batches of a queue.
+pub fn of(app: &App, queue: QueueKind, chosen: &[&BatchSummary], what: BatchAction) -> Result<Dialog, String> {
+    let batches: Vec<&BatchSummary> = chosen.iter().copied().filter(|batch| fits(batch, what)).collect();
+    if batches.is_empty() {
         let named = named_batches(&chosen.iter().map(|batch| batch.id).collect::<Vec<_>>());
         return Err(match what {
             BatchAction::Pause => format!("{named} cannot be paused: paused or done already"),
@@ -35,24 +35,86 @@ pub fn open(app: &App, what: BatchAction) -> Result<Dialog, String> {
             BatchAction::Cancel => format!("{named} has no open entry: there is nothing to cancel"),
         });
     }
+    let bound = bound(app, &batches, what);
+    let action = DialogAction::Act(Action::Batches { queue, batches: bound, what, reason: None });
+    let mut dialog = Dialog::new("", "", action);
+    if what == BatchAction::Resume {
+        let pause = |batch: &&BatchSummary| Some(Precondition::Pause(batch.id, batch.batch.paused.clone()?));
+        dialog.preconditions = batches.iter().filter_map(pause).collect();
+    }
+    show(app, &mut dialog, &batches, what);
+    Ok(dialog)
+}
+
+/// Returns the batches with the revisions that the dialog shows. A pause, and a cancellation of an enqueue that still
+/// runs, are bound to none: what stops work has to succeed whatever was written meanwhile.
+fn bound(app: &App, batches: &[&BatchSummary], what: BatchAction) -> Vec<(BatchId, Option<i64>)> {
+    let bound = batches.iter().map(|batch| {
+        let is_bound = match what {
+            BatchAction::Pause => false,
+            BatchAction::Resume => true,
+            BatchAction::Cancel => !batch.batch.growing(app.now.wall),
+        };
+        let stored = app.seen.snapshot.store.batches.get(&batch.id).filter(|_| is_bound);
+        (batch.id, stored.map(|stored| stored.mod_revision))
+    });
+    bound.collect()
+}
+
+/// Reports whether a change applies to a batch.
+fn fits(batch: &BatchSummary, what: BatchAction) -> bool {
+    match what {
+        BatchAction::Pause => batch.state() == BatchState::Running,
+        BatchAction::Resume => batch.state() == BatchState::Paused,
+        BatchAction::Cancel => batch.totals.open() > 0,
+    }
+}
+
+/// Updates the dialog, which acts on the entries that the batches have when it is confirmed. Batches to which the change
+/// no longer applies are left out. A resume is bound to the pause that was shown.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    dialog.check(&app.seen);
+    let DialogAction::Act(Action::Batches { batches: chosen, what, .. }) = &mut dialog.action else { return };
+    if dialog.expired.is_some() {
+        return;
+    }
+    let what = *what;
+    let found = chosen.iter().filter_map(|(id, _)| app.knowledge.batches.get(*id));
+    let batches: Vec<&BatchSummary> = found.filter(|batch| fits(batch, what)).collect();
+    if batches.is_empty() {
+        dialog.expire(match what {
+            BatchAction::Pause => "paused or done meanwhile: nothing is left to pause".to_owned(),
+            BatchAction::Resume => "done meanwhile: nothing is left to resume".to_owned(),
+            BatchAction::Cancel => "all entries ended meanwhile: nothing is left to cancel".to_owned(),
+        });
+        return;
+    }
+    *chosen = bound(app, &batches, what);
+    show(app, dialog, &batches, what);
+}
+
+/// Shows what the change does to these batches.
+fn show(app: &App, dialog: &mut Dialog, batches: &[&BatchSummary], what: BatchAction) {
     let sum = |of: fn(&BatchSummary) -> u64| batches.iter().map(|batch| of(batch)).sum::<u64>();
     let (queued, in_work) = (sum(|batch| batch.totals.queued), sum(|batch| batch.totals.in_work));
-    let entries = usize::try_from(queued.saturating_add(in_work)).unwrap_or(usize::MAX);
-    let named = named_batches(&ids);
-    let verb = match what {
-        BatchAction::Pause => format!("Pause {named}"),
-        BatchAction::Resume => format!("Resume {named}"),
-        BatchAction::Cancel => format!("Cancel {} of {named}", count(entries, "entry")),
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let named = named_batches(&batches.iter().map(|batch| batch.id).collect::<Vec<_>>());
+    let (verb, tier) = match what {
+        BatchAction::Pause => (format!("Pause {named}"), None),
+        BatchAction::Resume => (format!("Resume {named}"), Some(("unhold", number(queued)))),
+        BatchAction::Cancel => {
+            let entries = number(queued.saturating_add(in_work));
+            (format!("Cancel {} of {named}", count(entries, "entry")), Some(("cancel", entries)))
+        }
     };
-    let queue = if app.navigation.view == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
-    let action = DialogAction::Act(Action::Batches { queue, batches: ids.clone(), what, reason: None });
-    let mut dialog = Dialog::new(format!("{verb}?"), verb, action);
-    dialog.lines = lines(app, &batches, what, (queued, in_work));
-    match what {
-        BatchAction::Pause | BatchAction::Resume => {}
-        BatchAction::Cancel => dialog.expect = tier::confirmation_text(app, "cancel", entries, 0),
+    dialog.title = format!("{verb}?");
+    dialog.verb = verb.into();
+    dialog.lines = lines(app, batches, what, (queued, in_work));
+    // A phrase for more entries is also enough for fewer: they end while the operator types.
+    if let Some((name, entries)) = tier.filter(|(_, entries)| *entries > dialog.batch_entries) {
+        dialog.expect = tier::confirmation_text(app, name, entries, 0);
+        dialog.batch_entries = entries;
     }
-    Ok(dialog)
 }
 
 fn lines(app: &App, batches: &[&BatchSummary], what: BatchAction, (queued, in_work): (u64, u64)) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Dialog that holds entries of either queue, or releases them. Holding is a stopping verb: entries that end, or whose
+//! Dialog that holds entries of either queue, or ends their holds. Holding is a stopping verb: entries that end, or whose
 //! command starts, while the dialog is open are left out. The others are held in any state.
 
 use cketerm_model::{
@@ -15,7 +15,7 @@ use crate::state::{
     queries,
 };
 
-/// Data of the entries that are to be held or released.
+/// Data of the entries that are to be held, or whose holds end.
 #[derive(Default)]
 struct Selection {
     /// Entries, each with its `ModRevision`.
@@ -43,7 +43,7 @@ fn gather(app: &App, chosen: &[EntryId], hold: bool) -> Selection {
     selection
 }
 
-/// Opens the dialog, or returns the reason why there is nothing to hold or to release.
+/// Opens the dialog, or returns the reason why there is nothing to hold, or no hold to end.
 pub fn open(app: &App, hold: bool) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
     if chosen.is_empty() {
@@ -99,10 +99,10 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 /// Returns the label of the button: what is done to how many entries.
 fn verb(selection: &Selection, hold: bool) -> String {
     let entries = count_entries(selection.entries.iter().map(|(id, _)| id));
-    format!("{} {entries}", if hold { "Hold" } else { "Release" })
+    format!("{} {entries}", if hold { "Hold" } else { "Unhold" })
 }
 
-/// Returns the entries of the action. A release is bound to the revision that was shown; a hold applies to the entry in
+/// Returns the entries of the action. The end of a hold is bound to the revision that was shown; a hold applies to the entry in
 /// any state.
 fn entries(selection: &Selection, hold: bool) -> Vec<(EntryId, Option<i64>)> {
     selection.entries.iter().map(|(id, revision)| (*id, (!hold).then_some(*revision))).collect()
@@ -119,7 +119,7 @@ fn lines(app: &App, selection: &Selection, hold: bool) -> Vec<String> {
     }
     lines.push(if hold {
         let key = app.key("unhold");
-        format!("it will not start before its release ({key}); a draining entry returns to the queue")
+        format!("it does not start until {key} ends the hold; a draining entry returns to the queue")
     } else {
         "the next pass may start it".to_owned()
     });

@@ -17,7 +17,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         return Err(app.nothing_selected("node"));
     }
     let [name] = nodes.as_slice() else {
-        return Err(format!("keep-cordoned takes one node at a time, {} are chosen", nodes.len()));
+        return Err(format!("keep-cordoned takes one node at a time, {} are marked: unmark the others", nodes.len()));
     };
     let Some(row) = queries::node(&app.seen, name) else {
         return Err(format!("{name} has no Node in Kubernetes"));

@@ -38,6 +38,7 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
         match &dialog.action {
             DialogAction::Act(Action::Cancel { .. }) => cancel::follow(app, dialog),
             DialogAction::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
+            DialogAction::Act(Action::Batches { .. }) => batches::follow(app, dialog),
             DialogAction::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
             DialogAction::Act(Action::Switch { .. }) => switch::follow(app, dialog),
             DialogAction::Act(Action::Stop { .. }) => stop::follow(app, dialog),

@@ -1,11 +1,11 @@
 //! Lines of a preview that need no query: waves, start and duration of the work.
 
 use cketerm_model::{entry::QueueKind, names::Address, policy::ApiServerOrder};
-use cketerm_rules::{forecast::forecast, start::Bar};
+use cketerm_rules::{eta::text::Detail, forecast::forecast, start::Bar};
 
 use crate::state::{
     App, calendar,
-    dialog::{Dialog, DialogAction},
+    dialog::{Dialog, DialogAction, plan::Plan},
     eta,
     event::{Action, count},
     overview::{control_plane, start},
@@ -19,8 +19,14 @@ pub fn renew(app: &App, dialog: &mut Dialog) {
     }
 }
 
-/// Updates the lines that need no query. The durations of similar entries are read while the dialog is open.
+/// Updates the lines that need no query, but not at every change. The durations of similar entries are read while the
+/// dialog is open.
 pub fn refresh(app: &App, dialog: &mut Dialog) {
+    let store = &app.seen.snapshot.store;
+    let is_due = |plan: &mut Plan| plan.renews_known(app.now, store, &app.knowledge.usual);
+    if !dialog.plan.as_mut().is_some_and(is_due) {
+        return;
+    }
     let known = match &dialog.action {
         DialogAction::Act(Action::AddReboots { addresses, .. }) => reboots(app, addresses),
         DialogAction::Act(Action::AddRepairs { addresses, .. }) => repairs(app, addresses),
@@ -48,9 +54,9 @@ fn estimate_lines(app: &App, queue: QueueKind, addresses: &[Address]) -> Vec<Str
     let unknown = start.bar.as_ref().is_some_and(|bar| !matches!(bar, Bar::Before(..)));
     if let Some(Ok(estimate)) = eta::answers(app, queue, &start, addresses, 1, &|_| None).first() {
         let end = if unknown {
-            format!("about {} once it starts", when::span(estimate.likely.duration_since(estimate.at)))
+            format!("about {} once it starts", when::span(estimate.planned().likely.duration_since(estimate.at)))
         } else {
-            estimate.described(clock)
+            estimate.described(Detail::Full, clock)
         };
         lines.push(format!("{end}, after what is queued, like the last {}", estimate.samples));
     }

@@ -38,7 +38,8 @@ pub fn open(app: &App) -> Option<Dialog> {
         let waits = counts.queued + counts.backoff > 0 && app.seen.snapshot.store.switch(queue).enabled();
         counts.draining + counts.after > 0 || waits
     });
-    if queries::leader(&app.seen) != queries::Leader::Us || !no_standby || !works {
+    let owed = app.seen.orphans.len();
+    if queries::leader(&app.seen) != queries::Leader::Us || !no_standby || !works && owed == 0 {
         return None;
     }
     let line = |queue: &str, after: &str, n: &Counts| {
@@ -54,8 +55,12 @@ pub fn open(app: &App) -> Option<Dialog> {
     dialog.lines = vec![
         line("reboots", "rebooting", &app.knowledge.totals.reboots),
         line("repairs", "watching", &app.knowledge.totals.repairs),
-        after.to_owned(),
     ];
+    if owed > 0 {
+        let nodes = if owed == 1 { "1 node stays".to_owned() } else { format!("{owed} nodes stay") };
+        dialog.lines.push(format!("! {nodes} cordoned after entries that have ended"));
+    }
+    dialog.lines.push(after.to_owned());
     dialog.why = ReasonPolicy::Never;
     Some(dialog)
 }

@@ -80,6 +80,9 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     if already == hold {
         return Err(if hold { "applying is on hold already" } else { "applying is not on hold" }.to_owned());
     }
+    if hold && app.seen.snapshot.store.registry.url.is_none() {
+        return Err("sabakan is not set up: no definition is applied".to_owned());
+    }
     let verb = if hold { "Stop applying definitions" } else { "Resume applying definitions" };
     let mut dialog = dialog(verb, RegistryAction::Hold(hold, hold_revision(&app.seen)));
     dialog.lines = if hold { vec!["plans are still made and shown".to_owned()] } else { consequences(app) };

@@ -9,6 +9,7 @@ use cketerm_model::{
     names::Address,
     repair::RepairEntry,
 };
+use cketerm_rules::trouble;
 
 use super::tier;
 use crate::state::{
@@ -36,7 +37,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     }
     let (mut addresses, mut lines, mut preconditions, mut api, mut nowhere) =
         (Vec::new(), Vec::new(), Vec::new(), 0, Vec::new());
-    let mut drained = Vec::new();
+    let (mut drained, mut busy, mut is_held) = (Vec::new(), Vec::new(), false);
     for (name, address) in machines {
         let Some(address) = address else {
             nowhere.push(name);
@@ -53,7 +54,13 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         for id in app.knowledge.totals.entries_of(&name) {
             let state = queries::repair(&app.seen, id).map_or("queued", |e| short_text::repair_status(e, app.now.wall));
             let state = queries::entry(&app.seen, id).map_or(state, |e| short_text::status(e, app.now.wall));
-            let _ = write!(notes, "  ({id}: {state})");
+            if queries::in_work(&app.seen, id) {
+                let held = held_by(app, id);
+                is_held |= held.is_some();
+                busy.push(format!("! {name} is in work already: {id} {state}{}", held.unwrap_or_default()));
+            } else {
+                let _ = write!(notes, "  ({id}: {state})");
+            }
         }
         drained.extend(queries::node(&app.seen, &name).map(|node| node.name.to_string()));
         let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
@@ -74,18 +81,26 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         let key = app.key("switch");
         lines.insert(0, format!("! the repair queue is disabled: nothing starts before it is enabled ({key})"));
     }
+    lines.splice(0..0, busy);
     let n = addresses.len();
     let verb = format!("Repair {}", count(n, "machine"));
     let known = crate::dialogs::preview::repairs(app, &addresses);
     let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
     let mut dialog = Dialog::new(format!("{verb}?"), verb, DialogAction::Act(action));
     dialog.lines = lines;
-    dialog.plan = Some(Plan::new(QueueKind::Repair, drained, known));
+    dialog.plan = Some(Plan::new(QueueKind::Repair, drained, known).with_held(is_held));
     dialog.preconditions = preconditions;
     dialog.expect = tier::confirmation_text(app, "repair", n, api);
     dialog.pick = Some(pick);
     follow_choice(app, &mut dialog);
     Ok(dialog)
+}
+
+/// Returns the blocker of an entry that is held up.
+fn held_by(app: &App, id: EntryId) -> Option<String> {
+    trouble::of(&app.seen, id)?;
+    let why = app.seen.reasons.get(&id)?;
+    Some(format!(", held up: {}", short_text::stuck_on(why, app.now.wall)))
 }
 
 /// Asks for the typed confirmation if the chosen operation reinstalls machines.

@@ -2,11 +2,11 @@
 
 use cketerm_model::{entry::QueueKind, stored::keys::SwitchName};
 
-use super::{add, cancel, freeze, hold, host, registry, switch};
+use super::{add, batches, cancel, freeze, hold, host, registry, switch};
 use crate::state::{
     App,
     dialog::Dialog,
-    event::count,
+    event::{BatchAction, count},
     undo::{UndoAction, UndoOffer},
     when,
 };
@@ -28,6 +28,10 @@ fn inverse(undo_action: &UndoAction, app: &App) -> Result<Dialog, String> {
         UndoAction::Enable(SwitchName::AutoRepair) => Ok(registry::auto_repair(app)),
         UndoAction::Unhold(ids) => hold::of(app, ids.clone(), false),
         UndoAction::ResumeApplying => registry::hold(app, false),
+        UndoAction::ResumeBatches(queue, ids) => {
+            let found: Vec<_> = ids.iter().filter_map(|id| app.knowledge.batches.get(*id)).collect();
+            batches::of(app, *queue, &found, BatchAction::Resume)
+        }
         UndoAction::Unfreeze(..) => freeze::unfreeze(app, ""),
         UndoAction::Constraint { name, old, .. } => registry::constraint_to(app, name, &old.to_string()),
         UndoAction::CancelQueued(ids) => cancel::queued(app, ids.clone()),

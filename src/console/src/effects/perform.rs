@@ -83,7 +83,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
                     Err(e) => failed.push(e.text),
                 }
             }
-            summarize(if hold { "on hold:" } else { "released:" }, &done, &failed)?
+            summarize(if hold { "on hold:" } else { "no longer on hold:" }, &done, &failed)?
         }
         Action::Batches { queue, batches, what, reason } => {
             change_batches(operator, queue, &batches, what, reason.as_deref()).await?
@@ -163,16 +163,16 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
 async fn change_batches(
     operator: &Operator,
     queue: QueueKind,
-    batches: &[BatchId],
+    batches: &[(BatchId, Option<i64>)],
     what: BatchAction,
     reason: Option<&str>,
 ) -> Result<ActionOutcome, String> {
     let (mut done, mut cancelled, mut failed) = (Vec::new(), 0, Vec::new());
-    for &id in batches {
+    for &(id, shown) in batches {
         let changed = match what {
             BatchAction::Pause => operator.pause_batch(queue, id, reason).await.map(|()| 0),
-            BatchAction::Resume => operator.resume_batch(queue, id, reason).await.map(|()| 0),
-            BatchAction::Cancel => operator.cancel_batch(queue, id, reason).await.map(|entries| entries.len()),
+            BatchAction::Resume => operator.resume_batch(queue, id, shown, reason).await.map(|()| 0),
+            BatchAction::Cancel => operator.cancel_batch(queue, id, shown, reason).await.map(|entries| entries.len()),
         };
         match changed {
             Ok(entries) => {

@@ -2,6 +2,7 @@
 //! console reads nothing extra.
 
 use cketerm_model::{cketerm_records::Audit, stored::recent::RecentRecords};
+use cketerm_rules::seen::Seen;
 
 use crate::state::{
     App,
@@ -27,7 +28,7 @@ pub fn follow(app: &mut App) {
         .recent
         .actions_after(known)
         .filter(|(_, audit)| !is_own(audit))
-        .map(|(_, audit)| sentence(audit))
+        .map(|(_, audit)| sentence(&app.seen, audit))
         .collect();
     let Some((last, before)) = rendered.split_last() else { return };
     let mut last = last.clone();
@@ -59,7 +60,7 @@ pub fn omitted_notice(recent: &RecentRecords, revision: i64) -> Option<String> {
 }
 
 /// Returns an audit record as a sentence: `bob@ops2 cancelled reboots/7: wrong rack`.
-pub fn sentence(audit: &Audit) -> String {
+pub fn sentence(seen: &Seen, audit: &Audit) -> String {
     let action = match audit.what.as_str() {
         "reboot add" => "queued a reboot of",
         "repair add" => "queued a repair of",
@@ -69,11 +70,11 @@ pub fn sentence(audit: &Audit) -> String {
         "enable" => "enabled the",
         "disable" => "DISABLED the",
         "reboot hold" | "repair hold" => "put on hold:",
-        "reboot unhold" | "repair unhold" => "released:",
+        "reboot unhold" | "repair unhold" => "ended the hold of",
         "reboot retry" | "repair retry" => "ordered a retry of",
         "reboot done" | "repair done" => "declared done:",
         "reboot force" | "repair force" => "ordered to FORCE",
-        "reboot uncordon" => "ordered the release of",
+        "reboot uncordon" => "ordered to uncordon",
         "node cordon" => "cordoned",
         "node uncordon" => "uncordoned",
         "node drain" => "drains",
@@ -82,17 +83,17 @@ pub fn sentence(audit: &Audit) -> String {
         "unfreeze" => "ended the freeze of",
         "stop" => "STOPPED",
         "resume" => "resumed",
-        other => return rendered(audit, &format!("did {other:?} on")),
+        other => return rendered(seen, audit, &format!("did {other:?} on")),
     };
-    rendered(audit, action)
+    rendered(seen, audit, action)
 }
 
-fn rendered(audit: &Audit, action: &str) -> String {
+fn rendered(seen: &Seen, audit: &Audit, action: &str) -> String {
     let host = if audit.who.host.is_empty() { String::new() } else { format!("@{}", audit.who.host) };
     let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let failed = if audit.failed { format!(" ({})", audit.shown().result) } else { String::new() };
     short_text::safe(&shorten_middle(
-        &format!("{}{host} {action} {}{why}{failed}", audit.who.user, abbreviated(&audit.on)),
+        &format!("{}{host} {action} {}{why}{failed}", audit.who.user, abbreviated(seen, &audit.on)),
         MAX_WIDTH,
     ))
 }
@@ -102,12 +103,14 @@ const MAX_NAMED: usize = 3;
 
 /// Returns the first of many objects; the audit record has them all. The result is ASCII, like all of cketerm's own
 /// text.
-fn abbreviated(on: &str) -> String {
+fn abbreviated(seen: &Seen, on: &str) -> String {
     let on = on.replace('\u{2013}', "-");
     let objects: Vec<&str> = on.split(' ').collect();
     let listed = objects.iter().all(|object| object.contains('.') || object.contains('/'));
     match objects.split_first() {
-        Some((first, rest)) if listed && objects.len() > MAX_NAMED => format!("{first} and {} more", rest.len()),
-        _ => on,
+        Some((first, rest)) if listed && objects.len() > MAX_NAMED => {
+            format!("{} and {} more", short_text::named(seen, first), rest.len())
+        }
+        _ => short_text::named(seen, &on),
     }
 }

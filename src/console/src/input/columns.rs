@@ -64,7 +64,7 @@ fn put(app: &mut App, names: Vec<ColumnId>) {
     } else {
         app.lists.visible_columns.insert(table, names);
     }
-    if app.session.message.as_ref().is_some_and(|message| message.here) {
+    if app.session.message.as_ref().is_some_and(|message| message.about.is_here()) {
         app.session.message = None;
     }
     app.save_setting(settings::current_columns);

@@ -6,13 +6,13 @@ use cketerm_model::{
     names::Address,
     time::after,
 };
-use crossterm::event::{Event as Terminal, KeyEvent};
+use crossterm::event::{Event as Terminal, KeyCode, KeyEvent};
 use tui_input::{Input, backend::crossterm::EventHandler};
 
 use super::navigation;
 use crate::{
     dialogs,
-    keys::Command,
+    keys::{Command, Context},
     state::{
         App, HostId, Target, View, calendar,
         columns::{
@@ -44,7 +44,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
                 return effects;
             }
             Err(why) => {
-                line.error = Some(why);
+                (line.error, line.is_refused) = (Some(why), true);
                 app.typing.line = Some(line);
             }
         },
@@ -56,14 +56,26 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
             recall(app, &mut line, direction == Command::Earlier);
             app.typing.line = Some(line);
         }
+        // a line that was refused is done, unless the next key edits it
+        _ if line.is_refused && key.code == KeyCode::Char(':') => begin(app),
+        _ if line.is_refused && is_digit(key) => {
+            let command = app.config.keymap.lookup(Context::Table, key);
+            return command.map(|command| super::execute(app, command)).unwrap_or_default();
+        }
         _ => {
             line.input.handle_event(&Terminal::Key(key));
+            line.is_refused = false;
             (line.error, line.completions, line.history_index) = (None, None, None);
             line.suggestions = command_line::completions(app, line.input.value());
             app.typing.line = Some(line);
         }
     }
     Vec::new()
+}
+
+/// Reports whether a key is a digit, which shows a view.
+fn is_digit(key: KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char('0'..='9')) && key.modifiers.is_empty()
 }
 
 /// Number of lines in the command history.
@@ -92,6 +104,7 @@ fn recall(app: &App, line: &mut CommandLine, earlier: bool) {
         return;
     }
     line.history_index = at;
+    line.is_refused = false;
     line.input = Input::new(text.unwrap_or_default());
     (line.error, line.completions) = (None, None);
     line.suggestions = command_line::completions(app, line.input.value());

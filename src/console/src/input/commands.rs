@@ -1,6 +1,6 @@
 //! Commands that only navigate.
 
-use super::navigation::{back, by, open, page, set_sort_order, sheet, show, sort};
+use super::navigation::{back, by, page, set_sort_order, sheet, show, sort};
 use crate::{
     keys::Command,
     state::{App, Sheet, View, racks, settings},
@@ -20,7 +20,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Help if app.navigation.help.is_some() => app.navigation.help = None,
         Command::Help => sheet(app, Sheet::Help),
         Command::Back => back(app),
-        Command::Open => open(app),
+        Command::Open => super::open::open(app),
         Command::Mark if racks::open(app) => super::racks::mark(app),
         Command::Mark => app.list_mut().mark(),
         Command::MarkAll => app.list_mut().mark_all(),
@@ -85,8 +85,8 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Jump => super::jump::jump(app),
         Command::Trouble => super::trouble::next_row(app),
         Command::Right | Command::Left => app.typing.notice = Some("only the rack map moves sideways".to_owned()),
-        Command::Yaml => super::pane::yaml(app),
-        Command::Follow => super::pane::follow(app),
+        Command::Yaml => super::pane_content::yaml(app),
+        Command::Follow => super::pane_content::follow(app),
         Command::PreviousEntry => super::pane::step(app, -1),
         Command::NextEntry => super::pane::step(app, 1),
         _ => {}

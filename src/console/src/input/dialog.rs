@@ -25,7 +25,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
     }
     // removes a message whose request is fulfilled, or whose dialog is closed
     let is_resolved = |text: &str| app.dialog.as_ref().is_none_or(|dialog| dialog.is_resolved(text));
-    if app.session.message.as_ref().is_some_and(|message| message.here && is_resolved(&message.text)) {
+    if app.session.message.as_ref().is_some_and(|message| message.about.is_here() && is_resolved(&message.text)) {
         app.session.message = None;
     }
     effects
@@ -43,7 +43,8 @@ fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Eff
             if closes || key.code == KeyCode::Esc {
                 app.session.kept_text = KeptText::of(dialog);
                 app.dialog = None;
-            } else if is_text_key && dialog.why != ReasonPolicy::Never {
+            } else if is_text_key && dialog.why != ReasonPolicy::Never && !dialog.reason.value().is_empty() {
+                // only a reason that was being typed goes on
                 dialog.reason.handle_event(&Terminal::Key(key));
             }
         }
@@ -97,6 +98,10 @@ pub fn is_text_key(key: KeyEvent) -> bool {
 fn confirm(app: &mut App) -> Vec<Effect> {
     let Some(dialog) = &mut app.dialog else { return Vec::new() };
     dialog.check(&app.seen);
+    if crate::views::dialog::has_unread_warnings(dialog, app.size) {
+        dialog.scroll += SCROLL;
+        return Vec::new();
+    }
     if let Some(missing) = dialog.missing() {
         if dialog.expired.is_none() {
             dialog.focus_missing();

@@ -9,8 +9,10 @@ mod jump;
 mod lead;
 mod mouse;
 mod navigation;
+mod open;
 mod overview;
 mod pane;
+mod pane_content;
 mod past;
 mod racks;
 mod seen;
@@ -119,11 +121,15 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             Vec::new()
         }
     };
+    let size = app.size;
     if let Some(dialog) = &mut app.dialog {
+        dialog.shown_to = dialog.shown_to.max(crate::views::dialog::shown_to(dialog, size));
         dialog.begin();
     }
     tour::advance(app);
+    pane::keep_ended(app);
     pane::keep_together(app, before.as_ref(), by_operator);
+    crate::state::estimates::follow(app);
     navigation::reveal(app);
     effects.append(&mut app.session.effects);
     effects.extend(past::due_read_requests(app));
@@ -137,6 +143,32 @@ fn expire(app: &mut App) {
 }
 
 fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
+    if !is_escape_and_letter(app, key) {
+        return press_key(app, key);
+    }
+    let mut effects = press_key(app, KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+    let letter = KeyEvent { modifiers: key.modifiers - KeyModifiers::ALT, ..key };
+    effects.extend(press_key(app, letter));
+    effects
+}
+
+/// Keys with Alt that edit a text field.
+const FIELD_EDITS: [char; 3] = ['b', 'd', 'f'];
+
+/// Reports whether a key with Alt means Esc and then a letter. Over a slow link both arrive in one packet, which a
+/// terminal also sends for Alt and the letter. Only keys without a meaning of their own are taken apart.
+fn is_escape_and_letter(app: &App, key: KeyEvent) -> bool {
+    let KeyCode::Char(letter) = key.code else { return false };
+    if !key.modifiers.contains(KeyModifiers::ALT) || key.modifiers.contains(KeyModifiers::CONTROL) {
+        return false;
+    }
+    let context = app.key_context();
+    let is_bound = |context| app.config.keymap.match_stroke(context, &app.typing.chord, key) != KeyMatch::Unbound;
+    let edits = context == Context::Field && FIELD_EDITS.contains(&letter);
+    !(edits || is_bound(context) || (app.dialog.is_some() && is_bound(Context::Dialog)))
+}
+
+fn press_key(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     let screen_too_small = super::views::too_small(app.size);
     app.typing.notice = None;
     let context = if screen_too_small { Context::Table } else { app.key_context() };

@@ -70,6 +70,15 @@ fn click(app: &mut App, x: u16, y: u16) {
         app.lists.overview_rows.moved = true;
         app.lists.overview_rows.select_id(&overview_row);
         open_at_second_click(app, before, y);
+    } else if let Some(name) = views::machine_at(app, (x, y)).map(str::to_owned) {
+        // several machines are on a line: both clicks have to be on one
+        let before = before.filter(|_| app.lists.nodes.cursor.as_ref() == Some(&name));
+        app.lists.nodes.moved = true;
+        app.lists.nodes.select_id(&name);
+        open_at_second_click(app, before, y);
+    } else if views::is_preview_at(app, (x, y)) {
+        // the preview belongs to the row under the cursor, whatever row is on the same line
+        open_at_second_click(app, before, y);
     } else if let Some(row) = views::row_at(app, y) {
         if app.list_mut().point(row) {
             open_at_second_click(app, before, y);
@@ -83,7 +92,7 @@ fn click(app: &mut App, x: u16, y: u16) {
 fn open_at_second_click(app: &mut App, before: Option<(BootTime, u16)>, y: u16) {
     let now = app.now.boot;
     if before.is_some_and(|(at, line)| line == y && now.saturating_duration_since(at) <= DOUBLE_CLICK) {
-        navigation::open(app);
+        super::open::open(app);
     } else {
         app.typing.last_click = Some((now, y));
     }

@@ -39,9 +39,8 @@ pub(super) fn reveal(app: &mut App) {
     if let Some(dialog) = &mut app.dialog {
         dialog.scroll = dialog.scroll.min(views::dialog::overflow(dialog, size));
     }
-    let most = views::help_overflow(app);
-    if let Some(scroll) = &mut app.navigation.help {
-        *scroll = (*scroll).min(most);
+    if let Some(scroll) = app.navigation.help {
+        app.navigation.help = Some(scroll.min(views::help_overflow(app)));
     }
 }
 
@@ -145,7 +144,7 @@ pub(super) fn forget(app: &mut App) {
 /// Opens a view without storing the previous place.
 pub(super) fn enter(app: &mut App, view: View) {
     app.navigation.view = view;
-    if app.session.message.as_ref().is_some_and(|message| message.here) {
+    if app.session.message.as_ref().is_some_and(|message| message.about.is_here()) {
         app.session.message = None;
     }
     app.navigation.pane = None;
@@ -215,36 +214,6 @@ pub(super) fn visit(app: &mut App, of: Target) {
     }
     app.navigation.pane = Some(Pane::new(of));
     record_arrival(app);
-}
-
-/// Shows the entries of the batch under the cursor; Esc leads back.
-fn open_batch(app: &mut App) {
-    let Some(id) = app.lists.batches.cursor else { return };
-    push_position(app);
-    app.navigation.batches = false;
-    let under = app.list().filter().to_owned();
-    super::typing::set_filter(app, &format!("batch:{}", id.0));
-    record_arrival(app);
-    if let Some(place) = app.navigation.before.last_mut() {
-        place.under = Some(under);
-    }
-}
-
-pub(super) fn open(app: &mut App) {
-    if app.navigation.shows_batches() && app.navigation.pane.is_none() {
-        return open_batch(app);
-    }
-    if app.navigation.view == View::Overview {
-        match app.lists.overview_rows.cursor.clone() {
-            Some(overview_row) => super::overview::open(app, &overview_row),
-            None => app.print("nothing here can be opened"),
-        }
-        return;
-    }
-    if let Some(of) = app.target() {
-        app.cursor_displaced();
-        app.navigation.pane = Some(Pane::new(of));
-    }
 }
 
 /// Closes one layer: help, pane, filter, marks, message.

@@ -1,5 +1,7 @@
 //! The detail pane: its object follows the cursor and the cursor follows it, and its content can be changed.
 
+use cketerm_model::stored::keys::Folder;
+
 use crate::{
     state::{
         App, Pane, PaneContent, Target, View,
@@ -31,13 +33,25 @@ pub(super) fn keep_together(app: &mut App, before: Option<&(Pane, Option<Target>
     }
 }
 
+/// Keeps the pane of an entry that has ended: it shows the entry's record from the history, with its outcome.
+pub(super) fn keep_ended(app: &mut App) {
+    let Some(Pane { of: Target::Entry(id), .. }) = &app.navigation.pane else { return };
+    let id = *id;
+    if app.seen.snapshot.store.has_entry(id) {
+        return;
+    }
+    let record = app.knowledge.past.ended(id).map(|(record, _)| record.clone());
+    if let Some((pane, record)) = app.navigation.pane.as_mut().zip(record) {
+        pane.of = Target::Past(Folder::History, record);
+    }
+}
+
 /// Shows another object in the open pane, in the same way.
 fn show(app: &mut App, of: Target) {
     if let Some(pane) = &mut app.navigation.pane {
         let content = match (pane.content, &of) {
-            (PaneContent::Output { .. }, Target::Entry(_)) | (PaneContent::Yaml | PaneContent::Detail, _) => {
-                pane.content
-            }
+            (PaneContent::Output { .. }, Target::Entry(_) | Target::Past(Folder::History, _))
+            | (PaneContent::Yaml | PaneContent::Detail, _) => pane.content,
             (PaneContent::Output { .. }, _) => PaneContent::Detail,
         };
         *pane = Pane { of, scroll: 0, content };
@@ -57,47 +71,8 @@ pub(super) fn step(app: &mut App, by: isize) {
     }
 }
 
-/// Shows only the output of the entry's newest command, and keeps to its end; again: shows everything.
-pub(super) fn follow(app: &mut App) {
-    let Some(of @ Target::Entry(_)) = app.target() else {
-        app.print_error("only a command of an entry has output: move the cursor to an entry");
-        return;
-    };
-    let followed = app.navigation.pane.as_ref().map(|pane| pane.content);
-    let content = match followed {
-        Some(PaneContent::Output { follow: true }) => PaneContent::Detail,
-        Some(PaneContent::Output { follow: false } | PaneContent::Yaml | PaneContent::Detail) | None => {
-            PaneContent::Output { follow: true }
-        }
-    };
-    if app.navigation.view == View::Overview {
-        super::navigation::visit(app, of.clone());
-    }
-    app.navigation.pane = Some(Pane { of, scroll: 0, content });
-}
-
-/// Shows the object as YAML; again: as the detail.
-pub(super) fn yaml(app: &mut App) {
-    let Some(of) = app.target() else {
-        app.print_error("nothing here can be shown as YAML: move the cursor to a row");
-        return;
-    };
-    if let Target::Line(_) | Target::Fold(_) = of {
-        app.print_error("this row has no object of its own, so there is no YAML of it");
-        return;
-    }
-    app.navigation.pane_search.clear();
-    let shown = app.navigation.pane.as_ref().is_some_and(|pane| pane.content == PaneContent::Yaml);
-    let content = if shown { PaneContent::Detail } else { PaneContent::Yaml };
-    if app.navigation.view == View::Overview {
-        super::navigation::visit(app, of.clone());
-    }
-    app.navigation.pane = Some(Pane { of, scroll: 0, content });
-    request_object(app);
-}
-
 /// Requests the object of Kubernetes that the pane shows as YAML.
-fn request_object(app: &mut App) {
+pub(super) fn request_object(app: &mut App) {
     let id = match &app.navigation.pane {
         Some(Pane { of: Target::Node(name), content: PaneContent::Yaml, .. }) => ObjectId::Node(name.clone()),
         Some(Pane { of: Target::Host(id), content: PaneContent::Yaml, .. }) => ObjectId::Host(id.clone()),
@@ -126,9 +101,14 @@ pub(super) fn find(app: &mut App, from: usize) {
 
 /// Keeps a followed output at its end, and every scroll position within the text.
 pub(super) fn reveal(app: &mut App) {
-    if app.navigation.pane.is_none() {
+    let Some(pane) = &app.navigation.pane else {
+        app.navigation.yaml = None;
         return;
-    }
+    };
+    app.navigation.yaml = match pane.content {
+        PaneContent::Yaml => views::detail::kept_yaml(app, &pane.of, views::pane_width(app)),
+        PaneContent::Detail | PaneContent::Output { .. } => None,
+    };
     let most = views::pane_overflow(app);
     if let Some(pane) = &mut app.navigation.pane {
         let followed = pane.content == PaneContent::Output { follow: true };

@@ -150,7 +150,7 @@ pub(super) fn due_read_requests(app: &mut App) -> Vec<Effect> {
         requested.push(ReadRequest::Plan(plan.number, plan.queue, plan.nodes.clone()));
     }
     if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.navigation.pane {
-        let loaded_ending = app.knowledge.past.ending.as_ref().is_some_and(|(key, _)| *key == id.key);
+        let loaded_ending = app.knowledge.past.timeline(&id.key).is_some();
         if !loaded_ending && app.knowledge.past.requested.as_ref() != Some(&id.key) {
             app.knowledge.past.requested = Some(id.key.clone());
             requested.push(ReadRequest::Ending(id.key.clone()));

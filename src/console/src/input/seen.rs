@@ -141,7 +141,7 @@ fn past(app: &mut App, folder: Folder) {
     let (ids, list): (Vec<PastId>, _) = match folder {
         Folder::History => (app.knowledge.past.history.rows.keys().cloned().collect(), &mut app.lists.history),
         Folder::Records => (app.knowledge.past.records.rows.keys().cloned().collect(), &mut app.lists.records),
-        Folder::Audit => (app.knowledge.past.audit.rows.keys().cloned().collect(), &mut app.lists.audit),
+        Folder::Audit => (app.knowledge.past.audited(), &mut app.lists.audit),
     };
     let (mut list, total) = (std::mem::take(list), ids.len());
     let exists = |id: &PastId| match folder {

@@ -43,7 +43,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     }
     let view = app.acting_view();
     let registry = matches!(view, View::Machines | View::Diff);
-    let batches = app.navigation.shows_batches() && app.navigation.pane.is_none();
+    let batches = app.acts_on_batches();
     let opened = match command {
         Command::Hold if batches => dialogs::batches::open(app, BatchAction::Pause),
         Command::Unhold if batches => dialogs::batches::open(app, BatchAction::Resume),
@@ -55,8 +55,8 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         Command::Repair => dialogs::repair::open(app),
         Command::DeleteFinished => dialogs::cancel::delete_all_repairs(app, true),
         Command::DeleteUnfinished => dialogs::cancel::delete_all_repairs(app, false),
-        Command::Hold if registry => dialogs::registry::hold(app, true),
-        Command::Unhold if registry => dialogs::registry::hold(app, false),
+        Command::Hold if app.holds_applying() => dialogs::registry::hold(app, true),
+        Command::Unhold if app.holds_applying() => dialogs::registry::hold(app, false),
         Command::Switch if registry => Ok(dialogs::registry::switch(app)),
         Command::Approve => dialogs::registry::approve(app),
         Command::Constraint => dialogs::registry::constraint(app),

@@ -13,12 +13,13 @@ use cketerm_model::{
 use cketerm_rules::{console_leads::NotCampaigning, decide::ApplyState};
 
 use super::{
-    App, HostId, Pane, Target, View,
+    App, HostId, Target, View,
+    batches::BatchSummary,
     host_choice::CKETERM_KEY,
-    leaders,
+    leaders, next_object,
     object::Object,
     queries::{self, Leader},
-    rights, sources,
+    racks, related, rights, sources,
 };
 use crate::keys::{self, Command};
 
@@ -30,6 +31,7 @@ pub fn on(app: &App, command: Command, object: &Object) -> bool {
             Object::Leadership => command == Command::Lead && lead(app),
             Object::Queue(_) => matches!(command, Command::Switch),
             Object::Definition => registry(app, command),
+            Object::Batch(_, id) => app.knowledge.batches.get(*id).is_some_and(|batch| batches(&[batch], command)),
             Object::Entry(id) => entry(app, command, *id),
             Object::Node(name) => node(app, command, name),
             Object::Host(id) => host(app, command, id),
@@ -37,22 +39,23 @@ pub fn on(app: &App, command: Command, object: &Object) -> bool {
         }
 }
 
-/// Reports whether a command would do something on what is selected. Commands that change nothing always would.
+/// Reports whether a command would do something on what is selected.
 pub fn here(app: &App, command: Command) -> bool {
     let view = app.acting_view();
     if !changes(command) {
-        return true;
+        return shows(app, command);
     }
     if !permitted(app, command, view) {
         return false;
     }
-    if app.navigation.shows_batches() && app.navigation.pane.is_none() {
-        return batch(app, command);
+    if app.acts_on_batches() {
+        return batches(&app.chosen_batches(), command);
     }
     let any_entry = |command| app.chosen_entries().into_iter().any(|id| entry(app, command, id));
     match command {
         Command::Approve => registry(app, command),
-        Command::Hold | Command::Unhold | Command::Switch if view.registry() => registry(app, command),
+        Command::Switch if view.registry() => registry(app, command),
+        Command::Hold | Command::Unhold if app.holds_applying() => registry(app, command),
         Command::Unhold | Command::Fence if view == View::Hosts || command == Command::Fence => {
             // one host at a time
             matches!(app.chosen_hosts().as_slice(), [id] if host(app, command, id))
@@ -60,7 +63,8 @@ pub fn here(app: &App, command: Command) -> bool {
         // a hold of a host is a choice of the dialog about its power
         Command::Hold if view == View::Hosts => app.chosen_hosts().iter().any(|id| host(app, Command::HostPower, id)),
         Command::HostPower => app.chosen_hosts().iter().any(|id| host(app, command, id)),
-        Command::Cancel | Command::Hold | Command::Unhold | Command::ResetBackoff => any_entry(command),
+        Command::Cancel => cancel(app),
+        Command::Hold | Command::Unhold | Command::ResetBackoff => any_entry(command),
         Command::Retry | Command::Done | Command::Force => {
             // an order is about one entry
             let fitting = app.chosen_entries().into_iter().filter(|id| entry(app, command, *id)).count();
@@ -68,18 +72,78 @@ pub fn here(app: &App, command: Command) -> bool {
         }
         Command::Reboot => {
             let pane = app.navigation.pane.is_some();
-            (pane || matches!(view, View::Nodes | View::Hosts | View::History)) && !app.chosen_nodes().is_empty()
+            (pane || matches!(view, View::Nodes | View::Hosts | View::History))
+                && app.chosen_nodes().iter().any(|name| queries::member(&app.seen, name).is_some())
         }
         Command::Repair => has_operations(app) && has_machine(app),
-        Command::KeepCordoned | Command::Release => {
-            app.chosen_nodes().iter().any(|name| node(app, command, name)) && app.list().marked() < 2
+        // one node at a time
+        Command::KeepCordoned => matches!(app.chosen_nodes().as_slice(), [name] if node(app, command, name)),
+        Command::Release => {
+            matches!(app.target(), Some(Target::Node(_)))
+                && matches!(app.chosen_nodes().as_slice(), [name] if node(app, command, name))
         }
+        Command::Constraint => !matches!(&app.seen.snapshot.store.constraints, Some(stored) if stored.value.is_err()),
         Command::DeleteFinished => view == View::Repairs && repairs(app, true),
         Command::DeleteUnfinished => view == View::Repairs && repairs(app, false),
         Command::CancelAll => !app.seen.snapshot.store.reboots.entries.is_empty(),
         Command::Lead => lead(app),
         _ => true,
     }
+}
+
+/// Reports whether a command that changes nothing in the cluster would show something else.
+fn shows(app: &App, command: Command) -> bool {
+    let (view, (shown, total)) = (app.navigation.view, app.list().counts());
+    // the counts of the racks and the map of the racks hide the rows
+    let has_rows = shown > 0 && !app.shows_rack_counts();
+    match command {
+        Command::Open => opens(app),
+        Command::Mark | Command::MarkAll => view != View::Overview && has_rows,
+        Command::Sort | Command::Reverse => view != View::Overview && has_rows && !racks::open(app),
+        Command::Filter | Command::Find => {
+            app.navigation.help.is_some()
+                || app.navigation.searches_pane()
+                || view != View::Overview && total > 0 && !app.shows_rack_counts()
+        }
+        Command::Racks if view.registry() => app.navigation.racks || !app.knowledge.registry.racks.is_empty(),
+        Command::Racks => view != View::Nodes || shown > 0,
+        Command::Jump => related::counterpart(app).is_some(),
+        Command::LogsOf => related::log_filter(app).is_some(),
+        Command::Trouble => next_object::next(app).is_some(),
+        Command::Yaml => app.target().is_some_and(|of| !matches!(of, Target::Line(_) | Target::Fold(_))),
+        Command::Follow => matches!(app.target(), Some(Target::Entry(_))),
+        Command::PreviousEntry => app.list().has_neighbour(-1),
+        Command::NextEntry => app.list().has_neighbour(1),
+        Command::Undo => app.can_undo(),
+        _ => true,
+    }
+}
+
+/// Reports whether the row under the cursor can be opened.
+fn opens(app: &App) -> bool {
+    if app.navigation.shows_batches() {
+        return app.lists.batches.cursor.is_some();
+    }
+    match app.navigation.view {
+        View::Overview => app.lists.overview_rows.cursor.is_some(),
+        View::Reboots
+        | View::Nodes
+        | View::Repairs
+        | View::Machines
+        | View::Diff
+        | View::Hosts
+        | View::History
+        | View::Audit
+        | View::Logs => app.target().is_some() && !app.shows_rack_counts(),
+    }
+}
+
+/// Reports whether one of the selected entries can be cancelled or deleted. An entry that cannot be read is removed
+/// alone.
+fn cancel(app: &App) -> bool {
+    let chosen = app.chosen_entries();
+    let readable = chosen.iter().any(|id| queries::address_of(&app.seen, *id).is_some());
+    (readable || chosen.len() == 1) && chosen.into_iter().any(|id| entry(app, Command::Cancel, id))
 }
 
 /// Reports whether the command changes the cluster.
@@ -105,14 +169,24 @@ fn lead(app: &App) -> bool {
         && engine.not_campaigning.as_ref().is_some_and(NotCampaigning::can_lead_now)
 }
 
-/// Reports whether a command would do something on the selected batches.
-fn batch(app: &App, command: Command) -> bool {
-    let chosen = app.chosen_batches();
+/// Reports whether a command would do something on one of these batches.
+fn batches(chosen: &[&BatchSummary], command: Command) -> bool {
     match command {
         Command::Hold => chosen.iter().any(|batch| batch.state() == BatchState::Running),
         Command::Unhold => chosen.iter().any(|batch| batch.state() == BatchState::Paused),
         Command::Cancel => chosen.iter().any(|batch| batch.totals.open() > 0),
         command => whole_queue(command),
+    }
+}
+
+/// Reports whether a command acts on one object of this kind at a time.
+pub fn is_for_one(command: Command, object: &Object) -> bool {
+    match command {
+        Command::Retry | Command::Done | Command::Force | Command::Release | Command::KeepCordoned | Command::Fence => {
+            true
+        }
+        Command::Unhold => matches!(object, Object::Host(_)),
+        _ => false,
     }
 }
 
@@ -123,6 +197,9 @@ fn whole_queue(command: Command) -> bool {
 
 fn entry(app: &App, command: Command, id: EntryId) -> bool {
     let seen = &app.seen;
+    if command == Command::Open {
+        return true;
+    }
     let Some(entry) = seen.snapshot.store.entry(id) else {
         // an entry that cannot be read can only be removed
         return command == Command::Cancel && queries::stored_at(seen, id).is_some();
@@ -185,7 +262,7 @@ fn registry(app: &App, command: Command) -> bool {
         Command::Approve => !held && matches!(*app.seen.applying, ApplyState::Approval(..)),
         Command::Hold => used && !held,
         Command::Unhold => held,
-        Command::Switch => used,
+        Command::Switch => true,
         _ => false,
     }
 }
@@ -197,17 +274,22 @@ fn has_operations(app: &App) -> bool {
     procedures.flat_map(|p| p.repair_operations.iter().flatten()).next().is_some()
 }
 
-/// Reports whether a machine is selected.
+/// Reports whether a machine is selected whose address is known.
 fn has_machine(app: &App) -> bool {
+    let has_node = || app.chosen_nodes().iter().any(|name| queries::address(&app.seen, name).is_some());
+    let has_address = |id: &EntryId| queries::address_of(&app.seen, *id).is_some();
     match (&app.navigation.pane, app.acting_view()) {
-        (Some(Pane { of: Target::Fold(_) | Target::Line(_), .. }), _) => false,
-        (Some(_), _) => true,
-        (None, View::Reboots | View::Repairs) => {
-            app.chosen_entries().into_iter().any(|id| queries::address_of(&app.seen, id).is_some())
-        }
-        (None, View::Nodes | View::Hosts) => !app.chosen_nodes().is_empty(),
-        (None, View::Machines | View::Diff | View::History | View::Audit | View::Logs | View::Overview) => {
-            !app.chosen_addresses().is_empty()
+        (Some(pane), _) => match &pane.of {
+            Target::Entry(id) => has_address(id),
+            Target::Node(_) | Target::Host(_) => has_node(),
+            Target::Machine(_) => true,
+            Target::Past(..) => !app.chosen_addresses().is_empty(),
+            Target::Fold(_) | Target::Line(_) => false,
+        },
+        (None, View::Overview | View::Reboots | View::Repairs) => app.chosen_entries().iter().any(has_address),
+        (None, View::Nodes | View::Hosts) => has_node(),
+        (None, View::Machines | View::Diff | View::History | View::Audit | View::Logs) => {
+            !app.chosen_addresses().is_empty() && !app.shows_rack_counts()
         }
     }
 }

@@ -30,10 +30,15 @@ impl BatchSummary {
         self.totals.state(&self.batch)
     }
 
-    /// Returns the entries that are in work, done or failed, of all that are not withdrawn, for a bar: done, in work,
-    /// failed, all.
+    /// Returns the entries that are in work, done or failed, of all that were added, for a bar: done, in work, failed,
+    /// all.
     pub fn parts(&self) -> (u64, u64, u64, u64) {
-        (self.totals.done(), self.totals.in_work, self.totals.ends.failed, self.totals.all())
+        (self.totals.done(), self.totals.in_work, self.totals.ends.failed, self.added())
+    }
+
+    /// Returns the number of entries, with those that were withdrawn: a batch whose half was cancelled is half done.
+    pub fn added(&self) -> u64 {
+        self.totals.all().saturating_add(self.totals.ends.withdrawn)
     }
 }
 

@@ -54,6 +54,7 @@ pub fn all(app: &App) -> Vec<BlockerGroup> {
         if let Some(
             why @ (Reason::BlockedByPdb { .. }
             | Reason::BlockedByManyPdbs { .. }
+            | Reason::PdbNeverAllows { .. }
             | Reason::BlockedByJob { .. }
             | Reason::Backoff { cause: Some(_), .. }
             | Reason::DeferredToWebhook { .. }

@@ -26,6 +26,8 @@ pub struct CommandLine {
     pub input: Input,
     /// The error of the text, until another letter is typed.
     pub error: Option<String>,
+    /// Whether the line was carried out and refused: `:` then opens a new one, and digits show a view.
+    pub is_refused: bool,
     /// The completions that tab goes through, and the one that is inserted.
     pub completions: Option<Completions>,
     /// The completions of the present text.

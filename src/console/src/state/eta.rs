@@ -1,53 +1,17 @@
 //! Estimated end of a queue, and the text that says what is left. The text shows the data behind the estimate. Without
 //! enough data there is no estimate.
 
-use std::sync::Arc;
-
 use cketerm_model::{
     entry::{EntryId, QueueKind},
     names::Address,
 };
 use cketerm_rules::{
-    eta::{Answer, NoEstimate, Part, Question, part_of},
+    eta::{Answer, NoEstimate, Part, Question, part_of, text::Detail},
     start::{Bar, Start},
-    usual::UsualTimes,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{App, event::count, when};
-
-/// Longest time for which an estimate is shown again while nothing has changed in etcd.
-const MAX_AGE: SignedDuration = SignedDuration::from_secs(5);
-
-/// An estimate, and what it was made from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Estimated {
-    /// Revision of etcd.
-    revision: i64,
-    /// Time at which it was made.
-    at: Timestamp,
-    usual: Arc<UsualTimes>,
-    start: Start,
-    /// The estimate, or the reason why there is none.
-    pub answer: Answer,
-}
-
-/// Estimates the end of a queue again, unless nothing has changed since the last time.
-pub fn queue(app: &App, queue: QueueKind, start: Start, before: Option<&Estimated>) -> Estimated {
-    let (revision, at) = (app.seen.snapshot.store.revision, app.now.wall);
-    let usual = &app.knowledge.usual;
-    let known = before.filter(|before| {
-        before.revision == revision
-            && Arc::ptr_eq(&before.usual, usual)
-            && before.start.bar == start.bar
-            && at.duration_since(before.at).abs() < MAX_AGE
-    });
-    if let Some(known) = known {
-        return known.clone();
-    }
-    let answer = answers(app, queue, &start, &[], 0, &|_| None).pop().unwrap_or(Err(NoEstimate::NothingLeft));
-    Estimated { revision, at, usual: Arc::clone(usual), start, answer }
-}
 
 /// Estimates the end of sets of entries of a queue, and of the whole queue as the last one. `added`: machines that would
 /// be queued, the set 0. If nothing starts for an unknown time, the estimates are as if it started now.
@@ -83,8 +47,6 @@ pub struct RemainingWork {
     pub behind: usize,
     /// Number of entries in backoff, and the earliest retry.
     pub backoff: Option<(usize, Timestamp)>,
-    /// Estimated end of all that end without an operator. `None` until the history was read.
-    pub estimate: Option<Estimated>,
     /// The time from which entries can start.
     pub start: Option<Start>,
 }
@@ -101,17 +63,43 @@ pub enum Tone {
 }
 
 impl RemainingWork {
+    /// Returns the condition that keeps entries from starting, if it keeps any.
+    fn bar(&self) -> Option<&Bar> {
+        self.start.as_ref().and_then(|start| start.bar.as_ref()).filter(|_| self.finishing < self.left)
+    }
+
+    /// Returns the estimated end, if nothing keeps the entries from starting: `done 07:41Z ± 6m`.
+    pub fn end(&self, answer: Option<&Answer>, detail: Detail, clock: impl Fn(Timestamp) -> String) -> Option<String> {
+        let is_moving = self.left > 0 && self.bar().is_none();
+        answer.filter(|_| is_moving)?.as_ref().ok().map(|estimate| estimate.described(detail, clock))
+    }
+
+    /// Returns the entries that do not end on their own: `6 on hold`, `1 stuck`.
+    pub fn parked(&self) -> Vec<(String, Tone)> {
+        let parts = [
+            (self.held, "on hold", Tone::Plain),
+            (self.backoff.map_or(0, |(n, _)| n), "in backoff", Tone::Trouble),
+            (self.stuck, "stuck", Tone::Trouble),
+            (self.behind, "behind those", Tone::Plain),
+        ];
+        parts.into_iter().filter(|(n, ..)| *n > 0).map(|(n, how, tone)| (format!("{n} {how}"), tone)).collect()
+    }
+
     /// Returns the estimate as text: `8 reboots done 10:10Z ± 2m; 6 on hold (like the last 16)`, `8 reboots not before
     /// 04:51Z (freeze)`. The most important part comes first, because narrow screens cut off the end. Empty if nothing is
-    /// left.
-    pub fn described(&self, what: &str, clock: impl Fn(Timestamp) -> String) -> Vec<(String, Tone)> {
+    /// left. `answer` is `None` until the history was read.
+    pub fn described(
+        &self,
+        what: &str,
+        answer: Option<&Answer>,
+        clock: impl Fn(Timestamp) -> String,
+    ) -> Vec<(String, Tone)> {
         if self.is_empty() {
             return Vec::new();
         }
         let start_blocker = self.start.as_ref().and_then(|start| start.bar.as_ref());
-        let bar = start_blocker.filter(|_| self.finishing < self.left);
+        let bar = self.bar();
         let left = count(self.left, what);
-        let answer = self.estimate.as_ref().map(|estimated| &estimated.answer);
         let estimate = answer.and_then(|answer| answer.as_ref().ok());
         let (mut aside, mut end) = (Vec::new(), None);
         match (answer, estimate) {
@@ -119,9 +107,9 @@ impl RemainingWork {
                 end = Some(match start_blocker {
                     // As long as the start is unknown, only the work is known.
                     Some(Bar::Disabled | Bar::Not(_) | Bar::Held(_)) if bar.is_some() || self.left == 0 => {
-                        format!("then about {}", when::span(estimate.likely.duration_since(estimate.at)))
+                        format!("then about {}", when::span(estimate.planned().likely.duration_since(estimate.at)))
                     }
-                    Some(_) | None => estimate.described(&clock),
+                    Some(_) | None => estimate.described(Detail::Full, &clock),
                 });
                 aside.push(format!("like the last {}", estimate.samples));
             }
@@ -163,16 +151,9 @@ impl RemainingWork {
             },
         };
         let mut gap = "; ";
-        for (n, how, tone) in [
-            (self.held, "on hold", Tone::Plain),
-            (self.backoff.map_or(0, |(n, _)| n), "in backoff", Tone::Trouble),
-            (self.stuck, "stuck", Tone::Trouble),
-            (self.behind, "behind those", Tone::Plain),
-        ] {
-            if n > 0 {
-                described.push((format!("{gap}{n} {how}"), tone));
-                gap = ", ";
-            }
+        for (parked, tone) in self.parked() {
+            described.push((format!("{gap}{parked}"), tone));
+            gap = ", ";
         }
         if !aside.is_empty() {
             described.push((format!(" ({})", aside.join(", ")), Tone::Aside));
@@ -202,16 +183,16 @@ mod tests {
     }
 
     /// An estimate of so many seconds, give or take a quarter.
-    fn estimated(answer: Result<i64, NoEstimate>) -> Estimated {
+    fn estimated(answer: Result<i64, NoEstimate>) -> Answer {
         let of = |seconds: i64| Estimate {
             at: now(),
             low: after(now(), seconds * 3 / 4),
             likely: after(now(), seconds),
             high: after(now(), seconds * 5 / 4),
+            steady: None,
             samples: 16,
         };
-        let start = Start::at(now(), None);
-        Estimated { revision: 1, at: now(), usual: Arc::default(), start, answer: answer.map(of) }
+        answer.map(of)
     }
 
     /// An entry behind one on hold must not be promised a start.
@@ -221,7 +202,7 @@ mod tests {
         let estimate = |bar: Option<Bar>| {
             let start = Some(Start::at(now(), bar));
             let left = RemainingWork { start, ..left.clone() };
-            left.described("reboot", |at| at.strftime("%H:%M").to_string())
+            left.described("reboot", None, |at| at.strftime("%H:%M").to_string())
                 .into_iter()
                 .map(|(t, _)| t)
                 .collect::<String>()
@@ -239,72 +220,67 @@ mod tests {
     #[test]
     fn i8_the_remaining_work_is_described_with_everything_that_blocks_it() {
         let frozen = || Bar::Before(after(now(), 6660), "freeze");
-        let left = |left, held, stuck| RemainingWork {
-            left,
-            held,
-            stuck,
-            estimate: Some(estimated(Ok(480))),
-            ..RemainingWork::default()
-        };
+        let left = |left, held, stuck| RemainingWork { left, held, stuck, ..RemainingWork::default() };
+        let soon = || Some(estimated(Ok(480)));
+        let late = || Some(estimated(Ok(7140)));
         let none = |why| Some(estimated(Err(why)));
         let few = || none(NoEstimate::FewSamples { known: 2, needed: 8 });
         let nothing = || none(NoEstimate::NothingLeft);
-        let table: &[(RemainingWork, Option<Bar>, &str)] = &[
-            (left(0, 0, 0), None, ""),
-            (left(8, 0, 0), None, "8 reboots done 10:08 ± 2m (like the last 16)"),
-            (left(8, 6, 0), None, "8 reboots done 10:08 ± 2m; 6 on hold (like the last 16)"),
-            (left(8, 6, 1), None, "8 reboots done 10:08 ± 2m; 6 on hold, 1 stuck (like the last 16)"),
-            (RemainingWork { estimate: nothing(), ..left(0, 6, 0) }, None, "no reboot can end on its own; 6 on hold"),
+        let backing = RemainingWork { backoff: Some((3, after(now(), 420))), ..left(0, 0, 1) };
+        let finishing = |finishing, n| RemainingWork { finishing, ..left(n, 0, 0) };
+        let table: &[(RemainingWork, Option<Answer>, Option<Bar>, &str)] = &[
+            (left(0, 0, 0), soon(), None, ""),
+            (left(8, 0, 0), soon(), None, "8 reboots done 10:08 ± 2m (like the last 16)"),
+            (left(8, 6, 0), soon(), None, "8 reboots done 10:08 ± 2m; 6 on hold (like the last 16)"),
+            (left(8, 6, 1), soon(), None, "8 reboots done 10:08 ± 2m; 6 on hold, 1 stuck (like the last 16)"),
+            (left(0, 6, 0), nothing(), None, "no reboot can end on its own; 6 on hold"),
             (
-                RemainingWork { backoff: Some((3, after(now(), 420))), ..left(0, 0, 1) },
+                backing,
+                soon(),
                 None,
                 "the next reboot is retried 10:07; 3 in backoff, 1 stuck (done 10:08 ± 2m, like the last 16)",
             ),
+            (left(0, 6, 2), nothing(), Some(frozen()), "no reboot can end on its own; 6 on hold, 2 stuck"),
             (
-                RemainingWork { estimate: nothing(), ..left(0, 6, 2) },
-                Some(frozen()),
-                "no reboot can end on its own; 6 on hold, 2 stuck",
-            ),
-            (
-                RemainingWork { estimate: Some(estimated(Ok(7140))), ..left(14, 0, 1) },
+                left(14, 0, 1),
+                late(),
                 Some(frozen()),
                 "14 reboots not before 11:51 (freeze); 1 stuck (done 11:59 ± 30m, like the last 16)",
             ),
             (
-                RemainingWork { finishing: 2, estimate: Some(estimated(Ok(7140))), ..left(8, 0, 0) },
+                finishing(2, 8),
+                late(),
                 Some(frozen()),
                 "2 reboots in work, 6 not before 11:51 (freeze) (done 11:59 ± 30m, like the last 16)",
             ),
-            (
-                RemainingWork { finishing: 2, ..left(2, 0, 0) },
-                Some(frozen()),
-                "2 reboots done 10:08 ± 2m (like the last 16)",
-            ),
+            (finishing(2, 2), soon(), Some(frozen()), "2 reboots done 10:08 ± 2m (like the last 16)"),
             (
                 left(8, 0, 0),
+                soon(),
                 Some(Bar::Disabled),
                 "8 reboots not while the queue is disabled (then about 8m, like the last 16)",
             ),
             (
-                RemainingWork { estimate: None, ..left(8, 1, 0) },
+                left(8, 1, 0),
+                None,
                 Some(Bar::Not("while nobody leads")),
                 "8 reboots not while nobody leads; 1 on hold (no estimate yet)",
             ),
+            (left(8, 1, 0), few(), None, "8 reboots left; no estimate yet; 1 on hold (needs 8 completed)"),
             (
-                RemainingWork { estimate: few(), ..left(8, 1, 0) },
-                None,
-                "8 reboots left; no estimate yet; 1 on hold (needs 8 completed)",
-            ),
-            (
-                RemainingWork { estimate: none(NoEstimate::NotInSight), ..left(8, 0, 0) },
+                left(8, 0, 0),
+                none(NoEstimate::NotInSight),
                 None,
                 "8 reboots left; no estimate yet (the windows are too short)",
             ),
-            (RemainingWork { estimate: None, ..left(8, 0, 0) }, None, "8 reboots left; no estimate yet"),
+            (left(8, 0, 0), None, None, "8 reboots left; no estimate yet"),
         ];
-        for (left, bar, want) in table {
+        for (left, answer, bar, want) in table {
             let left = RemainingWork { start: Some(Start::at(now(), bar.clone())), ..left.clone() };
-            let described = left.described("reboot", |at| at.strftime("%H:%M").to_string());
+            let described = left.described("reboot", answer.as_ref(), |at| at.strftime("%H:%M").to_string());
+            let end = left.end(answer.as_ref(), Detail::Full, |at| at.strftime("%H:%M").to_string());
+            let is_plain = want.starts_with(&format!("{} reboots done", left.left));
+            assert_eq!(end.is_some(), is_plain, "a title names only an end that nothing prevents: {end:?}");
             let described: String = described.into_iter().map(|(text, _)| text).collect();
             assert_eq!(described, *want, "{bar:?}");
         }

@@ -167,8 +167,8 @@ pub enum Action {
     Batches {
         /// Their queue.
         queue: QueueKind,
-        /// The batches.
-        batches: Vec<BatchId>,
+        /// The batches, each with the revision that was shown. `None`: whatever was written meanwhile.
+        batches: Vec<(BatchId, Option<i64>)>,
         /// The change.
         what: BatchAction,
         /// Reason or ticket.
@@ -339,14 +339,17 @@ impl Action {
             }
             Self::Remove { entry, .. } => format!("removing {entry} ..."),
             Self::Hold { entries, hold: true, .. } => format!("holding {} ...", count(entries.len(), "entry")),
-            Self::Hold { entries, hold: false, .. } => format!("releasing {} ...", count(entries.len(), "entry")),
+            Self::Hold { entries, hold: false, .. } => {
+                format!("ending the hold of {} ...", count(entries.len(), "entry"))
+            }
             Self::Batches { batches, what, .. } => {
                 let progress_text = match what {
                     BatchAction::Pause => "pausing",
                     BatchAction::Resume => "resuming",
                     BatchAction::Cancel => "cancelling",
                 };
-                format!("{progress_text} {} ...", named_batches(batches))
+                let batches: Vec<BatchId> = batches.iter().map(|(id, _)| *id).collect();
+                format!("{progress_text} {} ...", named_batches(&batches))
             }
             Self::ResetBackoff { entries, .. } => {
                 format!("resetting the backoff of {} ...", count(entries.len(), "entry"))

@@ -1,6 +1,6 @@
 //! Nodes and hosts of the cluster: their names, and the hosts that an operator should know about.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 
 use cketerm_model::{host::HostRow, kube::NodeRow, names::NodeName, stored::view::Definition};
 use cketerm_rules::{metal3::Metal3, seen::Seen};
@@ -37,6 +37,18 @@ impl NodeNames {
             }
         }
         count
+    }
+
+    /// Returns the missing members of a later definition that this one does not have. None if this one has no members:
+    /// nobody knows since when they have been missing.
+    pub fn joined(&self, later: &Self, missing: &[String]) -> Vec<String> {
+        let Some(before) = &self.definition else { return Vec::new() };
+        if later.definition.as_ref().is_none_or(|later| Arc::ptr_eq(later, before)) {
+            return Vec::new();
+        }
+        let known = before.members.sorted_by_name(&before.cluster).map(|member| member.node_name().as_str());
+        let known: BTreeSet<&str> = known.collect();
+        missing.iter().filter(|name| !known.contains(name.as_str())).cloned().collect()
     }
 
     /// Returns true if nothing has changed.

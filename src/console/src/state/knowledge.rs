@@ -6,8 +6,8 @@ use cketerm_model::{boot_time::BootTime, rights::Rights, stored::view::StoreView
 use cketerm_rules::usual::{MAX_SAMPLES, MachineClass, UsualTimes};
 
 use super::{
-    batches::Batches, logs::Logs, needs_you::NeedsYou, overview::Summary, past::Past, registry::RegistrySummary,
-    totals::Totals,
+    batches::Batches, estimates::Estimates, logs::Logs, needs_you::NeedsYou, overview::Summary, past::Past,
+    registry::RegistrySummary, totals::Totals,
 };
 
 /// Sums over the published state, and what was read on demand.
@@ -31,6 +31,8 @@ pub struct Knowledge {
     pub needs_you: Vec<NeedsYou>,
     /// The changes that the operator has no permission for.
     pub rights: Rights,
+    /// Estimated ends of the queues and batches that the screen shows.
+    pub estimates: Estimates,
     /// Usual durations of each phase, from the history that was read.
     pub usual: Arc<UsualTimes>,
 }

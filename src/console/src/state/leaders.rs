@@ -2,10 +2,14 @@
 //! the footer (`src/model/src/acceptance.rs`).
 
 use cketerm_actions as actions;
-use cketerm_model::acceptance::{LeaderKind, OperatorCommand};
+use cketerm_model::{
+    acceptance::{LeaderKind, OperatorCommand},
+    batch::{BatchState, Paused},
+};
 
 use super::{
     App, View,
+    batches::BatchSummary,
     event::{Action, BatchAction, RegistryAction},
 };
 use crate::keys::Command;
@@ -81,6 +85,19 @@ pub fn refusal(app: &App, requested: OperatorCommand) -> Option<String> {
 /// Same as [`refusal`], for an action that a dialog confirms.
 pub fn refusal_of(app: &App, action: &Action) -> Option<String> {
     refusal(app, requested_by(action))
+}
+
+/// Returns the pause of a batch, if it is in force: CKE knows no pauses.
+pub fn pause_in_force<'a>(app: &App, batch: &'a BatchSummary) -> Option<&'a Paused> {
+    batch.batch.paused.as_ref().filter(|_| not_in_force(app).is_none())
+}
+
+/// Returns the state of a batch. One whose pause is not in force runs.
+pub fn batch_state(app: &App, batch: &BatchSummary) -> BatchState {
+    match batch.state() {
+        BatchState::Paused if pause_in_force(app, batch).is_none() => BatchState::Running,
+        state => state,
+    }
 }
 
 /// Returns why the policy's rules are not in force now. `None` if they are.

@@ -176,6 +176,8 @@ pub trait Rows {
     fn above(&self) -> usize;
     /// Moves the cursor by a number of rows.
     fn go(&mut self, by: isize);
+    /// Reports whether there is a row that many rows from the cursor, or a hidden cursor that a move shows again.
+    fn has_neighbour(&self, by: isize) -> bool;
     /// Moves the cursor to a visible row, counted from the first visible one. Returns false if there is none.
     fn point(&mut self, visible: usize) -> bool;
     /// Scrolls so that the cursor is among `height` visible rows.
@@ -242,6 +244,13 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     fn go(&mut self, by: isize) {
         self.moved = true;
         self.step(by);
+    }
+    fn has_neighbour(&self, by: isize) -> bool {
+        let is_row = |place: usize| place < self.rows.len();
+        match self.cursor {
+            Some(_) => self.place.checked_add_signed(by).is_some_and(is_row),
+            None => !self.rows.is_empty(),
+        }
     }
     fn point(&mut self, visible: usize) -> bool {
         let in_range = self.top + visible < self.rows.len();

@@ -11,6 +11,27 @@ const MAX_MESSAGES: usize = 200;
 /// Longest message in bytes. A longer one is shortened to a quarter of this, because nobody reads more on a line.
 const MAX_LENGTH: usize = 4000;
 
+/// Subject of a message, with which it disappears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// An action: it stays until a key does something.
+    Action,
+    /// The open view.
+    View,
+    /// The list of *Needs you* in the open view.
+    NeedsYou,
+}
+
+impl About {
+    /// Reports whether it disappears with the open view.
+    pub fn is_here(self) -> bool {
+        match self {
+            Self::Action => false,
+            Self::View | Self::NeedsYou => true,
+        }
+    }
+}
+
 /// Outcome of the last action, or the reason why a key had no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -20,8 +41,8 @@ pub struct Message {
     pub failed: bool,
     /// Boot time of the message.
     pub at: BootTime,
-    /// Whether it is about the open view, and disappears with it.
-    pub here: bool,
+    /// Subject of the message, with which it disappears.
+    pub about: About,
     /// Whether it announces the action of somebody else, so that the next announcement may take its place at once.
     pub announced: bool,
     /// The text without the offer to undo, for the time when the undo is not possible any more.
@@ -46,7 +67,7 @@ impl App {
     pub fn print_error_here(&mut self, text: impl Into<String>) {
         self.add_message(text.into(), true);
         if let Some(message) = &mut self.session.message {
-            message.here = true;
+            message.about = About::View;
         }
     }
 
@@ -54,8 +75,21 @@ impl App {
     pub fn print_here(&mut self, text: impl Into<String>) {
         self.add_message(text.into(), false);
         if let Some(message) = &mut self.session.message {
-            message.here = true;
+            message.about = About::View;
         }
+    }
+
+    /// Shows a message about the list of *Needs you*. It disappears with the view, and when the list changes.
+    pub fn print_of_needs(&mut self, text: impl Into<String>) {
+        self.print(text);
+        if let Some(message) = &mut self.session.message {
+            message.about = About::NeedsYou;
+        }
+    }
+
+    /// Removes a message about the list of *Needs you* from the screen, because the list is another one now.
+    pub fn dismiss_message_about_needs(&mut self) {
+        self.session.message.take_if(|message| message.about == About::NeedsYou);
     }
 
     /// Shows an announcement of somebody else's action.
@@ -79,7 +113,8 @@ impl App {
     /// Adds a message to the list without showing it.
     pub fn note(&mut self, text: String, failed: bool) {
         let text = if text.len() > MAX_LENGTH { short_text::shorten_middle(&text, MAX_LENGTH / 4) } else { text };
-        let message = Message { text, failed, at: self.now.boot, here: false, announced: false, without_undo: None };
+        let message =
+            Message { text, failed, at: self.now.boot, about: About::Action, announced: false, without_undo: None };
         self.session.messages.push_back((self.now.wall, message));
         while self.session.messages.len() > MAX_MESSAGES {
             self.session.messages.pop_front();

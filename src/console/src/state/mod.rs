@@ -9,6 +9,8 @@ pub mod columns;
 pub mod command_line;
 mod config;
 pub mod dialog;
+pub mod estimate_inputs;
+pub mod estimates;
 pub mod eta;
 pub mod event;
 pub mod filter;
@@ -23,6 +25,7 @@ pub mod lost;
 mod messages;
 pub mod navigation;
 pub mod needs_you;
+pub mod next_object;
 pub mod object;
 pub mod overview;
 pub mod past;
@@ -46,6 +49,7 @@ pub mod typing;
 pub mod undo;
 mod view;
 pub mod when;
+pub mod yaml;
 
 use std::{sync::Arc, time::Duration};
 
@@ -154,6 +158,11 @@ impl App {
             self.session.writes_until = None;
             self.print("read-only again: the time that :write allowed is over");
         }
+    }
+
+    /// Reports whether Machines or Diff shows the racks as counts, which hide the rows.
+    pub fn shows_rack_counts(&self) -> bool {
+        self.navigation.racks && self.navigation.view.registry() && self.navigation.pane.is_none()
     }
 
     /// Returns true if the undo on offer can be executed now.

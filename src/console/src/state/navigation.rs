@@ -1,5 +1,7 @@
 //! Place in the console: the open view, pane and overlay, and the way back.
 
+use std::sync::Arc;
+
 use cketerm_model::{entry::EntryId, names::Address, stored::keys::Folder};
 
 use super::{HostId, View, logs::LineId, past::PastId, racks};
@@ -47,6 +49,29 @@ pub struct Pane {
     pub scroll: usize,
     /// Its content.
     pub content: PaneContent,
+}
+
+/// Revisions of everything that the YAML of an object is made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct YamlStamp {
+    /// Revisions of keys in etcd.
+    pub revisions: Vec<i64>,
+    /// The object of Kubernetes.
+    pub object: Option<Arc<str>>,
+}
+
+/// Wrapped YAML of the pane's object. It is made again only if the object or the width has changed: events come many
+/// times a second, and an object may have hundreds of lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct YamlText {
+    /// The object.
+    pub of: Target,
+    /// Width in columns.
+    pub width: u16,
+    /// Revisions that it was made from.
+    pub stamp: YamlStamp,
+    /// The lines, each with whether it is a comment.
+    pub lines: Arc<[(String, bool)]>,
 }
 
 impl Pane {
@@ -109,6 +134,8 @@ pub struct Navigation {
     pub map_decided: bool,
     /// The open detail pane.
     pub pane: Option<Pane>,
+    /// The wrapped YAML of the open pane, while it shows YAML.
+    pub yaml: Option<YamlText>,
     /// The object that the cursor last rested on: its detail is shown beside the table.
     pub preview: Option<Target>,
     /// The places that Esc goes back to.

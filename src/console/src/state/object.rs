@@ -1,6 +1,7 @@
 //! Objects of *Needs you*: everything that can wait for a person.
 
 use cketerm_model::{
+    batch::BatchId,
     entry::{EntryId, QueueKind},
     names::Address,
 };
@@ -18,6 +19,8 @@ pub enum Object {
     Queue(QueueKind),
     /// The cluster definition, and the one that is generated from the registry.
     Definition,
+    /// A batch.
+    Batch(QueueKind, BatchId),
     /// An entry.
     Entry(EntryId),
     /// A Node, or a member of the definition without one, by name.
@@ -36,7 +39,7 @@ impl Object {
             Self::Node(name) => Some(Target::Node(name.clone())),
             Self::Host(id) => Some(Target::Host(id.clone())),
             Self::Machine(address) => Some(Target::Machine(address.clone())),
-            Self::Source(_) | Self::Leadership | Self::Queue(_) | Self::Definition => None,
+            Self::Source(_) | Self::Leadership | Self::Queue(_) | Self::Batch(..) | Self::Definition => None,
         }
     }
 
@@ -44,7 +47,7 @@ impl Object {
     pub fn view(&self) -> View {
         match self {
             Self::Source(_) | Self::Leadership => View::Overview,
-            Self::Queue(queue) => View::of_queue(*queue),
+            Self::Queue(queue) | Self::Batch(queue, _) => View::of_queue(*queue),
             Self::Definition => View::Diff,
             Self::Entry(id) => View::of_queue(id.queue),
             Self::Node(_) => View::Nodes,

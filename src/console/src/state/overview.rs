@@ -2,34 +2,36 @@
 //! computed once per change, and only while the Overview is shown. What waits for a person is in `needs_you.rs`.
 
 mod day;
+mod motion;
 mod racks;
+mod sections;
 
 use std::collections::BTreeMap;
 
 use cketerm_model::{
-    cketerm_records::{Audit, Request, Verb},
+    batch::BatchId,
+    cketerm_records::{Audit, OneAnAction, Request},
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
     names::Address,
     reason::Reason,
-    reboot::RebootStatus,
     stored::keys::Folder,
 };
-use cketerm_rules::{
-    seen::Seen,
-    start::Start,
-    trouble::{self, Trouble},
-};
+use cketerm_rules::{seen::Seen, start::Start, trouble};
 use jiff::Timestamp;
 
-pub use self::{day::Day, racks::RackStates};
+pub use self::{
+    day::Day,
+    motion::Motion,
+    racks::{CountedRack, Rack, RackStates},
+    sections::Section,
+};
 use super::{
     App, Target, View,
-    eta::{self, RemainingWork},
+    eta::RemainingWork,
     object::Object,
-    past::PastId,
-    queries::{self, Leader},
-    short_text,
+    past::{Ended, PastId},
+    queries, short_text,
 };
 
 /// A line of the Overview that can be opened.
@@ -39,6 +41,8 @@ pub enum OverviewRow {
     NeedsYou(Object),
     /// The progress of a queue.
     Progress(QueueKind),
+    /// The progress of a batch.
+    Batch(QueueKind, BatchId),
     /// An entry in progress.
     Work(EntryId),
     /// The racks.
@@ -59,7 +63,7 @@ impl OverviewRow {
             Self::Work(id) => Some(Target::Entry(*id)),
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
             Self::Action(id) => Some(Target::Past(Folder::Audit, id.clone())),
-            Self::Progress(_) | Self::Racks | Self::Day => None,
+            Self::Progress(_) | Self::Batch(..) | Self::Racks | Self::Day => None,
         }
     }
 
@@ -67,11 +71,25 @@ impl OverviewRow {
     pub fn view(&self) -> View {
         match self {
             Self::NeedsYou(object) => object.view(),
-            Self::Progress(queue) => View::of_queue(*queue),
+            Self::Progress(queue) | Self::Batch(queue, _) => View::of_queue(*queue),
             Self::Work(id) => View::of_queue(id.queue),
             Self::Racks => View::Nodes,
             Self::Day | Self::Ended(_) => View::History,
             Self::Action(_) => View::Audit,
+        }
+    }
+
+    /// Returns the batch of the line.
+    pub fn batch(&self) -> Option<BatchId> {
+        match self {
+            Self::Batch(_, id) | Self::NeedsYou(Object::Batch(_, id)) => Some(*id),
+            Self::NeedsYou(_)
+            | Self::Progress(_)
+            | Self::Work(_)
+            | Self::Racks
+            | Self::Day
+            | Self::Ended(_)
+            | Self::Action(_) => None,
         }
     }
 }
@@ -81,10 +99,12 @@ impl OverviewRow {
 pub struct Work {
     /// Slots in use.
     pub used: usize,
-    /// Of these, slots whose entry needs an operator.
-    pub used_stuck: usize,
-    /// Of these, slots whose entry waits for something.
-    pub used_waits: usize,
+    /// Entries whose drain backs off, which are not in work.
+    pub backing_off: usize,
+    /// Entries that were cancelled or deleted since the oldest remaining one was requested.
+    pub withdrawn: usize,
+    /// Its entries, counted by how they move.
+    pub motion: Motion,
     /// Number of slots. `None` without a definition.
     pub slots: Option<i64>,
     /// The remaining entries, and the estimated time.
@@ -97,6 +117,25 @@ pub struct Work {
     pub asked: Asked,
     /// Causes that the waiting entries wait for, the most frequent first.
     pub waits: Vec<(String, usize)>,
+    /// The open batches and the entries without one. Empty if no batch is open.
+    pub sections: Vec<Section>,
+    /// Failed entries of no open batch. While a batch is open, its numbers do not include them.
+    pub others_failed: usize,
+}
+
+impl Work {
+    /// Returns the parts that are shown one by one: none if everything is one batch, or has none.
+    pub fn parts(&self) -> &[Section] {
+        if self.sections.len() > 1 { &self.sections } else { &[] }
+    }
+
+    /// Returns the only part, if all entries are of one batch.
+    pub fn only(&self) -> Option<&Section> {
+        match self.sections.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
 }
 
 /// Common request of several entries.
@@ -135,16 +174,21 @@ pub struct Summary {
     pub reboots: Work,
     /// The repair queue.
     pub repairs: Work,
-    /// Entries in progress, the longest first.
+    /// Entries in progress, the longest first; then those that back off, the next one first.
     pub work: Vec<EntryId>,
+    /// Number of entries in progress: the first ones of `work`.
+    pub in_progress: usize,
     /// Statistics of the last day.
     pub day: Day,
-    /// Machines by rack. Empty in clusters that are too large to show each machine.
+    /// Machines by rack.
     pub racks: RackStates,
     /// The newest actions of operators.
     pub actions: Vec<PastId>,
-    /// The newest ended entries and actions of operators, the newest first.
+    /// The newest ended entries and actions of operators, the newest first. Entries that one operator withdrew in a row
+    /// are one row: the newest of them.
     pub latest: Vec<OverviewRow>,
+    /// Number of entries that a row of `latest` stands for, if it is more than one.
+    pub folded: BTreeMap<PastId, usize>,
 }
 
 impl Summary {
@@ -176,48 +220,39 @@ pub fn summary(app: &App) -> Summary {
     let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
     let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
     let mut waits: BTreeMap<(QueueKind, String), usize> = BTreeMap::new();
+    let mut backing_off: Vec<(Timestamp, EntryId)> = Vec::new();
     for id in reboots.chain(repairs) {
         let working = queries::in_work(seen, id);
         let queue = if id.queue == QueueKind::Reboot { &mut sums.reboots } else { &mut sums.repairs };
         if working {
-            queue.used += 1;
             sums.work.push(id);
         }
-        let rests = queries::backoff_until(seen, id).filter(|_| !held(seen, id));
+        queue.motion.add(seen, id);
+        let rests = queries::backoff_until(seen, id).filter(|_| !queries::held(seen, id));
         if let Some(until) = rests {
             let (n, next) = queue.left.backoff.unwrap_or((0, until));
             queue.left.backoff = Some((n + 1, next.min(until)));
+            if !working {
+                queue.backing_off += 1;
+                backing_off.push((until, id));
+            }
         }
         if unfinished(seen, id)
             && let Some(request) = store.requests.get(&id).and_then(Stored::get)
         {
             queue.asked.add(request);
         }
-        match trouble::of(seen, id) {
-            Some(Trouble::Stuck) => {
-                queue.left.stuck += usize::from(rests.is_none());
-                queue.used_stuck += usize::from(working);
-                continue;
-            }
-            Some(Trouble::Waits) => queue.used_waits += usize::from(working),
-            None => {}
-        }
-        if !unfinished(seen, id) {
+        if trouble::is_stuck(seen, id) || !unfinished(seen, id) {
             continue;
         }
-        if held(seen, id) {
-            queue.left.held += 1;
-        } else if behind(seen, id) {
-            queue.left.behind += 1;
-        } else if rests.is_none() {
-            queue.left.left += 1;
-            queue.left.finishing += usize::from(queries::finishes_anyway(seen, id));
-        }
-        if let Some(why) = seen.reasons.get(&id).filter(|_| !working) {
+        if let Some(why) = seen.reasons.get(&id).filter(|_| !working && rests.is_none()) {
             *waits.entry((id.queue, short_text::waits_for(why).to_owned())).or_default() += 1;
         }
     }
     sums.work.sort_by_key(|id| (queries::since(seen, *id), *id));
+    sums.in_progress = sums.work.len();
+    backing_off.sort_unstable();
+    sums.work.extend(backing_off.into_iter().map(|(_, id)| id).take(MAX_RECENT));
     if let Some(d) = store.definition() {
         sums.reboots.slots = Some(d.cluster.reboot.concurrency());
         sums.repairs.slots = Some(d.cluster.repair.concurrency());
@@ -225,50 +260,86 @@ pub fn summary(app: &App) -> Summary {
     for (queue, work) in [(QueueKind::Reboot, &mut sums.reboots), (QueueKind::Repair, &mut sums.repairs)] {
         work.waits = waits.iter().filter(|((of, _), _)| *of == queue).map(|((_, on), n)| (on.clone(), *n)).collect();
         work.waits.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-        (work.done, work.failed) = ended_since(app, queue, work.asked.since);
-        estimate_remaining(app, queue, work);
+        (work.sections, work.others_failed) = sections::of(app, queue);
+        let motion = work.motion;
+        work.used = motion.used;
+        (work.left.left, work.left.finishing) = (motion.left, motion.finishing);
+        (work.left.held, work.left.behind) = (motion.held, motion.behind);
+        // a failed entry of an older batch does not keep this one from its end
+        work.left.stuck = motion.stuck.saturating_sub(work.others_failed);
+        (work.done, work.failed, work.withdrawn) = match work.only() {
+            Some(batch) => (batch.done, batch.failed, batch.withdrawn),
+            None => ended_since(app, queue, work.asked.since),
+        };
+        let start = start_of_queue(app, queue);
+        if start.bar.as_ref().is_some_and(|bar| !bar.allows_finishing()) {
+            work.left.finishing = 0;
+        }
+        work.left.start = Some(start);
     }
     sums.day = day::of(app);
     let is_setup = |a: &Audit| app.config.sandbox && a.who.user == SANDBOX_USER;
+    let mut one_an_action = OneAnAction::default();
     let actions = app.knowledge.past.audit.rows.iter();
     let actions = actions.filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine() && !is_setup(a)));
+    let actions = actions.filter(|(_, row)| row.as_ref().is_ok_and(|a| one_an_action.shows(a)));
     sums.actions = actions.take(MAX_RECENT).map(|(id, _)| id.clone()).collect();
-    sums.latest = latest(app, &sums.actions);
+    (sums.latest, sums.folded) = latest(app, &sums.actions);
     sums
 }
 
-/// Returns the number of entries of a queue that ended since this time, and of those that did not end as intended.
-fn ended_since(app: &App, queue: QueueKind, since: Option<Timestamp>) -> (usize, usize) {
-    let Some(since) = since else { return (0, 0) };
+/// Returns the number of entries of a queue that ended since this time, of those that did not end as intended, and of
+/// those that were withdrawn.
+fn ended_since(app: &App, queue: QueueKind, since: Option<Timestamp>) -> (usize, usize, usize) {
+    let Some(since) = since else { return (0, 0, 0) };
     let read = app.knowledge.past.history.rows.values().filter_map(|row| row.as_deref().ok());
-    let recent = read.filter(|e| e.entry.queue == queue && e.at >= since && !e.end.withdrawn());
-    recent.fold((0, 0), |(done, failed), e| if e.end.good() { (done + 1, failed) } else { (done, failed + 1) })
+    let recent = read.filter(|e| e.entry.queue == queue && e.at >= since);
+    recent.fold((0, 0, 0), |(done, failed, withdrawn), e| match (e.end.good(), e.end.withdrawn()) {
+        (true, _) => (done + 1, failed, withdrawn),
+        (false, true) => (done, failed, withdrawn + 1),
+        (false, false) => (done, failed + 1, withdrawn),
+    })
 }
 
-/// Merges ended entries and actions, the newest first.
-fn latest(app: &App, actions: &[PastId]) -> Vec<OverviewRow> {
+/// Merges ended entries and actions, the newest first. One command withdraws many entries, which would push everything
+/// else from the screen: they are one row.
+fn latest(app: &App, actions: &[PastId]) -> (Vec<OverviewRow>, BTreeMap<PastId, usize>) {
     let past = &app.knowledge.past;
-    let ended = past.history.rows.keys().take(MAX_RECENT);
-    let ended = ended.filter_map(|id| Some((past.history.get(id)?.at, OverviewRow::Ended(id.clone()))));
+    let mut folded: BTreeMap<PastId, usize> = BTreeMap::new();
+    let mut ended: Vec<(Timestamp, OverviewRow)> = Vec::new();
+    let mut run: Option<(&Ended, PastId)> = None;
+    for id in past.history.rows.keys() {
+        let Some(e) = past.history.get(id).map(std::convert::AsRef::as_ref) else { continue };
+        if let Some((first, at)) = &run
+            && e.end.withdrawn()
+            && (e.end, &e.withdrawn_by, e.entry.queue, owner(e))
+                == (first.end, &first.withdrawn_by, first.entry.queue, owner(first))
+        {
+            *folded.entry(at.clone()).or_insert(1) += 1;
+            continue;
+        }
+        if ended.len() >= MAX_RECENT {
+            break;
+        }
+        run = e.end.withdrawn().then(|| (e, id.clone()));
+        ended.push((e.at, OverviewRow::Ended(id.clone())));
+    }
     let actions = actions.iter().filter_map(|id| Some((past.audit.get(id)?.at, OverviewRow::Action(id.clone()))));
-    let mut all: Vec<(Timestamp, OverviewRow)> = ended.chain(actions).collect();
+    let mut all: Vec<(Timestamp, OverviewRow)> = ended.into_iter().chain(actions).collect();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     all.truncate(MAX_RECENT);
-    all.into_iter().map(|(_, row)| row).collect()
+    (all.into_iter().map(|(_, row)| row).collect(), folded)
 }
 
-/// Computes from when entries of a queue can start, and when they are done.
-fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
-    let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !held(&app.seen, **id));
+fn owner(ended: &Ended) -> Option<&str> {
+    ended.request.as_ref().map(|request| request.who.user.as_str())
+}
+
+/// Returns when the waiting entries of a queue may start.
+pub fn start_of_queue(app: &App, queue: QueueKind) -> Start {
+    let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !queries::held(&app.seen, **id));
     let addresses: Vec<&Address> = waiting.filter_map(|id| queries::address_of(&app.seen, *id)).collect();
-    let start = start(app, queue, addresses);
-    if start.bar.as_ref().is_some_and(|bar| !bar.allows_finishing()) {
-        work.left.finishing = 0;
-    }
-    let before = app.knowledge.summary.work_of(queue).left.estimate.as_ref();
-    let loaded = app.knowledge.past.history.loaded;
-    work.left.estimate = loaded.then(|| eta::queue(app, queue, start.clone(), before));
-    work.left.start = Some(start);
+    start(app, queue, addresses)
 }
 
 /// Returns when entries of a queue may start on one of these machines.
@@ -301,16 +372,6 @@ pub fn control_plane(app: &App, address: &Address) -> bool {
     definition.and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|member| member.control_plane)
 }
 
-/// Returns true if an entry is on hold: it does not end before an operator releases it. CKE does not support holds.
-fn held(seen: &Seen, id: EntryId) -> bool {
-    if matches!(queries::leader(seen), Leader::Cke(_)) {
-        return false;
-    }
-    let waits = || queries::entry(seen, id).is_none_or(|e| e.status != RebootStatus::Rebooting);
-    matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. } | Reason::BatchPaused { .. }))
-        || (queries::order(seen, id) == Some(Verb::Hold) && waits())
-}
-
 /// Longest chain of entries of one machine that wait for each other.
 const MAX_LINKS: usize = 8;
 
@@ -322,8 +383,9 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
             Some(Reason::DuplicateOf { index }) => EntryId::reboot(*index),
             Some(Reason::MachineInRepair { entry } | Reason::MachineInReboot { entry }) => *entry,
             _ => {
-                let is_waiting =
-                    || held(seen, at) || trouble::is_stuck(seen, at) || queries::backoff_until(seen, at).is_some();
+                let is_waiting = || {
+                    queries::held(seen, at) || trouble::is_stuck(seen, at) || queries::backoff_until(seen, at).is_some()
+                };
                 return at != id && is_waiting();
             }
         };

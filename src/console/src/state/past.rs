@@ -13,7 +13,7 @@ use cketerm_clients::store::pages::{Page, Part};
 use cketerm_model::{
     attempt::Attempt,
     boot_time::{BootTime, Seconds},
-    cketerm_records::{Audit, EndKind, Ending, Request},
+    cketerm_records::{Audit, EndKind, Ending, OneAnAction, Request, Who},
     entry::{EntryId, QueueKind, Stored},
     names::{Address, NodeName},
     record::Record,
@@ -26,7 +26,7 @@ use cketerm_runtime::telemetry::LogLine;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::HostId;
+use super::{HostId, yaml};
 
 /// Values per page.
 pub const PAGE: u32 = 200;
@@ -57,6 +57,8 @@ pub struct Ended {
     pub node: Option<NodeName>,
     /// The outcome.
     pub outcome: String,
+    /// The operator who cancelled or deleted it, if known.
+    pub withdrawn_by: Option<Who>,
     /// Kind of its end.
     pub end: EndKind,
     /// Time of its end.
@@ -81,6 +83,22 @@ impl Ended {
     }
 }
 
+impl Ended {
+    /// Returns the outcome with the time that the work took: `booted in 14s`.
+    pub fn outcome_and_time(&self) -> String {
+        match self.took().filter(|_| self.end.good()) {
+            Some(took) => format!("{} in {}", self.outcome, super::when::span(took)),
+            None => self.described(),
+        }
+    }
+
+    /// Returns the outcome with the operator who cancelled or deleted the entry: `cancelled by alice@admin1`.
+    pub fn described(&self) -> String {
+        let by = self.withdrawn_by.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
+        format!("{}{by}", self.outcome)
+    }
+}
+
 impl From<&Ending> for Ended {
     fn from(ending: &Ending) -> Self {
         Self {
@@ -88,6 +106,7 @@ impl From<&Ending> for Ended {
             address: ending.address.clone(),
             node: ending.attempts.iter().find_map(|a| a.node.clone()),
             outcome: ending.outcome.clone(),
+            withdrawn_by: ending.withdrawn_by.clone(),
             end: ending.end,
             at: ending.at,
             request: ending.request.clone(),
@@ -138,15 +157,16 @@ pub enum ObjectId {
 /// The object that was read last.
 #[derive(Clone, Debug, Default)]
 pub struct ReadObject {
-    /// The object, as the server stores it. The error says why it could not be read.
-    pub loaded: Option<(ObjectId, Result<Arc<Value>, String>)>,
+    /// The object as YAML, which is made once per answer: a pane shows it at every event. The error says why it could
+    /// not be read.
+    pub loaded: Option<(ObjectId, Result<Arc<str>, String>)>,
     /// The object that is being read.
     pub requested: Option<ObjectId>,
 }
 
 impl ReadObject {
-    /// Returns an object's content, if it was read last.
-    pub fn get(&self, id: &ObjectId) -> Option<&Result<Arc<Value>, String>> {
+    /// Returns an object's YAML, if it was read last.
+    pub fn get(&self, id: &ObjectId) -> Option<&Result<Arc<str>, String>> {
         self.loaded.as_ref().filter(|(loaded, _)| loaded == id).map(|(_, content)| content)
     }
 }
@@ -308,6 +328,29 @@ pub struct Past {
 }
 
 impl Past {
+    /// Returns the record of an entry that has just ended: it is among the newest ones.
+    pub fn ended(&self, id: EntryId) -> Option<(&PastId, &Arc<Ended>)> {
+        let newest = self.history.rows.iter().take(PAGE as usize);
+        newest.filter_map(|(key, read)| Some((key, read.as_ref().ok()?))).find(|(_, ended)| ended.entry == id)
+    }
+
+    /// Returns the audit records, newest first: by the second of their last time, as the table shows it, then by their
+    /// revision. A record that only says that an action began is left out once the record of its end is there.
+    pub fn audited(&self) -> Vec<PastId> {
+        let read = |id: &PastId| self.audit.get(id).map(Arc::as_ref);
+        let mut ids: Vec<&PastId> = self.audit.rows.keys().collect();
+        // nearly sorted already; the sort is stable
+        ids.sort_by_key(|id| Reverse(read(id).map_or(i64::MAX, |audit| audit.last().as_second())));
+        let mut actions = OneAnAction::default();
+        let is_shown = |id: &&PastId| read(id).is_none_or(|audit| actions.shows(audit));
+        ids.into_iter().filter(is_shown).cloned().collect()
+    }
+
+    /// Returns the timeline of an ended entry, if it was read last.
+    pub fn timeline(&self, key: &str) -> Option<&Result<Arc<EntryTimeline>, String>> {
+        self.ending.as_ref().filter(|(read, _)| read == key).map(|(_, ending)| ending)
+    }
+
     /// Takes an answer.
     pub fn take(&mut self, answer: ReadResponse, boot: BootTime) {
         match answer {
@@ -324,7 +367,7 @@ impl Past {
                 if self.object.requested.as_ref() == Some(&id) {
                     self.object.requested = None;
                 }
-                self.object.loaded = Some((id, content));
+                self.object.loaded = Some((id, content.map(|content| yaml::of_object(&content).into())));
             }
             ReadResponse::Logs(_) | ReadResponse::Plan(..) | ReadResponse::Rights(_) => {}
         }

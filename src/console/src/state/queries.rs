@@ -17,8 +17,8 @@ use cketerm_model::{
     stored::view::Candidate,
     time::after,
 };
-use cketerm_rules::seen::Seen;
 pub use cketerm_rules::trouble::since;
+use cketerm_rules::{beside_cke, seen::Seen};
 use jiff::Timestamp;
 
 pub use super::lost::{Lost, STALE_AFTER, etcd_lost, kube_lost};
@@ -210,6 +210,22 @@ pub fn leader(seen: &Seen) -> Leader {
     }
 }
 
+/// Returns the lease of a leading CKE in hexadecimal. It tells two candidates of one host apart.
+pub fn cke_lease(seen: &Seen) -> Option<String> {
+    let store = &seen.snapshot.store;
+    store.leader().filter(|leader| store.is_cke(leader)).map(|leader| format!("{:x}", leader.lease))
+}
+
+/// Returns the label of reasons that cketerm computes by CKE's rules, in parentheses; empty unless CKE leads.
+pub fn reading_label(seen: &Seen) -> String {
+    if beside_cke::applies(&seen.snapshot.store) { format!(" ({})", beside_cke::LABEL) } else { String::new() }
+}
+
+/// Reports whether this process saw a drain of CKE only some time after its start: pods may have left before.
+pub fn joined_late(seen: &Seen, id: EntryId) -> bool {
+    seen.snapshot.observed.get(&id).is_some_and(|observed| observed.joined_late)
+}
+
 /// Returns true if an entry's command was run: the entry only waits for its machine.
 pub fn finishes_anyway(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
@@ -228,6 +244,16 @@ pub fn in_work(seen: &Seen, id: EntryId) -> bool {
         }
         QueueKind::Repair => repair(seen, id).is_some_and(|e| e.status == RepairStatus::Processing && !e.deleted),
     }
+}
+
+/// Returns true if an entry is on hold: it does not end before an operator releases it. CKE does not support holds.
+pub fn held(seen: &Seen, id: EntryId) -> bool {
+    if matches!(leader(seen), Leader::Cke(_)) {
+        return false;
+    }
+    let waits = || entry(seen, id).is_none_or(|e| e.status != RebootStatus::Rebooting);
+    matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. } | Reason::BatchPaused { .. }))
+        || (order(seen, id) == Some(Verb::Hold) && waits())
 }
 
 /// Returns true if Kubernetes or the definition has a node of that name.

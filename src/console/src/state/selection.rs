@@ -1,10 +1,12 @@
 //! Objects that a verb acts on: the pane's object, the marked rows, or the row under the cursor.
 
-use cketerm_model::{entry::EntryId, names::Address, stored::keys::Folder};
+use cketerm_model::{batch::BatchId, entry::EntryId, names::Address, stored::keys::Folder};
 
 use super::{
     App, HostId, Pane, Target, View,
     batches::BatchSummary,
+    object::Object,
+    overview::OverviewRow,
     past::PastId,
     queries,
     registry::{Row, Serial},
@@ -18,6 +20,16 @@ impl App {
             (None, View::Overview, Some(row)) => row.view(),
             (_, view, _) => view,
         }
+    }
+
+    /// Reports whether a hold is one of all applying: in Machines and Diff, and on a line about the definition. On the
+    /// Overview's line of one machine nobody expects it.
+    pub fn holds_applying(&self) -> bool {
+        let of_machine = match (&self.navigation.pane, self.navigation.view, &self.lists.overview_rows.cursor) {
+            (None, View::Overview, Some(OverviewRow::NeedsYou(object))) => *object != Object::Definition,
+            _ => false,
+        };
+        self.acting_view().registry() && !of_machine
     }
 
     /// Returns the object of a verb: the pane's object, else the row under the cursor.
@@ -52,6 +64,26 @@ impl App {
             View::History => self.lists.history.cursor.clone().map(|id| Target::Past(Folder::History, id)),
             View::Audit => self.lists.audit.cursor.clone().map(|id| Target::Past(Folder::Audit, id)),
             View::Logs => self.lists.log.cursor.map(Target::Line),
+        }
+    }
+
+    /// Returns the objects that a verb on the Overview's line under the cursor acts on: all that a line of *Needs you*
+    /// names.
+    fn overview_targets(&self) -> Vec<Target> {
+        let Some(row) = &self.lists.overview_rows.cursor else { return Vec::new() };
+        match row {
+            OverviewRow::NeedsYou(object) => {
+                let line = self.knowledge.needs_you.iter().find(|line| line.object == *object);
+                let objects = line.map_or(std::slice::from_ref(object), |line| line.objects.as_slice());
+                objects.iter().filter_map(Object::target).collect()
+            }
+            OverviewRow::Progress(_)
+            | OverviewRow::Batch(..)
+            | OverviewRow::Work(_)
+            | OverviewRow::Racks
+            | OverviewRow::Day
+            | OverviewRow::Ended(_)
+            | OverviewRow::Action(_) => row.target().into_iter().collect(),
         }
     }
 
@@ -97,11 +129,19 @@ impl App {
                 let rows = self.lists.diff.chosen();
                 rows.into_iter().filter_map(|r| if let Row::Node(_, a) = r { Some(a) } else { None }).collect()
             }
-            (None, View::Overview) => match self.target() {
-                Some(Target::Machine(address)) => vec![address],
-                Some(Target::Past(Folder::History, id)) => ended(&id).into_iter().collect(),
-                _ => Vec::new(),
-            },
+            (None, View::Overview) => {
+                let address = |of: &Target| match of {
+                    Target::Machine(address) => Some(address.clone()),
+                    Target::Past(Folder::History, id) => ended(id),
+                    Target::Past(..)
+                    | Target::Entry(_)
+                    | Target::Node(_)
+                    | Target::Fold(_)
+                    | Target::Host(_)
+                    | Target::Line(_) => None,
+                };
+                self.overview_targets().iter().filter_map(address).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -112,11 +152,16 @@ impl App {
         match (&self.navigation.pane, self.navigation.view) {
             (Some(Pane { of: Target::Entry(id), .. }), _) => vec![*id],
             (Some(Pane { of: Target::Node(name), .. }), _) => self.knowledge.totals.entries_of(name).collect(),
-            (None, View::Overview) => match self.target() {
-                Some(Target::Entry(id)) => vec![id],
-                Some(Target::Node(name)) => self.knowledge.totals.entries_of(&name).collect(),
-                _ => Vec::new(),
-            },
+            (None, View::Overview) => {
+                let entries = |of: &Target| match of {
+                    Target::Entry(id) => vec![*id],
+                    Target::Node(name) => self.knowledge.totals.entries_of(name).collect(),
+                    Target::Machine(_) | Target::Fold(_) | Target::Host(_) | Target::Past(..) | Target::Line(_) => {
+                        Vec::new()
+                    }
+                };
+                self.overview_targets().iter().flat_map(entries).collect()
+            }
             // a verb for entries never means a whole batch
             (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen(),
@@ -138,14 +183,17 @@ impl App {
             (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen().iter().filter_map(machine).collect(),
             (None, View::Repairs) => self.lists.repairs.chosen().iter().filter_map(machine).collect(),
-            (None, View::Overview) => match self.target() {
-                Some(Target::Entry(id)) => machine(&id).into_iter().collect(),
-                Some(Target::Node(name)) => vec![name],
-                Some(Target::Host(id)) => {
-                    queries::host_node(&self.seen, &id).map(|n| n.name.to_string()).into_iter().collect()
-                }
-                _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
-            },
+            (None, View::Overview) => {
+                let node = |of: &Target| match of {
+                    Target::Entry(id) => machine(id),
+                    Target::Node(name) => Some(name.clone()),
+                    Target::Host(id) => queries::host_node(&self.seen, id).map(|node| node.name.to_string()),
+                    Target::Machine(_) | Target::Fold(_) | Target::Past(..) | Target::Line(_) => None,
+                };
+                let mut nodes: Vec<String> = self.overview_targets().iter().filter_map(node).collect();
+                nodes.extend(self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)));
+                nodes
+            }
             (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
                 let hosts = self.chosen_hosts();
                 hosts.iter().filter_map(|id| queries::host_node(&self.seen, id)).map(|n| n.name.to_string()).collect()
@@ -154,8 +202,21 @@ impl App {
         }
     }
 
+    /// Reports whether verbs act on whole batches: in the table of the batches, and on a batch's line of the Overview.
+    pub fn acts_on_batches(&self) -> bool {
+        let on_overview = || self.navigation.view == View::Overview && self.overview_batch().is_some();
+        self.navigation.pane.is_none() && (self.navigation.shows_batches() || on_overview())
+    }
+
+    fn overview_batch(&self) -> Option<BatchId> {
+        self.lists.overview_rows.cursor.as_ref()?.batch()
+    }
+
     /// Returns the batches that a verb acts on: the marked ones, or the one under the cursor.
     pub fn chosen_batches(&self) -> Vec<&BatchSummary> {
+        if self.navigation.view == View::Overview {
+            return self.overview_batch().and_then(|id| self.knowledge.batches.get(id)).into_iter().collect();
+        }
         let ids = self.lists.batches.chosen();
         ids.iter().filter_map(|id| self.knowledge.batches.get(id.0)).collect()
     }
@@ -165,10 +226,18 @@ impl App {
         match (&self.navigation.pane, self.navigation.view) {
             (Some(Pane { of: Target::Host(id), .. }), _) => vec![id.clone()],
             (None, View::Hosts) => self.lists.hosts.chosen(),
-            (None, View::Overview) => match self.target() {
-                Some(Target::Host(id)) => vec![id],
-                _ => Vec::new(),
-            },
+            (None, View::Overview) => {
+                let host = |of: Target| match of {
+                    Target::Host(id) => Some(id),
+                    Target::Entry(_)
+                    | Target::Node(_)
+                    | Target::Machine(_)
+                    | Target::Fold(_)
+                    | Target::Past(..)
+                    | Target::Line(_) => None,
+                };
+                self.overview_targets().into_iter().filter_map(host).collect()
+            }
             _ => Vec::new(),
         }
     }

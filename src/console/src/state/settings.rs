@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{App, View, columns};
 
-/// Version of the file format that this program writes.
+/// Version of the file format with a theme, the mouse, the map, or answers.
 const VERSION: u32 = 2;
-/// Oldest version that this program reads: it had no theme and no mouse.
+/// Version without them. cketerm 0.1 reads only this one, so a file without them has it.
 const OLDEST_VERSION: u32 = 1;
 const HEADER: &str = "# Written by cketerm's console (:columns, :sort, :theme, :mouse); `:settings forget` removes it.\n\
                     # Your own configuration is in config.yaml.\n";
@@ -63,7 +63,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { version: VERSION, tables: BTreeMap::new(), leads: BTreeMap::new(), theme: None, mouse: None }
+        Self { version: OLDEST_VERSION, tables: BTreeMap::new(), leads: BTreeMap::new(), theme: None, mouse: None }
     }
 }
 
@@ -174,7 +174,6 @@ impl Settings {
     }
 
     fn put(&mut self, change: &Change) {
-        self.version = VERSION;
         let mut of_table = |table: &str, change: &dyn Fn(&mut TableSettings)| {
             let of = self.tables.entry(table.to_owned()).or_default();
             change(of);
@@ -191,6 +190,14 @@ impl Settings {
             Change::Mouse(mouse) => self.mouse = Some(*mouse),
             Change::Forget => {}
         }
+        self.version = self.needed_version();
+    }
+
+    /// Returns the version that a file with these settings needs.
+    fn needed_version(&self) -> u32 {
+        let Self { version: _, tables, leads, theme, mouse } = self;
+        let is_old = leads.is_empty() && theme.is_none() && mouse.is_none();
+        if is_old && tables.values().all(|of| of.map.is_none()) { OLDEST_VERSION } else { VERSION }
     }
 }
 
@@ -270,7 +277,7 @@ mod tests {
         assert_eq!(write(&path, &Change::Sort("nodes", Some("rack desc".to_owned()))), Ok(None));
         assert_eq!(write(&path, &columns("audit", &["who"])), Ok(None));
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("# Written by") && text.contains("version: 2"), "{text}");
+        assert!(text.starts_with("# Written by") && text.contains("version: 1\n"), "version 0.1 reads it: {text}");
         let kept = read(&path).unwrap();
         assert_eq!(kept.tables["nodes"].sort.as_deref(), Some("rack desc"));
         assert_eq!(kept.tables["nodes"].columns, ["node", "rack"]);
@@ -280,6 +287,7 @@ mod tests {
         assert!(!read(&path).unwrap().tables.contains_key("nodes"), "a table with default settings is not stored");
         assert_eq!(write(&path, &Change::Map(true)), Ok(None));
         assert_eq!(read(&path).unwrap().tables["nodes"].map, Some(true));
+        assert!(fs::read_to_string(&path).unwrap().contains("version: 2\n"), "version 0.1 does not know `map`");
         assert_eq!(write(&path, &Change::Forget), Ok(None));
         assert_eq!(write(&path, &Change::Forget), Ok(None), "forgetting a missing file succeeds");
         assert!(!path.exists());
@@ -292,9 +300,13 @@ mod tests {
         let path = dir.path().join("console.yaml");
         assert_eq!(write(&path, &columns("nodes", &["node"])), Ok(None));
         assert!(!fs::read_to_string(&path).unwrap().contains("leads"), "version 0.1 reads a file without answers");
+        let version =
+            || fs::read_to_string(&path).unwrap().lines().find(|l| l.starts_with("version")).map(str::to_owned);
+        assert_eq!(version().as_deref(), Some("version: 1"));
         assert_eq!(write(&path, &Change::Lead("uid-1".into(), true)), Ok(None));
         assert_eq!(write(&path, &Change::Lead("uid-2".into(), false)), Ok(None));
         let kept = read(&path).unwrap();
+        assert_eq!(version().as_deref(), Some("version: 2"));
         assert_eq!(["uid-1", "uid-2", "uid-3"].map(|uid| kept.lead_answer(uid)), [Some(true), Some(false), None]);
         assert_eq!(kept.tables["nodes"].columns, ["node"]);
     }
@@ -338,6 +350,7 @@ mod tests {
         assert_eq!(kept.tables["nodes"].sort.as_deref(), Some("rack"));
         assert_eq!(write(&path, &Change::Theme(None)), Ok(None));
         assert_eq!(read(&path).unwrap().theme, None);
+        assert!(fs::read_to_string(&path).unwrap().contains("version: 2\n"), "the mouse is still set");
     }
 
     #[test]

@@ -5,22 +5,28 @@
 mod rows;
 
 use cketerm_model::{
+    entry::EntryId,
+    names::Address,
     reason::{Awaited, DONE_ORDERED, Reason},
     text::visible,
 };
+use cketerm_rules::seen::Seen;
 use jiff::Timestamp;
 
 pub use self::rows::{
     command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, progress,
-    repair_status, status, step, unrecognized_health,
+    repair_status, status, step, turns_off, unrecognized_health,
 };
-use super::when;
+use super::{queries, when};
 
 /// Returns a reason as text for a row.
 pub fn reason(reason: &Reason, now: Timestamp) -> String {
     let text = match reason {
         Reason::BlockedByPdb { pod, pdb, healthy, needed } => {
-            format!("pdb {pdb} {healthy}/{needed} keeps {}", without_shared_namespace(pod, pdb))
+            format!("pdb {pdb} has {healthy}, needs {needed}: {}", without_shared_namespace(pod, pdb))
+        }
+        Reason::PdbNeverAllows { pod, pdb, needed, pods, .. } => {
+            format!("pdb {pdb} never allows (needs {needed} of {pods}): {}", without_shared_namespace(pod, pdb))
         }
         Reason::BlockedByManyPdbs { pod, pdbs } => format!("{} pdbs select {pod}: {}", pdbs.len(), pdbs.join(", ")),
         Reason::BlockedByJob { pod, job } => format!("job {job} runs in {}", without_shared_namespace(pod, job)),
@@ -53,6 +59,12 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: order retry or done".to_owned(),
         Reason::WaitingForBoot { awaited: Awaited::NodeReady, stuck: false, .. }
         | Reason::WaitingForHealth { awaited: Awaited::NodeReady, .. } => DONE_ORDERED.to_owned(),
+        Reason::WaitingForBoot { since, last, stuck, awaited: Awaited::CkeCheck } => {
+            let state = if *stuck { "STUCK, no boot" } else { "booting" };
+            let last = if last.is_empty() { String::new() } else { format!(", {last}") };
+            format!("{state} for {}{last}", when::age(*since, now))
+        }
+        Reason::WaitingForHealth { awaited: Awaited::CkeCheck, .. } => "CKE checks its health".to_owned(),
         Reason::WaitingForBoot { since, last, stuck, .. } => {
             // A failing check of a machine that is booting is not an error.
             if *stuck {
@@ -76,20 +88,21 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             let why = if why.is_empty() { String::new() } else { format!(": {why}") };
             format!("frozen, ends {}{why}", when::until(*until, now))
         }
-        Reason::WaitingForGroup { by, group, holder } => format!("waits for {by} {group} (#{})", holder.index),
+        Reason::WaitingForGroup { by, group, holder } => format!("waits for {by} {group} ({holder})"),
         // The banner and the pane show which part of the source is silent, and where it runs.
         Reason::Stale { source, since } => {
             let source = source.split(" (").next().unwrap_or_default();
-            format!("{source} silent for {}", when::age(*since, now))
+            format!("{source}: no data for {}", when::age(*since, now))
         }
         Reason::WaitingForSlot { holder: Some(holder), limit } => {
-            format!("waits for a slot, {limit} in use (#{})", holder.index)
+            format!("waits for a slot ({holder}), {limit} in use")
         }
         Reason::WaitingForWorkers { holder } => format!("waits for workers ({holder})"),
         Reason::NodeMismatch { expected, found } => format!("wrong machine: expected {expected}, found {found}"),
         Reason::OrphanedCordon { entry, .. } => format!("cordoned by {entry}; uncordoned after boot"),
         other @ (Reason::WaitingForSlot { .. }
         | Reason::WaitingForControlPlane { .. }
+        | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }
@@ -105,6 +118,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
+        | Reason::BatchUnreadable { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }
@@ -125,10 +139,51 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
     into_safe(text)
 }
 
+/// Returns a reason as text for a row, in which an entry that is waited for has its machine's name. The name is what an
+/// operator knows; the entry's id is in the detail.
+pub fn reason_in(seen: &Seen, why: &Reason, now: Timestamp) -> String {
+    let name = |id: EntryId| queries::machine(seen, id).unwrap_or_else(|| id.to_string());
+    if let Reason::WaitingForSlot { holder: Some(holder), limit } = why {
+        return into_safe(format!("waits for a slot ({}), {limit} in use", name(*holder)));
+    }
+    if let Reason::WaitingForWorkers { holder } = why {
+        return into_safe(format!("waits for workers ({})", name(*holder)));
+    }
+    if let Reason::WaitingForGroup { by, group, holder } = why {
+        return into_safe(format!("waits for {by} {group} ({})", name(*holder)));
+    }
+    reason(why, now)
+}
+
+/// Returns a reason as [`reason_in`], beside columns that show the times of the phase and of the next try.
+pub fn reason_in_row(seen: &Seen, why: &Reason, now: Timestamp) -> String {
+    if let Reason::Backoff { cause: Some(cause), .. } = why
+        && **cause != Reason::QueueDisabled
+    {
+        return into_safe(condensed(cause, now));
+    }
+    if let Reason::Backoff { count, cause: None, .. } = why {
+        return format!("backed off {count}x");
+    }
+    if let Reason::CommandRunning { .. } = why {
+        return "its command runs".to_owned();
+    }
+    if let Reason::WaitingForBoot { stuck: false, last, awaited: Awaited::CkeCheck, .. } = why {
+        return into_safe(if last.is_empty() { "booting".to_owned() } else { format!("booting, {last}") });
+    }
+    if let Reason::WaitingForBoot { stuck: false, last, awaited: Awaited::Check, .. } = why {
+        return if last.is_empty() { "booting" } else { "booting, not up yet" }.to_owned();
+    }
+    reason_in(seen, why, now)
+}
+
 /// Returns the cause that an entry is stuck on. Entries stuck on the same cause get the same text.
 pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
     let text = match why {
-        Reason::BlockedByPdb { pdb, healthy, needed, .. } => format!("pdb {pdb} {healthy}/{needed}"),
+        Reason::BlockedByPdb { pdb, healthy, needed, .. } => format!("pdb {pdb} has {healthy}, needs {needed}"),
+        Reason::PdbNeverAllows { pdb, needed, pods, .. } => {
+            format!("pdb {pdb} never allows: needs {needed} of {pods}")
+        }
         Reason::BlockedByManyPdbs { pdbs, .. } => format!("several pdbs on one pod: {}", pdbs.join(", ")),
         Reason::BlockedByJob { job, .. } => format!("job {job}"),
         Reason::Backoff { cause: Some(cause), .. } => {
@@ -155,10 +210,12 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::InvalidEntry { .. } => "invalid entry".to_owned(),
         Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
         Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
+        Reason::BatchUnreadable { batch, .. } => format!("unreadable batch {batch}"),
         Reason::BatchPauseIgnored { batch, .. } => format!("pause of batch {batch} not in force: CKE leads"),
         other @ (Reason::WaitingForSlot { .. }
         | Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
+        | Reason::WaitingForRepairs { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }
@@ -209,8 +266,10 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::Backoff { .. } => "the end of a backoff",
         Reason::OnHold { .. } => "an operator (on hold)",
         Reason::BatchPaused { .. } => "an operator (batch paused)",
+        Reason::BatchUnreadable { .. } => "an operator (unreadable batch)",
         Reason::OrderIgnored { .. } | Reason::BatchPauseIgnored { .. } => "an operator (CKE ignores it)",
         Reason::DuplicateOf { .. } => "the same machine's other entry",
+        Reason::WaitingForRepairs { .. } => "CKE's repairs",
         Reason::MachineInRepair { .. } => "a repair of the same machine",
         Reason::MachineInReboot { .. } => "a reboot of the same machine",
         Reason::QueueDisabled => "the queue (disabled)",
@@ -229,7 +288,9 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::NoCommand { .. } | Reason::ProgramMissing { .. } | Reason::BmcNotAllowed { .. } => {
             "a command that can run"
         }
-        Reason::BlockedByPdb { .. } | Reason::BlockedByManyPdbs { .. } => "a pod disruption budget",
+        Reason::BlockedByPdb { .. } | Reason::PdbNeverAllows { .. } | Reason::BlockedByManyPdbs { .. } => {
+            "a pod disruption budget"
+        }
         Reason::BlockedByJob { .. } => "a Job",
         Reason::PodsLeaving { .. } | Reason::TerminatingStuck { .. } => "pods that terminate",
         Reason::EvictionRefused { .. } | Reason::EvictionFailing { .. } => "an eviction",
@@ -249,6 +310,15 @@ pub fn waits_for(why: &Reason) -> &'static str {
         | Reason::NotMember { .. }
         | Reason::InvalidEntry { .. } => "an operator",
     }
+}
+
+/// Returns the objects of an audit record with the names of machines in place of their addresses.
+pub fn named(seen: &Seen, on: &str) -> String {
+    let name = |word: &str| match word.parse::<std::net::IpAddr>() {
+        Ok(_) => seen.snapshot.machine(&Address::new(word)),
+        Err(_) => word.to_owned(),
+    };
+    on.split(' ').map(name).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the full sentence, for the detail pane.
@@ -299,7 +369,7 @@ mod tests {
     #[test]
     fn the_short_text_of_a_blocked_drain_names_pdb_numbers_and_pod() {
         let why = Reason::BlockedByPdb { pod: "shop/web-7d9f".into(), pdb: "shop/web".into(), healthy: 2, needed: 2 };
-        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), "pdb shop/web 2/2 keeps web-7d9f");
+        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), "pdb shop/web has 2, needs 2: web-7d9f");
     }
 
     #[test]

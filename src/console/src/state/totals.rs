@@ -1,21 +1,31 @@
 //! Sums over the published state, computed once per change instead of once per frame.
 
-use std::{collections::HashSet, mem::discriminant, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    mem::discriminant,
+    sync::Arc,
+};
 
 use cketerm_model::{
     cluster::queue_faults,
-    entry::{EntryId, QueueKind},
+    entry::{EntryId, QueueKind, Stored},
     reason::Reason,
-    reboot::RebootStatus,
+    reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
     stored::view::StoreView,
 };
 use cketerm_rules::{seen::Seen, trouble};
+use imbl::OrdMap;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     fleet::{Hosts, NodeNames},
-    queries::{finishes_anyway, host_node, machine},
+    queries::{finishes_anyway, host_node, in_work, machine, node},
 };
+
+/// Time after which a node that is not Ready needs somebody. A kubelet that has just started, and a node that has just
+/// joined, take this long.
+const READY_LAG: SignedDuration = SignedDuration::from_secs(120);
 
 /// Entries of one queue, counted by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +48,43 @@ pub struct Counts {
     pub trouble: usize,
 }
 
+/// Counts of a queue, and the entries and the time that they hold for.
+#[derive(Clone, Debug)]
+struct Counted<E: Clone> {
+    entries: OrdMap<u64, Stored<E>>,
+    at: Timestamp,
+    /// End of the first backoff that was counted.
+    until: Option<Timestamp>,
+    counts: Counts,
+}
+
+impl<E: Clone> Counted<E> {
+    /// Counts the entries, unless the last counts still hold. It compares pointers, so it costs nothing for a queue that
+    /// has not changed. `count` counts an entry; a backoff that it counts ends at its answer.
+    fn refresh(
+        counted: &mut Option<Self>,
+        entries: &OrdMap<u64, Stored<E>>,
+        now: Timestamp,
+        count: impl Fn(&E, &mut Counts) -> Option<Timestamp>,
+    ) -> Counts {
+        let holds = |c: &&Self| c.entries.ptr_eq(entries) && c.at <= now && c.until.is_none_or(|until| now < until);
+        if let Some(known) = counted.as_ref().filter(holds) {
+            return known.counts;
+        }
+        let (mut counts, mut until) = (Counts::default(), None);
+        for stored in entries.values() {
+            let Some(entry) = stored.get() else {
+                counts.broken += 1;
+                continue;
+            };
+            let ends = count(entry, &mut counts);
+            until = [until, ends].into_iter().flatten().min();
+        }
+        *counted = Some(Self { entries: entries.clone(), at: now, until, counts });
+        counts
+    }
+}
+
 /// Entries by Node name (or address).
 type Entries = foldhash::HashMap<String, EntryId>;
 
@@ -45,10 +92,14 @@ type Entries = foldhash::HashMap<String, EntryId>;
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     of: Option<Arc<StoreView>>,
+    counted_reboots: Option<Counted<RebootEntry>>,
+    counted_repairs: Option<Counted<RepairEntry>>,
     /// First live reboot of each machine, by Node name (or address).
     by_node: Entries,
     /// First unfinished repair of each machine, else its first failed one, by Node name (or address).
     repairs_by_node: Entries,
+    /// Entries in work, of both queues.
+    pub in_work: Vec<EntryId>,
     /// Counts of the reboot queue; `trouble` includes orphaned cordons.
     pub reboots: Counts,
     /// Counts of the repair queue.
@@ -62,8 +113,13 @@ pub struct Totals {
     pub unready: Vec<String>,
     /// Names of members of the definition without a Node. Empty until the list of Nodes is known.
     pub missing: Vec<String>,
+    /// Of these, members that joined the definition while this console watched, with the time of it: a new machine needs
+    /// a while until its Node is there.
+    pub joining: BTreeMap<String, Timestamp>,
     /// Hosts, grouped by what an operator should know about them.
     pub hosts: Hosts,
+    /// Entries that need an operator. To find them takes a look at every entry.
+    pub stuck: Vec<EntryId>,
     /// Number of nodes in Kubernetes or in the definition.
     pub names: usize,
     /// Width of the longest node name, in columns.
@@ -87,9 +143,14 @@ impl Totals {
             }
             self.of = Some(Arc::clone(store));
         }
-        self.reboots = reboots(seen);
-        self.repairs = repairs(seen);
-        for id in trouble::all_stuck(seen) {
+        let now = seen.now.wall;
+        let count = |e: &RebootEntry, counts: &mut Counts| count_reboot(e, counts, now);
+        self.reboots = Counted::refresh(&mut self.counted_reboots, &store.reboots.entries, now, count);
+        self.reboots.trouble = seen.orphans.len();
+        let count = |e: &RepairEntry, counts: &mut Counts| count_repair(e, counts, now);
+        self.repairs = Counted::refresh(&mut self.counted_repairs, &store.repairs.entries, now, count);
+        self.stuck = trouble::all_stuck(seen).collect();
+        for id in &self.stuck {
             let counts = if id.queue == QueueKind::Reboot { &mut self.reboots } else { &mut self.repairs };
             counts.trouble += 1;
         }
@@ -97,6 +158,11 @@ impl Totals {
         let named = NodeNames::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             let count = named.count(seen);
+            self.joining.retain(|name, _| count.missing.contains(name));
+            if let Some(before) = &self.named {
+                let joined = before.joined(&named, &count.missing);
+                self.joining.extend(joined.into_iter().map(|name| (name, seen.now.wall)));
+            }
             (self.names, self.name_width, self.missing) = (count.names, count.width, count.missing);
             self.named = Some(named);
             self.names_generation += 1;
@@ -111,7 +177,12 @@ impl Totals {
         let hosts: HashSet<&str> = hosts.map(|node| node.name.as_str()).collect();
         let is_rebooting =
             |name: &str| hosts.contains(name) || self.entries_of(name).any(|id| finishes_anyway(seen, id));
-        self.unready = not_ready.iter().filter(|name| !is_rebooting(name)).map(ToString::to_string).collect();
+        let since = |name: &str| node(seen, name)?.ready_since;
+        let is_recent = |name: &str| since(name).is_some_and(|at| seen.now.wall.duration_since(at) < READY_LAG);
+        // a line of its own says more about these
+        let is_orphan = |name: &str| seen.orphans.keys().any(|orphan| orphan.as_str() == name);
+        let is_away = |name: &str| !is_rebooting(name) && !is_recent(name) && !is_orphan(name);
+        self.unready = not_ready.iter().filter(|name| is_away(name)).map(ToString::to_string).collect();
     }
 
     fn index(&mut self, seen: &Seen) {
@@ -124,6 +195,9 @@ impl Totals {
                 self.by_node.entry(name).or_insert(EntryId::reboot(*index));
             }
         }
+        let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
+        let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
+        self.in_work = reboots.chain(repairs).filter(|id| in_work(seen, *id)).collect();
         let open = |e: &RepairEntry| e.unfinished();
         let failed = |e: &RepairEntry| e.status == RepairStatus::Failed && !e.deleted;
         for predicate in [open as fn(&RepairEntry) -> bool, failed] {
@@ -174,43 +248,38 @@ fn definition_faults(store: &StoreView) -> Vec<String> {
     }
 }
 
-fn reboots(seen: &Seen) -> Counts {
-    let mut counts = Counts::default();
-    for stored in seen.snapshot.store.reboots.entries.values() {
-        let Some(e) = stored.get() else {
-            counts.broken += 1;
-            continue;
-        };
-        match e.status {
-            RebootStatus::Queued if e.drain_backoff_expire.is_some_and(|t| t > seen.now.wall) => counts.backoff += 1,
-            RebootStatus::Queued => counts.queued += 1,
-            RebootStatus::Draining => counts.draining += 1,
-            RebootStatus::Rebooting => counts.after += 1,
-            RebootStatus::Cancelled => {}
+/// Counts a reboot. Returns the end of its backoff if it was counted as backing off.
+fn count_reboot(e: &RebootEntry, counts: &mut Counts, now: Timestamp) -> Option<Timestamp> {
+    let backoff = e.drain_backoff_expire.filter(|until| *until > now);
+    match e.status {
+        RebootStatus::Queued if backoff.is_some() => {
+            counts.backoff += 1;
+            return backoff;
         }
+        RebootStatus::Queued => counts.queued += 1,
+        RebootStatus::Draining => counts.draining += 1,
+        RebootStatus::Rebooting => counts.after += 1,
+        RebootStatus::Cancelled => {}
     }
-    counts.trouble = seen.orphans.len();
-    counts
+    None
 }
 
-fn repairs(seen: &Seen) -> Counts {
-    let mut counts = Counts::default();
-    for stored in seen.snapshot.store.repairs.entries.values() {
-        let Some(e) = stored.get() else {
-            counts.broken += 1;
-            continue;
-        };
-        match (e.status, e.step_status) {
-            _ if e.deleted => {}
-            (RepairStatus::Succeeded, _) => counts.succeeded += 1,
-            (RepairStatus::Failed, _) => counts.failed += 1,
-            (_, StepStatus::Draining) => counts.draining += 1,
-            (_, StepStatus::Watching) => counts.after += 1,
-            _ if e.drain_backoff_expire.is_some_and(|t| t > seen.now.wall) => counts.backoff += 1,
-            _ => counts.queued += 1,
+/// Counts a repair. Returns the end of its backoff if it was counted as backing off.
+fn count_repair(e: &RepairEntry, counts: &mut Counts, now: Timestamp) -> Option<Timestamp> {
+    let backoff = e.drain_backoff_expire.filter(|until| *until > now);
+    match (e.status, e.step_status) {
+        _ if e.deleted => {}
+        (RepairStatus::Succeeded, _) => counts.succeeded += 1,
+        (RepairStatus::Failed, _) => counts.failed += 1,
+        (_, StepStatus::Draining) => counts.draining += 1,
+        (_, StepStatus::Watching) => counts.after += 1,
+        _ if backoff.is_some() => {
+            counts.backoff += 1;
+            return backoff;
         }
+        _ => counts.queued += 1,
     }
-    counts
+    None
 }
 
 /// Returns the reasons that hold whole queues and are shown nowhere else: the first entry that waits for each, and the
@@ -230,4 +299,36 @@ fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
         }
     }
     holds.into_iter().map(|(_, id, n)| (id, n)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_queue_is_counted_once_per_change_and_when_a_backoff_ends() {
+        let second = |n| Timestamp::from_second(n).unwrap();
+        let mut entries: OrdMap<u64, Stored<RebootEntry>> = OrdMap::new();
+        let mut entry = RebootEntry::queued(1, &cketerm_model::names::Address::new("10.0.0.1"));
+        entry.drain_backoff_expire = Some(second(100));
+        entries.insert(1, Stored { key: "1".into(), mod_revision: 1, value: Ok(Arc::new(entry)) });
+        let (mut counted, calls) = (None, Cell::new(0));
+        let mut count = |entries: &OrdMap<u64, Stored<RebootEntry>>, at| {
+            let count = |e: &RebootEntry, counts: &mut Counts| {
+                calls.set(calls.get() + 1);
+                count_reboot(e, counts, second(at))
+            };
+            let counts = Counted::refresh(&mut counted, entries, second(at), count);
+            (counts.queued, counts.backoff, calls.get())
+        };
+        assert_eq!(count(&entries, 10), (0, 1, 1));
+        assert_eq!(count(&entries.clone(), 99), (0, 1, 1), "nothing changed");
+        assert_eq!(count(&entries, 100), (1, 0, 2), "the backoff is over");
+        assert_eq!(count(&entries, 5000), (1, 0, 2));
+        assert_eq!(count(&entries, 50), (0, 1, 3), "the clock was set back");
+        entries.remove(&1);
+        assert_eq!(count(&entries, 51), (0, 0, 3));
+    }
 }

@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cketerm_actions::HostAction;
 use cketerm_model::{
+    batch::BatchId,
     boot_time::BootTime,
     cketerm_records::Verb,
-    entry::{EntryId, Stored},
+    entry::{EntryId, QueueKind, Stored},
     names::Address,
     reboot::RebootStatus,
     stored::keys::SwitchName,
@@ -17,7 +18,7 @@ use jiff::Timestamp;
 use super::{
     App, HostId, calendar,
     dialog::preconditions::{constraint_revisions, found},
-    event::{Action, ActionOutcome, RegistryAction, Replaced, count},
+    event::{Action, ActionOutcome, BatchAction, RegistryAction, Replaced, count, named_batches},
     host_choice::CKETERM_KEY,
     queries,
 };
@@ -60,6 +61,8 @@ pub enum UndoAction {
     CancelQueued(Vec<EntryId>),
     /// Release a host that was held off.
     Release(HostId),
+    /// Resume batches that were paused.
+    ResumeBatches(QueueKind, Vec<BatchId>),
     /// Queue again the cancelled reboots that had only waited.
     Requeue {
         /// These reboots.
@@ -111,6 +114,13 @@ impl UndoAction {
                 Self::Unfreeze(*until, reason.clone())
             }
             Action::Cancel { entries, .. } => queue(app, entries)?,
+            Action::Batches { queue, batches, what: BatchAction::Pause, .. } => {
+                Self::ResumeBatches(*queue, batches.iter().map(|(id, _)| *id).collect())
+            }
+            Action::Batches { batches, what: BatchAction::Cancel, .. } => {
+                let entries = batches.iter().flat_map(|(id, _)| store.entries_of_batch(*id));
+                self::queue(app, &entries.collect::<Vec<_>>())?
+            }
             // The entries are known once they are queued.
             Action::AddReboots { .. } | Action::AddRepairs { .. } => Self::CancelQueued(Vec::new()),
             Action::Hosts { hosts, action: Some(HostAction::Hold(_)), .. } => {
@@ -180,6 +190,15 @@ impl UndoAction {
                 let held: Vec<String> = ids.iter().filter_map(held).collect();
                 (held.len() == ids.len()).then(|| held.join(" "))
             }
+            Self::ResumeBatches(_, ids) => {
+                let own = |id: &BatchId| {
+                    let paused = store.batches.get(id)?.get()?.paused.as_ref()?;
+                    let is_own = app.session.operator_identity.as_ref() == Some(&paused.who);
+                    is_own.then(|| format!("{id} {}", paused.at))
+                };
+                let paused: Vec<String> = ids.iter().filter_map(own).collect();
+                (paused.len() == ids.len()).then(|| paused.join(" "))
+            }
             Self::ResumeApplying => {
                 let hold = store.registry.hold.as_ref();
                 let own = hold.filter(|hold| {
@@ -223,8 +242,9 @@ impl UndoAction {
     pub fn description(&self) -> String {
         match self {
             Self::Enable(_) => "enables it again".to_owned(),
-            Self::Unhold(ids) => format!("releases {}", if ids.len() == 1 { "it" } else { "them" }),
+            Self::Unhold(ids) => format!("ends the {}", if ids.len() == 1 { "hold" } else { "holds" }),
             Self::ResumeApplying => "resumes applying".to_owned(),
+            Self::ResumeBatches(_, ids) => format!("resumes {}", named_batches(ids)),
             Self::Unfreeze(..) => "ends the freeze".to_owned(),
             Self::Constraint { old, .. } => format!("sets it back to {old}"),
             Self::CancelQueued(ids) if ids.len() == 1 => "cancels it, unless it has begun".to_owned(),

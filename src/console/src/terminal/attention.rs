@@ -152,6 +152,6 @@ fn title(app: &App) -> String {
     });
     match app.config.charset {
         Charset::Ascii => cut.map(|c| if c.is_ascii() { c } else { '?' }).collect(),
-        Charset::All | Charset::AsciiBorders => cut.collect(),
+        Charset::All | Charset::WithoutSigns | Charset::AsciiBorders => cut.collect(),
     }
 }

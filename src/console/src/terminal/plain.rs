@@ -38,6 +38,12 @@ use crate::{
     },
 };
 
+/// Reports whether this program's engine campaigns for the lock.
+fn campaigns(seen: &Seen) -> bool {
+    let engine = &seen.snapshot.engine;
+    engine.not_campaigning.is_none() && engine.observing.is_empty() && engine.lease != 0
+}
+
 /// The last printed state of an entry, and the reason why it does not move.
 type ReportedState = (String, String);
 
@@ -46,6 +52,8 @@ type ReportedState = (String, String);
 pub struct ChangeReporter {
     /// Whether a state was printed already; from then on only changes are printed.
     started: bool,
+    /// Whether a leader was seen.
+    had_leader: bool,
     entries: BTreeMap<EntryId, (String, ReportedState)>,
     states: BTreeMap<&'static str, String>,
     orphans: BTreeSet<NodeName>,
@@ -70,7 +78,7 @@ impl ChangeReporter {
                 .map(|omitted| format!("{omitted}: see `cketerm audit`")),
         );
         for (_, audit) in store.recent.actions_after(self.reported_revision) {
-            lines.push(audit_messages::sentence(audit));
+            lines.push(audit_messages::sentence(seen, audit));
         }
         self.sources(seen, now, &mut lines);
         self.states(seen, &mut lines);
@@ -106,10 +114,14 @@ impl ChangeReporter {
     /// Adds the changes of things that exist once: the leader, the switches, the freeze, the gate.
     fn states(&mut self, seen: &Seen, lines: &mut Vec<String>) {
         let store = &seen.snapshot.store;
-        let leader = match queries::leader(seen) {
+        let found = queries::leader(seen);
+        self.had_leader |= !matches!(found, Leader::Nobody | Leader::Unknown);
+        let leader = match found {
             Leader::Us => "this program".to_owned(),
             Leader::Other(host) => format!("{host} (another cketerm)"),
             Leader::Cke(host) => format!("{host} (CKE)"),
+            // at the start it is about to lead: two lines in one second must not contradict each other
+            Leader::Nobody if !self.had_leader && campaigns(seen) => "none yet, this program campaigns".to_owned(),
             Leader::Nobody => "NONE, nothing moves".to_owned(),
             Leader::Unknown => "unknown, etcd is lost".to_owned(),
         };
@@ -204,6 +216,7 @@ fn reason_kind(why: &Reason) -> String {
         Reason::Settling { node, .. } => format!("settling {node}"),
         other @ (Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
+        | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }
@@ -214,6 +227,7 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::Backoff { .. }
         | Reason::BlockedByPdb { .. }
         | Reason::BlockedByManyPdbs { .. }
+        | Reason::PdbNeverAllows { .. }
         | Reason::BlockedByJob { .. }
         | Reason::EvictionRefused { .. }
         | Reason::DeferredToWebhook { .. }
@@ -235,6 +249,7 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::NoEngine { .. }
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
+        | Reason::BatchUnreadable { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }

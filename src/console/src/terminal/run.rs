@@ -337,9 +337,10 @@ impl Console {
                 None => Some(Instant::now() + REST),
             };
             if !had_dialog && self.app.dialog.is_some() {
-                // what was typed before anybody saw the dialog was not meant for it
-                self.draw()?;
+                // what was typed before anybody saw the dialog was not meant for it; an answer that comes while its last
+                // bytes are written was
                 self.discard_typed().await;
+                self.draw()?;
                 continue;
             }
             let next = self.limiter.next();

@@ -1,22 +1,27 @@
-//! Probe of the width of block symbols. Terminals with East Asian settings draw them two cells wide, which breaks every
-//! line; such a terminal gets ASCII.
+//! Probe of the width of symbols. Terminals with East Asian settings draw them two cells wide, which breaks every line;
+//! such a terminal gets ASCII.
 //!
-//! The console prints a block in the corner, asks for the cursor's position (CSI 6n), and erases the block. The answer
-//! arrives among the keys, and crossterm takes it out of them; keys that are typed meanwhile stay in its queue. Nothing
-//! waits for the answer but the keys, for at most [`TIMEOUT`]: a terminal that does not answer gets the symbols.
+//! The console prints one symbol of each kind in the corner, because terminals decide by kind: a block, a circle, a check
+//! mark. It asks for the cursor's position (CSI 6n), and erases them. The answer arrives among the keys, and crossterm
+//! takes it out of them; keys that are typed meanwhile stay in its queue, in their order. Nothing waits for the answer but
+//! the keys: for one round trip, or for the two seconds after which crossterm gives up on a terminal that does not answer.
+//! That terminal gets the symbols.
+//!
+//! The wait cannot be cut short: crossterm delivers the first key after an interrupted wait before those that it has set
+//! aside, so that `:columns` became `:colums` after an `n` that acted on its own.
 
-use std::{io, thread, time::Duration};
+use std::{io, thread};
 
 use crossterm::event::EventStream;
 use tokio::sync::oneshot;
 
-/// Block at the top left, query of the position behind it, and an empty line.
-pub(super) const QUERY: &str = "\u{1b}[H\u{2588}\u{1b}[6n\u{1b}[H\u{1b}[K";
-/// Longest wait for the answer.
-const TIMEOUT: Duration = Duration::from_millis(150);
+/// Symbols at the top left, query of the position behind them, and an empty line.
+pub(super) const QUERY: &str = "\u{1b}[H\u{2588}\u{25cf}\u{2713}\u{1b}[6n\u{1b}[H\u{1b}[K";
+/// Number of symbols in [`QUERY`].
+const SYMBOLS: u16 = 3;
 
 /// Waits for the answer to [`QUERY`]. `input` is the stream of the keys, which nobody may poll meanwhile; it is returned
-/// with `true` if the terminal draws a block wider than one cell.
+/// with `true` if the terminal draws a symbol wider than one cell.
 pub(super) async fn is_wide(input: EventStream) -> (EventStream, bool) {
     let (sender, answer) = oneshot::channel();
     // crossterm sends a second query and blocks; the answer to the first one is in its queue or arrives before
@@ -24,25 +29,13 @@ pub(super) async fn is_wide(input: EventStream) -> (EventStream, bool) {
         // the send fails if the console has quit
         let _ = sender.send(crossterm::cursor::position());
     });
-    if reader.is_err() {
-        return (input, false);
-    }
-    let mut answer = answer;
-    if let Ok(position) = tokio::time::timeout(TIMEOUT, &mut answer).await {
-        (input, position.is_ok_and(|position| starts_beyond_one_cell(&position)))
-    } else {
-        // the end of the stream wakes the reader, which would keep the keys for two seconds
-        drop(input);
-        let late = answer.await.is_ok_and(|position| starts_beyond_one_cell(&position));
-        // keys that the reader has set aside come before those that follow
-        let _ = crossterm::event::poll(Duration::ZERO);
-        (EventStream::new(), late)
-    }
+    let is_wide = reader.is_ok() && answer.await.is_ok_and(|position| is_beyond_the_symbols(&position));
+    (input, is_wide)
 }
 
-/// Returns true if the cursor stands behind the second column, counted from 0.
-fn starts_beyond_one_cell(position: &io::Result<(u16, u16)>) -> bool {
-    position.as_ref().is_ok_and(|(column, _)| *column > 1)
+/// Returns true if the symbols took more columns than there are symbols. Columns count from 0.
+fn is_beyond_the_symbols(position: &io::Result<(u16, u16)>) -> bool {
+    position.as_ref().is_ok_and(|(column, _)| *column > SYMBOLS)
 }
 
 #[cfg(test)]
@@ -70,10 +63,11 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_one_cell_leaves_the_cursor_in_the_second_column() {
-        assert!(!starts_beyond_one_cell(&Ok((1, 0))));
-        assert!(starts_beyond_one_cell(&Ok((2, 0))));
-        assert!(!starts_beyond_one_cell(&Ok((0, 0))), "no width is a terminal that prints nothing");
-        assert!(!starts_beyond_one_cell(&Err(io::Error::other("no answer"))));
+    fn symbols_of_one_cell_move_the_cursor_by_their_number() {
+        assert!(!is_beyond_the_symbols(&Ok((3, 0))));
+        assert!(is_beyond_the_symbols(&Ok((4, 0))), "one of them is wide, for example the circle alone");
+        assert!(is_beyond_the_symbols(&Ok((6, 0))));
+        assert!(!is_beyond_the_symbols(&Ok((0, 0))), "no width is a terminal that prints nothing");
+        assert!(!is_beyond_the_symbols(&Err(io::Error::other("no answer"))));
     }
 }

@@ -4,6 +4,8 @@ use cketerm_model::{
     batch::{Batch, BatchEnds, BatchId, Paused},
     cketerm_records::{EndKind, Request, Who},
     entry::{EntryId, QueueKind},
+    reason::Reason,
+    reboot::RebootStatus,
     time::after,
 };
 
@@ -13,11 +15,12 @@ use crate::{
     state::{
         App, View,
         event::{Action, BatchAction, Effect, Event},
+        racks::State,
     },
     terminal::screen,
 };
 
-fn who(user: &str) -> Who {
+pub(super) fn who(user: &str) -> Who {
     Who { user: user.into(), host: "admin1".into(), ssh_client: None }
 }
 
@@ -28,7 +31,7 @@ fn batch(ago: i64, user: &str, reason: &str, added: u64) -> (BatchId, Batch) {
 }
 
 /// The usual entries in two batches, and an older batch that has ended.
-fn world(paused: bool) -> (World, [BatchId; 3]) {
+pub(super) fn world(paused: bool) -> (World, [BatchId; 3]) {
     let mut world = World::usual();
     let (old, mut ended) = batch(86_400, "bob", "BIOS", 9);
     (ended.ends, ended.ended) = (BatchEnds { done: 8, failed: 0, withdrawn: 1 }, Some(after(wall(), -80_000)));
@@ -67,7 +70,7 @@ fn v_shows_the_batches_newest_first_with_their_progress() {
     let text = screen::text(&app);
     let places = [late, kernel, old].map(|id| text.find(&id.to_string()).unwrap());
     assert!(places.is_sorted(), "{text}");
-    for words in ["█████████▓ 36/40", "paused by carol@admin1 (budget shop/cart); k", "only 2 of 5 added; CHG-7", "8/8"]
+    for words in ["█████████▓ 36/40", "paused by carol@admin1 (budget shop/cart);~", "only 2 of 5 added; CHG-7", "8/9"]
     {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -97,8 +100,10 @@ fn enter_shows_the_entries_of_a_batch_and_esc_leads_back() {
 
 #[test]
 fn a_batch_is_paused_resumed_and_cancelled_as_a_whole() {
+    // what stops work is bound to no revision, what ends a pause or cancels is bound to the one that was shown
     let expected = |what, id| {
-        let (queue, batches, reason) = (QueueKind::Reboot, vec![id], Some("T-1".to_owned()));
+        let shown = (what != BatchAction::Pause).then_some(20);
+        let (queue, batches, reason) = (QueueKind::Reboot, vec![(id, shown)], Some("T-1".to_owned()));
         [Effect::Act(Action::Batches { queue, batches, what, reason })]
     };
     let (mut app, [_, kernel, _]) = batches(false);
@@ -162,4 +167,94 @@ fn sums_of_batches_follow_the_queues() {
     assert_eq!((totals(&app).queued, totals(&app).in_work, totals(&app).done()), (2, 1, 37));
     let open: Vec<BatchId> = app.knowledge.batches.open().map(|batch| batch.id).collect();
     assert_eq!((open.len(), open[0]), (2, kernel), "oldest first");
+}
+
+/// Adds 25 queued entries to a batch.
+fn grow(world: &mut World, id: BatchId) {
+    for index in 100..125 {
+        world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
+        let request = Request { who: who("alice"), at: wall(), reason: None, node_uid: None, batch: Some(id) };
+        world.store.requests.insert(EntryId::reboot(index), stored("/cke/cketerm/requests/x", 60, request));
+    }
+}
+
+/// Lets CKE lead: its key is there without a registration.
+fn cke_leads(world: &mut World) {
+    world.store.engines.clear();
+    world.engine.leading = None;
+}
+
+#[test]
+fn a_cancel_shows_and_counts_the_entries_that_a_batch_has_now() {
+    let (mut world, [_, kernel, _]) = world(false);
+    let mut app = world.console(120, 24);
+    press(&mut app, "v j X \"T-1\" enter");
+    grow(&mut world, kernel);
+    update(&mut app, Event::Seen(world.seen()));
+    let text = screen::text(&app);
+    assert!(text.contains(&format!("Cancel 29 entries of batch {kernel}?")), "{text}");
+    assert!(text.contains("27 queued and 2 in work"), "{text}");
+    assert_eq!(press(&mut app, "enter"), [], "29 entries need the phrase");
+    let dialog = app.dialog.clone().unwrap();
+    assert_eq!(dialog.reason.value(), "T-1");
+    assert!(dialog.expect.is_some_and(|phrase| phrase.ends_with(" 29")));
+    // entries that end while the phrase is typed do not change it
+    world.store.reboots.entries.remove(&100);
+    update(&mut app, Event::Seen(world.seen()));
+    let dialog = app.dialog.clone().unwrap();
+    assert!(dialog.verb.starts_with("Cancel 28 ") && dialog.expect.is_some_and(|phrase| phrase.ends_with(" 29")));
+    for index in world.store.requests.keys().copied().collect::<Vec<_>>() {
+        world.store.reboots.entries.remove(&index.index);
+    }
+    update(&mut app, Event::Seen(world.seen()));
+    assert!(app.dialog.as_ref().is_some_and(|dialog| dialog.expired.is_some()), "{}", screen::text(&app));
+}
+
+#[test]
+fn a_resume_is_bound_to_the_pause_that_was_shown() {
+    let (mut world, [_, kernel, _]) = world(true);
+    let mut app = world.console(120, 24);
+    press(&mut app, "v j L \"T-1\"");
+    let mut again = world.store.batches[&kernel].get().unwrap().clone();
+    again.paused = Some(Paused { who: who("bob"), at: wall(), reason: Some("fire".into()) });
+    world.store.batches.insert(kernel, stored("/cke/cketerm/batches/x", 61, again));
+    update(&mut app, Event::Seen(world.seen()));
+    assert!(screen::text(&app).contains("EXPIRED"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "enter enter y"), []);
+}
+
+#[test]
+fn a_resume_of_many_machines_needs_the_phrase() {
+    let (mut world, [_, kernel, _]) = world(true);
+    grow(&mut world, kernel);
+    let mut app = world.console(120, 24);
+    press(&mut app, "v j L");
+    let expect = app.dialog.as_ref().and_then(|dialog| dialog.expect.clone()).unwrap();
+    assert!(expect.ends_with(" 27"), "{expect}");
+    assert_eq!(press(&mut app, "\"T-1\" enter enter y"), []);
+}
+
+/// CKE starts the machines of a paused batch: no screen says that they wait.
+#[test]
+fn a_pause_that_cke_does_not_know_is_shown_as_not_in_force() {
+    let (mut world, [_, kernel, _]) = world(true);
+    let by = "carol@admin1".to_owned();
+    let reason = Reason::BatchPaused { batch: kernel, by, since: wall(), why: None };
+    world.reasons.insert(EntryId::reboot(5), reason);
+    let app = world.console_in(View::Overview, 120, 40);
+    let text = screen::text(&app);
+    assert!(text.contains("PAUSED by carol") && text.contains("paused by carol"), "{text}");
+    let name = app.seen.snapshot.machine(&cketerm_model::names::Address::new("10.0.0.16"));
+    assert_eq!(State::of(&app, &name), State::Held, "its batch is paused");
+
+    cke_leads(&mut world);
+    let mut app = world.console_in(View::Overview, 120, 40);
+    let text = screen::text(&app);
+    assert!(!text.contains("PAUSED") && text.contains("the pauses of batches NOT IN FORCE"), "{text}");
+    assert_eq!(State::of(&app, &name), State::Queued);
+    press(&mut app, "1 v");
+    let text = screen::text(&app);
+    assert!(text.contains("NOT IN FORCE: paused by carol@admin1"), "{text}");
+    press(&mut app, "/ \"state:paused\" enter");
+    assert!(app.lists.batches.rows.is_empty(), "{}", screen::text(&app));
 }

@@ -21,7 +21,7 @@ fn a_view_shows_the_chosen_columns_in_order_and_can_be_reset() {
     press(&mut app, "2 : \"columns node,rack,state\" enter");
     assert_eq!(titles(&app), "NODE RACK STATE");
     let row = screen::text(&app).lines().nth(4).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(row, "> cp-1 0 \u{2591} Ready queued");
+    assert_eq!(row, "> cp-1 0 \u{25cb} Ready queued");
     press(&mut app, "1");
     assert!(titles(&app).starts_with("INDEX NODE STATUS"), "another view keeps its own columns: {}", titles(&app));
     press(&mut app, ": \"columns index node rack by why\" enter");
@@ -111,7 +111,7 @@ fn columns_and_sort_order_are_saved_and_settings_forget_resets_them() {
     let mut next = World::usual().console(80, 24);
     assert_eq!(settings::apply(&mut next, &settings::read(&path).unwrap()), Vec::<String>::new());
     press(&mut next, "2 j k");
-    assert_eq!(titles(&next), "NODE STATE");
+    assert_eq!(titles(&next), "NODE\u{2193} STATE");
     crate::input::update(&mut next, crate::state::event::Event::Seen(World::usual().seen()));
     assert_eq!(next.lists.nodes.rows.first().map(String::as_str), Some("worker-5"));
     next.config.saves_settings = true;

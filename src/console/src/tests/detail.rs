@@ -1,9 +1,12 @@
 //! Tests of the detail pane: live output, order of its sections, the pane and the cursor at one object, YAML.
 
+use std::sync::Arc;
+
 use cketerm_clients::store::pages::{Page, Part};
 use cketerm_model::{
     attempt::{Attempt, Outcome},
-    entry::{EntryId, QueueKind},
+    cketerm_records::Ending,
+    entry::{EntryId, QueueKind, Stored},
     output::{CommandOutput, OutputTails},
     reboot::RebootStatus,
     time::after,
@@ -20,7 +23,7 @@ use crate::{
     state::{
         App, PaneContent, Target, View,
         event::{Effect, Event},
-        past::{Ended, ObjectId, ReadRequest, ReadResponse},
+        past::{Ended, EntryTimeline, ObjectId, ReadRequest, ReadResponse},
     },
     terminal::screen,
 };
@@ -192,6 +195,11 @@ fn yaml_of_a_node_is_read_from_the_api_server() {
     let object = json!({"metadata": {"name": name, "managedFields": [{"manager": "x"}]}, "spec": {"token": "hunter2"}});
     let answer = ReadResponse::Object(id, Ok(std::sync::Arc::new(object)));
     update(&mut app, Event::ReadFinished(Box::new(answer)));
+    let made = |app: &App| app.knowledge.past.object.loaded.clone().and_then(|(_, yaml)| yaml.ok()).unwrap();
+    let yaml = made(&app);
+    let now = app.now;
+    update(&mut app, Event::Tick(now));
+    assert!(std::sync::Arc::ptr_eq(&yaml, &made(&app)), "the YAML is made once per answer");
     let text = screen::text(&app);
     assert!(text.contains("token: '***'") && !text.contains("managedFields"), "{text}");
     assert!(text.contains("in the definition"), "{text}");
@@ -244,7 +252,7 @@ fn every_view_shows_the_same_time_for_an_ended_entry() {
         assert!(screen::text(&app).contains(shown), "{view:?}: {}", screen::text(&app));
         if view == View::History {
             press(&mut app, "enter");
-            assert!(screen::text(&app).contains("took       24s"), "{}", screen::text(&app));
+            assert!(screen::text(&app).contains("outcome    booted in 24s"), "{}", screen::text(&app));
         }
     }
 }
@@ -281,4 +289,67 @@ fn a_draining_entry_shows_its_pods_and_what_holds_each() {
     assert!(text.contains("Pods: 38 of 40 gone, 2 left"), "{text}");
     assert!(text.contains("shop/web-7d9f8b6c5-x2x4z  "), "{text}");
     assert_eq!(app.seen.snapshot.store.reboots.entries[&3].get().map(|e| e.status), Some(RebootStatus::Draining));
+}
+
+/// Whoever watches a machine wants to see how it ended.
+#[test]
+fn the_pane_of_an_entry_stays_when_it_ends_and_says_how() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j enter");
+    assert!(screen::text(&app).contains("power cycle requested"), "{}", screen::text(&app));
+    world.store.reboots.entries.remove(&4);
+    world.store.attempts.remove(&(ENTRY, 1));
+    update(&mut app, Event::Seen(world.seen()));
+    let mut record = ended_entry(4, "booted", 2);
+    record.command_started = Some(after(wall(), -16));
+    let page = Page { revision: 950, more: false, values: vec![stored("/cke/cketerm/history/4", 950, record)] };
+    let effects = update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page)))));
+    let text = screen::text(&app);
+    assert!(text.contains("reboots/4") && text.contains("booted in 14s"), "{text}");
+    let asked = Effect::Ask(ReadRequest::Ending("/cke/cketerm/history/4".into()));
+    assert!(effects.contains(&asked), "its output is read: {effects:?}");
+    let attempt = World::usual().store.attempts[&(ENTRY, 1)].get().unwrap().clone();
+    let ending = Ending { attempts: vec![attempt], ..super::past::ending(4, "booted", 2) };
+    let timeline = EntryTimeline { ending, moments: Vec::new(), gap: None };
+    let answer = ReadResponse::Ending("/cke/cketerm/history/4".into(), Ok(Arc::new(timeline)));
+    update(&mut app, Event::ReadFinished(Box::new(answer)));
+    let text = screen::text(&app);
+    assert!(text.contains("booted in 14s") && text.contains("power cycle requested"), "{text}");
+    // the output alone is kept too
+    press(&mut app, "f");
+    let text = screen::text(&app);
+    assert!(text.contains("power cycle requested") && !text.contains("outcome"), "{text}");
+    press(&mut app, "f");
+    update(&mut app, Event::Seen(world.seen()));
+    assert!(screen::text(&app).contains("booted in 14s"), "until it is closed");
+    press(&mut app, "]");
+    let (row, shown) = both(&app);
+    assert!(row.is_some() && row == shown, "or until the operator moves on: {row:?} {shown:?}");
+}
+
+/// Events come many times a second.
+#[test]
+fn yaml_is_wrapped_again_only_when_its_object_or_the_width_changes() {
+    let mut world = running("", "");
+    let mut app = world.console(80, 24);
+    press(&mut app, "j y");
+    let lines = |app: &App| app.navigation.yaml.as_ref().unwrap().lines.as_ptr();
+    let first = lines(&app);
+    world.store.revision += 1;
+    world.entry(5, "10.0.0.16", RebootStatus::Draining, 1, 90);
+    update(&mut app, Event::Seen(world.seen()));
+    press(&mut app, "k");
+    assert_eq!(lines(&app), first, "another entry changed");
+    print(&mut world, "bmc: session opened\n", "");
+    let printed = world.store.output[&(ENTRY, 1)].clone();
+    world.store.output.insert((ENTRY, 1), Stored { mod_revision: 45, ..printed });
+    update(&mut app, Event::Seen(world.seen()));
+    assert_ne!(lines(&app), first);
+    assert!(crate::views::pane_text(&app).iter().any(|line| line.contains("session opened")));
+    let second = lines(&app);
+    update(&mut app, Event::Resize(100, 24));
+    assert_ne!(lines(&app), second);
+    press(&mut app, "y");
+    assert_eq!(app.navigation.yaml, None);
 }

@@ -18,11 +18,11 @@ use crate::{
     terminal::screen,
 };
 
-fn refresh(app: &mut App, world: &World) {
+pub(super) fn refresh(app: &mut App, world: &World) {
     update(app, Event::Seen(world.seen()));
 }
 
-fn reason(app: &App) -> &str {
+pub(super) fn reason(app: &App) -> &str {
     app.dialog.as_ref().map_or("", |dialog| dialog.reason.value())
 }
 
@@ -294,7 +294,7 @@ fn the_hint_for_y_is_shown_only_on_the_buttons() {
     }
 }
 
-/// What was typed into an expired dialog is there when the key is pressed again, and nowhere else.
+/// Text typed into an expired dialog is there when the key is pressed again, and nowhere else.
 #[test]
 fn typed_text_survives_an_expired_dialog() {
     let mut world = World::usual();
@@ -331,4 +331,44 @@ fn dialogs_show_count_api_servers_and_cluster_on_small_screens() {
         }
         assert!(text.contains("pods on 8 nodes"), "{columns}x{rows}: {text}");
     }
+}
+
+/// Over a slow link Esc and the next key arrive in one packet, as Alt and the key.
+#[test]
+fn alt_and_a_letter_without_a_meaning_is_esc_and_the_letter() {
+    let mut app = World::usual().console(80, 24);
+    let before = app.lists.reboots.cursor;
+    press(&mut app, "X \"disk\" alt-j");
+    assert!(app.dialog.is_none(), "{}", screen::text(&app));
+    assert_ne!(app.lists.reboots.cursor, before, "the letter is a key of its own");
+    press(&mut app, "X \"one two\" alt-b");
+    assert_eq!(reason(&app), "one two", "Alt-B moves by a word");
+    press(&mut app, "esc / \"x\" alt-j");
+    assert!(app.typing.filter.is_none() && app.lists.reboots.filter.is_empty());
+}
+
+/// A warning that the fields push out of a small screen must be read before the action.
+#[test]
+fn the_button_is_not_offered_before_every_warning_was_shown() {
+    let open = |columns, rows| {
+        let mut app = World::usual().console(columns, rows);
+        press(&mut app, "X");
+        let mut dialog = app.dialog.take().unwrap();
+        dialog.lines = (1..=12).map(|i| format!("! warning {i}")).collect();
+        dialog.shown_to = 0;
+        app.dialog = Some(dialog);
+        update(&mut app, Event::Resize(columns, rows));
+        press(&mut app, "enter");
+        app
+    };
+    let mut app = open(60, 16);
+    let text = screen::text(&app);
+    assert!(text.contains("( PgDn: more warnings )") && !text.contains("[>Cancel"), "{text}");
+    assert_eq!(press(&mut app, "y"), [], "{}", screen::text(&app));
+    press(&mut app, "pgdn pgdn");
+    let text = screen::text(&app);
+    assert!(text.contains("warning 12") && text.contains("[>Cancel 1 reboot<]"), "{text}");
+    assert!(matches!(press(&mut app, "y")[..], [Effect::Act(Action::Cancel { .. })]));
+    let mut app = open(80, 24);
+    assert!(matches!(press(&mut app, "y")[..], [Effect::Act(Action::Cancel { .. })]), "all are shown at once");
 }

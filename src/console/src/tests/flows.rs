@@ -28,8 +28,8 @@ fn message(app: &crate::state::App) -> &str {
 #[test]
 fn a_blocked_drain_is_found_and_cancelled_in_fewer_than_ten_keys() {
     let mut app = World::usual().console(80, 24);
-    press(&mut app, "0 n");
-    assert!(screen::text(&app).contains("pdb shop/web 2/2 keeps web-"), "{}", screen::text(&app));
+    press(&mut app, "0 n n");
+    assert!(screen::text(&app).contains("pdb shop/web has 2, needs 2: web-"), "{}", screen::text(&app));
     press(&mut app, "enter");
     assert!(screen::text(&app).contains("shop/web-7d9f8b6c5-x2x4z  pdb shop/web (healthy 2, needs 2)"));
     let effects = press(&mut app, "X enter y");
@@ -303,6 +303,15 @@ fn quitting_asks_only_when_this_console_leads_without_a_standby() {
     assert_eq!(press(&mut app, "q"), []);
     assert_eq!(press(&mut app, "n"), []);
     assert_eq!(press(&mut app, "q y"), [Effect::Quit]);
+    // cancelled after the command: the leader still has to uncordon the node
+    world.store.reboots.entries.clear();
+    world.store.repairs.entries.clear();
+    assert_eq!(press(&mut world.console(80, 24), "q"), [Effect::Quit]);
+    let orphan = Reason::OrphanedCordon { node: "worker-4".into(), entry: EntryId::reboot(1) };
+    world.orphans.insert(NodeName::new("worker-4"), orphan);
+    let mut app = world.console(80, 24);
+    assert_eq!(press(&mut app, "q"), []);
+    assert!(screen::text(&app).contains("! 1 node stays cordoned"), "{}", screen::text(&app));
     world.engine.leading = None;
     assert_eq!(press(&mut world.console(80, 24), "q"), [Effect::Quit]);
 }

@@ -165,6 +165,7 @@ fn past(app: &mut App, suffix: &str) {
         address: Address::new(hostile("10.0.0.14")),
         end: EndKind::Failed,
         outcome: hostile("failed: x"),
+        withdrawn_by: None,
         at: wall(),
         last: Value::Null,
         request: Some(Request { who: who(), at: wall(), reason: Some(hostile("why")), node_uid: None, batch: None }),

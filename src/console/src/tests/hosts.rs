@@ -208,6 +208,36 @@ fn fencing_names_the_node_and_expires_when_host_or_node_changes() {
     }
 }
 
+/// The choice of an expired dialog overrides neither the key nor another machine.
+#[test]
+fn a_kept_choice_never_replaces_the_choice_of_the_key() {
+    let expired = || {
+        let mut app = console(80, 24, "6 j j W right tab right \"T\"");
+        let mut world = World::with_hosts();
+        let id = ("metal3".to_owned(), "m3".to_owned());
+        let other = HostRow { asked: RebootAnnotations::default(), ..HostRow::clone(&world.kube.hosts[&id]) };
+        world.kube.hosts.insert(id, Arc::new(other));
+        update(&mut app, Event::Seen(world.seen()));
+        assert!(app.dialog.as_ref().is_some_and(|dialog| dialog.expired.is_some()));
+        press(&mut app, "esc");
+        app
+    };
+    let chosen = |app: &App| {
+        let pick = app.dialog.as_ref().and_then(|dialog| dialog.pick.as_ref());
+        pick.and_then(|pick| pick.machine_type()).map(str::to_owned)
+    };
+    let mut app = expired();
+    press(&mut app, "W");
+    assert_eq!(chosen(&app).as_deref(), Some("reboot"), "the same key for the same host");
+    let mut app = expired();
+    press(&mut app, "H");
+    assert_ne!(chosen(&app).as_deref(), Some("reboot"), "{}", screen::text(&app));
+    assert!(chosen(&app).is_some());
+    let mut app = expired();
+    press(&mut app, "k W");
+    assert_eq!(chosen(&app), None, "another host");
+}
+
 #[test]
 fn the_hosts_view_shows_why_the_controller_does_not_run() {
     let world = World::with_hosts();

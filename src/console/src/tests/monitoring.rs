@@ -257,7 +257,8 @@ fn an_action_on_many_machines_is_one_short_line() {
         ("policy set", "policy", "did \"policy set\" on policy"),
     ] {
         let audit: Audit = serde_json::from_slice(&action("bob", what, on)).unwrap();
-        assert_eq!(crate::input::audit_messages::sentence(&audit), format!("bob@ops2 {expected}: wrong rack"));
+        let seen = World::usual().seen();
+        assert_eq!(crate::input::audit_messages::sentence(&seen, &audit), format!("bob@ops2 {expected}: wrong rack"));
     }
 }
 
@@ -276,7 +277,7 @@ fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 1, until: after(wall(), 400), cause });
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);
-    assert!(text.contains("worker-3 +1") && text.contains("pdb shop/web 2/2"), "{text}");
+    assert!(text.contains("worker-3 +1") && text.contains("pdb shop/web has 2, needs 2"), "{text}");
     let oldest = OverviewRow::NeedsYou(Object::Entry(EntryId::reboot(5)));
     while app.lists.overview_rows.cursor.as_ref() != Some(&oldest) {
         press(&mut app, "n");

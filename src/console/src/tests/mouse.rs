@@ -184,14 +184,45 @@ fn copy_in_an_open_pane_copies_its_full_text_without_control_characters() {
 }
 
 #[test]
-fn the_rack_map_and_the_column_picker_ignore_the_mouse() {
+fn a_click_on_the_rack_map_selects_the_machine_and_two_open_it() {
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let mut app = World::usual().console(columns, rows);
+        press(&mut app, "2");
+        if app.navigation.map.is_none() {
+            press(&mut app, "v");
+        }
+        let (before, at) = (find(&app, "worker-1"), find(&app, "worker-4"));
+        click(&mut app, before);
+        assert_eq!(app.lists.nodes.cursor.as_deref(), Some("worker-1"), "{columns}x{rows}");
+        click(&mut app, at);
+        assert_eq!(app.lists.nodes.cursor.as_deref(), Some("worker-4"), "{columns}x{rows}");
+        assert!(app.navigation.pane.is_none(), "two machines of one line are no double click");
+        click(&mut app, at);
+        assert_eq!(app.navigation.pane.as_ref().map(|pane| &pane.of), Some(&Target::Node("worker-4".into())));
+    }
+    // the legend below the map and the space beside it are no machines
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 v");
-    let cursor = app.lists.nodes.cursor.clone();
-    for y in 4..20 {
-        assert_eq!(click(&mut app, (8, y)), []);
+    for place in [(8, 20), (79, 5), (0, 4)] {
+        click(&mut app, place);
+        assert_eq!(app.lists.nodes.cursor.as_deref(), Some("cp-1"), "{place:?}");
     }
-    assert_eq!(app.lists.nodes.cursor, cursor, "no list row is there");
+}
+
+#[test]
+fn the_preview_keeps_the_row_and_a_double_click_on_it_opens_its_detail() {
+    let mut app = World::usual().console(200, 50);
+    press(&mut app, "j");
+    update(&mut app, Event::Rested);
+    let at = (find(&app, "Timeline").0, find(&app, "cp-1").1);
+    click(&mut app, at);
+    assert_eq!(app.lists.reboots.cursor, Some(EntryId::reboot(4)), "not the row on the same line of the table");
+    click(&mut app, at);
+    assert_eq!(app.navigation.pane.as_ref().map(|pane| &pane.of), Some(&Target::Entry(EntryId::reboot(4))));
+}
+
+#[test]
+fn the_column_picker_ignores_the_mouse() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 |");
     let audit = find(&app, "8 Aud");
@@ -235,6 +266,20 @@ fn a_click_on_a_column_title_sorts_then_reverses_then_restores_the_order() {
         }
         assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("reason"), false)));
     }
+}
+
+#[test]
+fn a_click_on_a_title_sorts_the_table_that_is_open() {
+    let mut app = super::batches::world(false).0.console(120, 24);
+    app.navigation.cke_records = true;
+    let title = find(&app, "NODE");
+    click(&mut app, title);
+    assert_eq!(app.lists.reboots.sort, Some((ColumnId::new("node"), false)));
+    app.navigation.cke_records = false;
+    press(&mut app, "v");
+    let title = find(&app, "CAUSE");
+    click(&mut app, title);
+    assert_eq!(app.lists.batches.sort, Some((ColumnId::new("why"), false)));
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn full_world() -> World {
 }
 
 /// Returns a snapshot in which a plan changes this many machines.
-fn with_plan(world: &World, changes: usize, applying: ApplyState) -> Seen {
+pub(super) fn with_plan(world: &World, changes: usize, applying: ApplyState) -> Seen {
     let mut seen = Seen::clone(&world.seen());
     let nodes = (0..changes).map(|n| NodeChange {
         address: Address::new(format!("10.0.0.{}", 11 + n)),
@@ -125,6 +125,28 @@ fn an_overview_without_trouble_is_one_green_line_and_teaches_one_step() {
         assert!(text.contains("both queues are done") && text.contains("to reboot machines: 2 nodes"), "{text}");
         assert!(!footer(&app).contains("n next"), "{text}");
     }
+}
+
+/// A kubelet that has just started is not Ready for a moment: after each reboot, a line of *Needs you* came and went. A
+/// node whose cordon has a line of its own has only that one.
+#[test]
+fn a_node_that_has_just_become_not_ready_needs_nobody_and_no_node_has_two_lines() {
+    let mut world = World::usual();
+    let mut names = |seconds: i64, orphan: bool| {
+        let mut node = (*world.kube.by_name["worker-5"]).clone();
+        node.ready_since = Some(after(wall(), -seconds));
+        world.kube.put_node(node);
+        if orphan {
+            let reason = Reason::OrphanedCordon { node: "worker-5".into(), entry: EntryId::reboot(1) };
+            world.orphans.insert(NodeName::new("worker-5"), reason);
+        }
+        let app = world.console(80, 24);
+        let of_node = app.knowledge.needs_you.iter().filter(|line| line.object == Object::Node("worker-5".into()));
+        of_node.map(|line| line.what.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(119, false), [""; 0]);
+    assert_eq!(names(120, false), ["not Ready, and nothing restarts it"]);
+    assert_eq!(names(120, true).len(), 1);
 }
 
 /// Shape and letters carry the state, not colour alone.
@@ -222,13 +244,14 @@ fn queries_address(app: &App, name: &str) -> String {
     crate::state::queries::address(&app.seen, name).map_or_else(|| name.to_owned(), |address| address.to_string())
 }
 
-/// What the footer offers works, and what it does not offer is refused.
+/// A command that the footer offers works, and one that it does not offer is refused.
 #[test]
 fn a_command_is_available_exactly_when_its_key_does_something() {
     let changing = || TABLE.iter().filter(|b| b.changes && b.name != "lead");
     for world in [World::usual(), full_world(), World::with_hosts()] {
-        for view in [View::Reboots, View::Repairs, View::Nodes, View::Hosts, View::Overview] {
+        for view in View::ALL {
             let mut app = world.console_in(view, 120, 36);
+            super::past::load_past(&mut app);
             for _ in 0..12 {
                 for binding in changing() {
                     let Some(key) = app.config.keymap.key(binding.name).map(str::to_owned) else { continue };
@@ -283,13 +306,13 @@ fn an_approval_is_offered_unless_applying_is_on_hold() {
         let text = screen::text(&app);
         assert!(!text.contains("Y approve") && text.contains("ON HOLD"), "{view}: {text}");
     }
-    assert!(footer(&app).contains("L unhold"), "{}", footer(&app));
+    assert!(footer(&app).contains("L resume applying"), "{}", footer(&app));
 }
 
 #[test]
 fn an_unhealthy_machine_of_the_registry_is_listed_unless_it_is_repaired() {
     let mut world = World::usual();
-    let listed = |world: &World, off: Option<&str>| {
+    let listed_since = |world: &World, off: Option<&str>, since: Option<i64>| {
         let mut seen = with_plan(world, 0, ApplyState::Settled);
         let machine = Machine {
             serial: "S4".into(),
@@ -304,7 +327,7 @@ fn an_unhealthy_machine_of_the_registry_is_listed_unless_it_is_repaired() {
             bmc_type: String::new(),
             bmc_ipv4: String::new(),
             state: State::Unhealthy,
-            since: None,
+            since: since.map(|ago| after(wall(), -ago)),
             duration: Seconds::new(300.0),
         };
         let machines = Arc::new(Machines { list: vec![machine], ..Machines::default() });
@@ -317,14 +340,25 @@ fn an_unhealthy_machine_of_the_registry_is_listed_unless_it_is_repaired() {
         update(&mut app, Event::Seen(Arc::new(seen)));
         app
     };
+    let listed = |world: &World, off| listed_since(world, off, None);
     world.store.reboots.entries.remove(&3);
     let app = listed(&world, Some("disabled"));
     let object = Object::Machine(Address::new("10.0.0.14"));
     let line = app.knowledge.needs_you.iter().find(|line| line.object == object);
     assert_eq!(line.map(|line| line.what.as_str()), Some("unhealthy in the registry"), "{:?}", lines(&app));
     assert!(screen::text(&app).contains("worker-1"), "{}", screen::text(&app));
+    // on the line of one machine, H stopped all applying
+    let mut on_line = listed(&world, Some("disabled"));
+    on_line.lists.overview_rows.cursor = Some(OverviewRow::NeedsYou(object.clone()));
+    assert_eq!(on_line.acting_view(), View::Machines);
+    let offers = |command| available::here(&on_line, command);
+    assert!(!offers(Command::Hold) && !offers(Command::Unhold));
+    press(&mut on_line, "H");
+    assert!(on_line.dialog.is_none(), "{}", screen::text(&on_line));
     let is_listed = |app: &App| lines(app).iter().any(|(listed, _)| *listed == object);
     assert!(!is_listed(&listed(&world, None)), "automatic repair will add it");
+    assert!(!is_listed(&listed_since(&world, Some("disabled"), Some(20))), "its reboot has just ended");
+    assert!(is_listed(&listed_since(&world, Some("disabled"), Some(200))));
     world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 20, 30);
     assert!(!is_listed(&listed(&world, Some("disabled"))), "it is in work");
 }
@@ -436,4 +470,18 @@ fn the_actions_that_set_up_a_sandbox_are_not_among_the_latest() {
         rows.filter(|row| matches!(row.target(), Some(Target::Past(Folder::Audit, _)))).count()
     };
     assert_eq!((count(&mut app, true), count(&mut app, false)), (0, 4));
+}
+
+/// The list walks only the entries in work, not the whole queue.
+#[test]
+fn totals_know_the_entries_in_work() {
+    let mut world = World::usual();
+    let app = world.console(80, 24);
+    let in_work = |app: &crate::state::App| {
+        let ids = app.knowledge.totals.in_work.iter();
+        ids.filter(|id| id.queue == cketerm_model::entry::QueueKind::Reboot).map(|id| id.index).collect::<Vec<_>>()
+    };
+    assert_eq!(in_work(&app), [3, 4]);
+    world.entry(5, "10.0.0.16", cketerm_model::reboot::RebootStatus::Draining, 0, 50);
+    assert_eq!(in_work(&world.console(80, 24)), [3, 4, 5]);
 }

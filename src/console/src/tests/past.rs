@@ -47,6 +47,7 @@ pub(super) fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
         address: Address::new(format!("10.0.0.{}", 14 + index % 5)),
         end: serde_json::from_value(outcome.split([' ', ':']).next().unwrap_or_default().into()).unwrap(),
         outcome: outcome.into(),
+        withdrawn_by: None,
         at: after(wall(), -ago),
         last: serde_json::Value::Null,
         request: (index != 1).then_some(request),
@@ -56,7 +57,7 @@ pub(super) fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
 }
 
 /// A reboot that drained for a minute and ended two minutes after its command.
-fn timed(index: u64, ago: i64) -> Ended {
+pub(super) fn timed(index: u64, ago: i64) -> Ended {
     let mut ended = Ended::from(&ending(index, "booted", ago));
     let time = |phase, seconds| PhaseTime { phase, step: None, seconds };
     ended.times.phases = vec![time(Phase::Drain, 60.0), time(Phase::Boot, 118.0), time(Phase::Whole, 180.0)];
@@ -78,7 +79,7 @@ fn audit(user: &str, what: &str, on: &str, ago: i64) -> Audit {
 }
 
 /// Returns a page whose values were written one after another, the first one last.
-fn page<T>(values: Vec<T>, more: bool) -> Page<T> {
+pub(super) fn page<T>(values: Vec<T>, more: bool) -> Page<T> {
     let newest = 900;
     let stored = |(i, value): (usize, T)| {
         let at = newest - i64::try_from(i).unwrap();
@@ -218,9 +219,9 @@ fn needs_you_groups_entries_by_blocker_oldest_first() {
     let app = world.console_in(View::Overview, 80, 24);
     let lines = app.knowledge.needs_you.iter();
     let lines: Vec<(&str, usize)> = lines.map(|line| (line.name.as_str(), line.count)).collect();
-    // it has waited for 15m, the other for 3m
-    assert_eq!(lines, [("worker-3", 2), ("worker-4", 1), ("reboots/8", 1), ("worker-5", 1)]);
-    assert_eq!(app.knowledge.needs_you[0].what, "pdb shop/web 2/2");
+    // the node has been away for 3d; of the two entries, one has waited for 15m, the other for 3m
+    assert_eq!(lines, [("worker-5", 1), ("worker-3", 2), ("worker-4", 1), ("reboots/8", 1)]);
+    assert_eq!(app.knowledge.needs_you[1].what, "pdb shop/web has 2, needs 2");
 }
 
 #[test]
@@ -404,7 +405,8 @@ fn an_audit_record_links_to_its_object_and_its_log_lines() {
         (4, Some(Target::Node("worker-5".into())), "worker-5"),
     ] {
         press(&mut app, &format!("8 g g {} enter", "j ".repeat(row)));
-        let footer = screen::text(&app).lines().last().unwrap_or_default().to_owned();
+        let text = screen::text(&app);
+        let footer = text.lines().rev().take(2).collect::<Vec<_>>().join("\n");
         assert_eq!(footer.contains("o go to it"), leads.is_some(), "{row}: {footer}");
         assert_eq!(footer.contains("l its logs"), leads.is_some(), "{row}: {footer}");
         if leads.is_none() {
@@ -455,15 +457,37 @@ fn the_durations_of_similar_entries_are_read_once_from_any_view() {
     assert_eq!(app.knowledge.usual.ended().len(), 20);
 }
 
-/// An estimate says how sure it is, and is made again only if something has changed.
+/// The records of one second are in the order of their revisions, whatever clock of which host wrote them.
 #[test]
-fn the_overview_estimates_the_end_of_the_queue() {
-    let mut app = World::usual().console_in(View::Overview, 120, 36);
-    let ended = (0..20).map(|i| timed(i, 60 * i64::try_from(i).unwrap())).collect();
-    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(ended, false))))));
+fn audit_rows_are_in_the_order_of_their_times_and_an_action_is_listed_once() {
+    let mut app = World::usual().console_in(View::Audit, 120, 24);
+    let hold =
+        |result: &str, ago| Audit { result: result.into(), ..audit("alice", "host hold (soft)", "host m/w1", ago) };
+    // the newest revision first; the second one is of an older second
+    let values = vec![
+        audit("bob", "enable", "repair queue", 10),
+        audit("engine", "cordon", "worker-1", 30),
+        hold("done", 20),
+        hold("begun", 20),
+        audit("carol", "disable", "repair queue", 20),
+        // its program died before the end
+        hold("begun", 500),
+    ];
+    let answer = ReadResponse::Audit(Part::Newest, Ok(page(values, false)));
+    update(&mut app, Event::ReadFinished(Box::new(answer)));
     let text = screen::text(&app);
-    assert!(text.contains("done 10:0") || text.contains("done between 10:0"), "{text}");
-    let estimate = app.knowledge.summary.reboots.left.estimate.clone().unwrap();
-    update(&mut app, Event::Seen(World::usual().seen()));
-    assert_eq!(app.knowledge.summary.reboots.left.estimate, Some(estimate));
+    let shown: Vec<&str> = text
+        .lines()
+        .filter_map(|l| ["bob", "engine", "alice", "carol"].into_iter().find(|who| l.contains(&format!(" {who}"))))
+        .collect();
+    assert_eq!(shown, ["bob", "alice", "carol", "engine", "alice"], "{text}");
+}
+
+/// A column is as wide as its texts while the line has space.
+#[test]
+fn no_column_of_history_is_cut_beside_free_space() {
+    let text = shown(&World::usual(), View::History, 150, 24, "");
+    for whole in ["alice@admin1 from 192.0.2.7", "failed: not healthy after the last step", "kernel 6.12"] {
+        assert!(text.contains(whole), "{whole}: {text}");
+    }
 }

@@ -147,7 +147,7 @@ fn every_command_of_the_key_table_triggers_its_action() {
         ("delete-finished", "only in the Repairs view"),
         ("delete-unfinished", "only in the Repairs view"),
         ("keep-cordoned", "Keep worker-1 cordoned"),
-        ("release", "release cordons in the Nodes view"),
+        ("release", "uncordon nodes in the Nodes view"),
         ("host-power", "only in the Hosts view"),
         ("fence", "only in the Hosts view"),
         ("lead", "this console leads already"),

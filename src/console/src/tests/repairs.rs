@@ -1,5 +1,6 @@
 //! Tests of the repair queue on the screen and under the keys.
 
+use cketerm_actions::plan::Drains;
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended, Outcome},
     cketerm_records::{Order, Progress, Request, Verb, Who},
@@ -20,6 +21,7 @@ use crate::{
         App,
         dialog::Focus,
         event::{Action, Effect, Event},
+        past::ReadResponse,
     },
     terminal::screen,
 };
@@ -94,7 +96,7 @@ impl World {
         self.store.cluster = Some(stored("/cke/cluster", 6, Definition { cluster, members }));
     }
 
-    fn repair(
+    pub(super) fn repair(
         &mut self,
         index: u64,
         address: &str,
@@ -361,4 +363,19 @@ fn a_repair_dialog_expires_when_its_entry_changes_and_ignores_typing() {
     assert!(app.dialog.is_some(), "the letters were meant for the field");
     press(&mut app, "esc");
     assert!(app.dialog.is_none());
+}
+
+/// A machine that the table shows as blocked must not read as free in the dialog.
+#[test]
+fn a_repair_of_a_machine_in_work_is_marked_and_names_what_holds_it() {
+    let mut app = World::with_repairs().console(80, 24);
+    press(&mut app, "2 / \"worker-1\" enter P");
+    let text = screen::text(&app);
+    assert!(text.contains("! worker-1 is in work already: reboots/3 draining"), "{text}");
+    assert!(text.contains("held up: pdb shop/web"), "{text}");
+    let number = app.dialog.as_ref().and_then(|d| d.plan.as_ref()).unwrap().number;
+    let free = Drains { nodes: 1, evict: 5, delete: 0, stay: 2, blocked: Vec::new(), unread: Vec::new(), more: 0 };
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Plan(number, Ok(free)))));
+    let text = screen::text(&app);
+    assert!(text.contains("nothing else blocks a drain now"), "{text}");
 }

@@ -3,9 +3,14 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    attempt::{Attempt, Ended, Outcome},
     cketerm_records::EndKind,
+    cluster::Members,
     entry::{EntryId, Stored},
     names::Address,
+    reason::{CommandRetry, Reason},
+    stored::view::Definition,
+    time::after,
 };
 use cketerm_rules::usual::{EndedTimes, MachineClass, Phase, PhaseTime, UsualTimes};
 
@@ -87,8 +92,7 @@ fn the_cursors_row_is_a_bar_without_colours_too() {
     press(&mut app, "j space k");
     let buffer = screen::buffer(&app);
     let reversed = |y: u16| (0..80).filter(|x| buffer[(*x, y)].modifier.contains(Modifier::REVERSED)).count();
-    // the sign of the status is not part of it
-    assert_eq!((reversed(5), reversed(6)), (79, 0));
+    assert_eq!((reversed(5), reversed(6)), (80, 0));
     assert_eq!((buffer[(0, 5)].symbol(), buffer[(1, 5)].symbol()), (">", "*"));
 }
 
@@ -137,4 +141,98 @@ fn without_racks_nodes_begin_with_the_list_and_the_map_still_works() {
     assert!(app.navigation.map.is_none());
     press(&mut app, "v right right right");
     assert!(screen::text(&app).contains("no rack"), "{}", screen::text(&app));
+}
+
+/// The detail beside the table follows once the cursor rests; until then the first frame names its object.
+#[test]
+fn the_first_frame_names_the_object_that_the_preview_will_show() {
+    let app = World::usual().console(200, 50);
+    assert!(app.navigation.preview.is_none());
+    let buffer = screen::buffer(&app);
+    let text = screen::text(&app);
+    let (y, line) = text.lines().enumerate().find(|(_, line)| line.contains("reboots/3")).expect(&text);
+    let x = line.split("reboots/3").next().unwrap().chars().count();
+    let cell = &buffer[(u16::try_from(x).unwrap(), u16::try_from(y).unwrap())];
+    assert!(x > 100, "{text}");
+    assert_eq!(Some(cell.fg), app.config.theme.muted.fg.or(Some(ratatui::style::Color::Reset)));
+}
+
+/// A cell is not cut while the last column has space that it does not need.
+#[test]
+fn columns_get_the_space_that_the_remarks_do_not_need() {
+    let mut world = World::with_hosts();
+    let hosts = |world: &World| screen::text(&world.console_in(View::Hosts, 80, 24));
+    assert!(hosts(&world).contains("cketerm hard,~"), "the remarks need the space: {}", hosts(&world));
+    for name in ["m1", "m3", "m4", "m5"] {
+        world.kube.hosts.remove(&("metal3".to_owned(), name.to_owned()));
+    }
+    assert!(hosts(&world).contains("cketerm hard, remediation soft"), "{}", hosts(&world));
+}
+
+/// A world in which the command of reboots/4 has ended in this way, with two retries allowed after pauses of 60 s.
+fn after_command(end: Ended, allowed: i64) -> World {
+    let mut world = World::usual();
+    let id = EntryId::reboot(4);
+    let attempt = world.store.attempts[&(id, 1)].get().unwrap().clone();
+    let outcome = Outcome { end: end.clone(), ..attempt.outcome.clone().unwrap() };
+    world.store.attempts.insert((id, 1), stored("a", 43, Attempt { outcome: Some(outcome), ..attempt }));
+    let definition = world.store.cluster.as_ref().unwrap().get().unwrap().clone();
+    let mut cluster = definition.cluster;
+    cluster.reboot.command_retries = Some(allowed - 1);
+    cluster.reboot.command_interval = Some(60);
+    let members = Members::of(&cluster);
+    world.store.cluster = Some(stored("/cke/cluster", 5, Definition { cluster, members }));
+    let retry = if allowed > 1 { CommandRetry::Scheduled } else { CommandRetry::Never };
+    world.reasons.insert(id, Reason::CommandFailed { end, stderr: "no route to the BMC".into(), retry });
+    world
+}
+
+/// A machine whose command failed does not boot.
+#[test]
+fn a_failed_command_shows_the_next_try_or_that_there_is_none() {
+    let progress = |world: &World| line(&world.console(120, 30), "worker-2");
+    let failed = progress(&after_command(Ended::Exit(3), 1));
+    assert!(failed.contains("failed 1/1") && !failed.contains("boot "), "{failed}");
+    // it ended 39 s ago, and the next one follows 60 s after it
+    let again = progress(&after_command(Ended::Exit(3), 3));
+    assert!(again.contains("retry 2/3 in 21s") && !again.contains("boot "), "{again}");
+    let withheld = progress(&after_command(Ended::Withheld("the window closed".into()), 3));
+    assert!(withheld.contains("retry 1/3 now"), "{withheld}");
+    let booting = progress(&World::usual());
+    assert!(booting.contains("boot 39s"), "{booting}");
+    let app = after_command(Ended::Exit(3), 1).console(120, 30);
+    let buffer = screen::buffer(&app);
+    let text = screen::text(&app);
+    let y = text.lines().position(|line| line.contains("worker-2")).unwrap();
+    let x = text.lines().nth(y).unwrap().find("failed 1/1").unwrap();
+    let cell = &buffer[(u16::try_from(x).unwrap(), u16::try_from(y).unwrap())];
+    assert_eq!(Some(cell.fg), app.config.theme.severity(Severity::Failed).fg);
+}
+
+#[test]
+fn a_row_that_backs_off_says_when_it_goes_on() {
+    let app = World::usual().console(80, 24);
+    let row = line(&app, "worker-4");
+    assert!(
+        row.contains("backoff") && row.contains("again in 6m") && row.contains("pdb db/pg has 2, needs 2"),
+        "{row}"
+    );
+}
+
+/// SINCE, PROGRESS and the reason would otherwise count from the transition, the start and the end of the command.
+#[test]
+fn all_times_in_a_row_count_from_the_start_of_its_phase() {
+    let row = line(&World::usual().console(120, 30), "worker-2");
+    assert!(row.contains(" 39s ") && row.contains("boot 39s") && !row.contains("42s"), "{row}");
+    assert_eq!(row.matches("39s").count(), 2, "the reason repeats no time: {row}");
+    let mut world = World::usual();
+    let id = EntryId::reboot(4);
+    let attempt = world.store.attempts[&(id, 1)].get().unwrap().clone();
+    world
+        .store
+        .attempts
+        .insert((id, 1), stored("a", 43, Attempt { outcome: None, start: after(wall(), -40), ..attempt }));
+    world.reasons.insert(id, Reason::CommandRunning { attempt: "a1".into(), since: after(wall(), -41) });
+    let row = line(&world.console(120, 30), "worker-2");
+    assert!(row.contains(" 40s ") && row.contains("try 1/1, 40s") && !row.contains("41s"), "{row}");
 }

@@ -7,6 +7,7 @@ use cketerm_model::{
     kube::NodeRow,
     names::{Address, NodeName},
     reboot::RebootStatus,
+    repair::RepairEntry,
 };
 use cketerm_rules::seen::Seen;
 
@@ -169,10 +170,20 @@ fn task_read_the_output_of_a_failed_command() {
 
 #[test]
 fn task_repair_a_machine_and_delete_ended_repairs() {
-    let (app, effects) = run_task("Repair again what failed", &World::with_repairs());
-    assert!(!effects.is_empty(), "{}", screen::text(&app));
-    let Action::AddRepairs { addresses, operation, .. } = action(effects) else { panic!() };
-    assert_eq!((addresses, operation.as_str()), (vec![Address::new("10.0.0.18")], "unreachable"));
+    let repaired = |task, world: &World| {
+        let (app, effects) = run_task(task, world);
+        assert!(!effects.is_empty(), "{}", screen::text(&app));
+        let Action::AddRepairs { addresses, operation, .. } = action(effects) else { panic!() };
+        assert_eq!(addresses, [Address::new("10.0.0.18")]);
+        operation
+    };
+    // the operation of the failed entry reinstalls, unless it is replaced by one that restarts the agent
+    let mut world = World::with_repairs();
+    assert_eq!(repaired("Reinstall a machine again", &world), "unreachable");
+    let failed = world.store.repairs.entries.get_mut(&4).unwrap();
+    let entry = RepairEntry::clone(failed.get().unwrap());
+    failed.value = Ok(Arc::new(RepairEntry { operation: "unhealthy".into(), step: 0, ..entry }));
+    assert_eq!(repaired("Repair again what failed", &world), "unhealthy");
     let (_, effects) = run_task("Delete the repairs that ended", &World::with_repairs());
     let Action::Cancel { entries, .. } = action(effects) else { panic!() };
     assert_eq!(entries, [EntryId::repair(0), EntryId::repair(4)]);
@@ -218,7 +229,7 @@ fn task_change_theme_and_columns_and_look_up_a_key() {
     let (_, effects) = run_task("Take another theme", &World::usual());
     assert!(format!("{effects:?}").contains("dark"), "{effects:?}");
     let (app, _) = run_task("Which key holds an entry?", &World::usual());
-    assert_shows(&app, "Hold the entries until they are released");
+    assert_shows(&app, "Hold the entries until their hold is ended");
     let (app, effects) = run_task("Choose the columns", &World::usual());
     assert!(!screen::text(&app).contains("STATUS") && screen::text(&app).contains("REASON"), "{effects:?}");
 }
@@ -244,7 +255,7 @@ fn task_find_the_pod_that_blocks_the_most_nodes() {
     let (app, _) = run_task("Which pod blocks the most nodes?", &world);
     let text = screen::text(&app);
     let line = |what: &str| text.lines().position(|line| line.contains(what));
-    assert!(line("2 nodes  pdb shop/web 2/2") < line("1 node  pdb db/pg 2/2"), "{text}");
+    assert!(line("2 nodes  pdb shop/web has 2, needs 2") < line("1 node  pdb db/pg has 2, needs 2"), "{text}");
     assert!(text.contains("nodes: worker-1, worker-3") && text.contains("pods: shop/web-7d9f8b6c5-x2x4z"), "{text}");
 }
 

@@ -103,6 +103,35 @@ fn the_command_line_runs_the_key_tables_commands_and_shows_errors() {
 }
 
 #[test]
+fn after_a_refused_line_a_colon_opens_a_new_one_and_digits_show_a_view() {
+    let mut app = World::usual().console(80, 24);
+    let typed = |app: &App| app.typing.line.as_ref().map(|l| l.input.value().to_owned());
+    press(&mut app, ": \"nods\" enter :");
+    assert_eq!(typed(&app).as_deref(), Some(""), "a new line");
+    press(&mut app, "\"view nodes\" enter");
+    assert_eq!((app.navigation.view, typed(&app)), (View::Nodes, None));
+    press(&mut app, ": \"nods\" enter 1");
+    assert_eq!((app.navigation.view, typed(&app)), (View::Reboots, None));
+    // any other key edits the line
+    press(&mut app, ": \"goto reboots/9\" enter backspace \"5\" enter");
+    assert_eq!((app.lists.reboots.cursor, typed(&app)), (Some(EntryId::reboot(5)), None));
+    // a digit of an argument is text
+    press(&mut app, "esc : \"goto reboots/6\"");
+    assert_eq!(typed(&app).as_deref(), Some("goto reboots/6"));
+}
+
+/// The tabs above name these keys.
+#[test]
+fn the_overviews_hints_do_not_repeat_the_tabs() {
+    let app = World::usual().console_in(View::Overview, 200, 50);
+    let text = screen::text(&app);
+    let hints: Vec<&str> = text.lines().rev().take(2).collect();
+    for tab in ["1 reboots", "2 nodes", "3 repairs", "7 history"] {
+        assert!(!hints.iter().any(|line| line.contains(tab)), "{tab}: {hints:?}");
+    }
+}
+
+#[test]
 fn tab_cycles_through_the_completions() {
     let mut app = World::usual().console(80, 24);
     let typed = |app: &App| app.typing.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();

@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    fn cordon(&mut self, name: &str, index: u64) {
+    pub(super) fn cordon(&mut self, name: &str, index: u64) {
         let mut row = NodeRow::clone(&self.kube.nodes[name]);
         row.unschedulable = true;
         row.owner = Some(Ok(Owner {
@@ -264,7 +264,7 @@ impl World {
         let registration = EngineRegistration {
             host: "admin1".into(),
             pid: 1,
-            version: "0.1.0".into(),
+            version: "0.2.0".into(),
             mode: cketerm_model::cketerm_records::EngineMode::Console,
             http: None,
             missing_programs: vec![],

@@ -12,6 +12,8 @@ pub enum Charset {
     /// All characters.
     #[default]
     All,
+    /// Letters, borders and blocks, but no other signs, which fonts of simple consoles lack.
+    WithoutSigns,
     /// All characters, but the operator wants lines and borders in ASCII.
     AsciiBorders,
     /// ASCII only: any other character becomes `?`.
@@ -23,8 +25,17 @@ impl Charset {
     #[must_use]
     pub fn without_blocks(self) -> Self {
         match self {
-            Self::All | Self::AsciiBorders => Self::AsciiBorders,
+            Self::All | Self::WithoutSigns | Self::AsciiBorders => Self::AsciiBorders,
             Self::Ascii => Self::Ascii,
+        }
+    }
+
+    /// Returns the charset on this terminal, by the value of `TERM`.
+    #[must_use]
+    pub fn on_terminal(self, term: Option<&str>) -> Self {
+        match self {
+            Self::All if !has_blocks(term) => Self::WithoutSigns,
+            Self::All | Self::WithoutSigns | Self::AsciiBorders | Self::Ascii => self,
         }
     }
 
@@ -54,7 +65,7 @@ fn utf8(environment: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 /// Reports whether a UTF-8 terminal has the eight block characters. Some console fonts are known to lack them.
-pub fn has_blocks(term: Option<&str>) -> bool {
+fn has_blocks(term: Option<&str>) -> bool {
     !matches!(term, None | Some("linux" | "dumb" | "vt100" | "vt220"))
 }
 
@@ -76,8 +87,11 @@ pub fn apply_charset(buffer: &mut Buffer, charset: Charset) {
         let symbol = buffer.content[at].symbol();
         let plain = match charset {
             Charset::All => continue,
-            Charset::AsciiBorders => ascii_border(symbol),
-            Charset::Ascii => Some(ascii_border(symbol).unwrap_or_else(|| ascii_letter(symbol))),
+            Charset::WithoutSigns => ascii_sign(symbol),
+            Charset::AsciiBorders => ascii_sign(symbol).or_else(|| ascii_border(symbol)),
+            Charset::Ascii => {
+                Some(ascii_sign(symbol).or_else(|| ascii_border(symbol)).unwrap_or_else(|| ascii_letter(symbol)))
+            }
         };
         if let Some(plain) = plain {
             buffer.content[at].set_char(plain);
@@ -85,22 +99,34 @@ pub fn apply_charset(buffer: &mut Buffer, charset: Charset) {
     }
 }
 
+/// Returns the ASCII replacement of a sign: of a severity (`theme::Severity`), a slot, an order.
+fn ascii_sign(symbol: &str) -> Option<char> {
+    match symbol.chars().next()? {
+        '\u{25cf}' => Some('*'),
+        '\u{25cb}' => Some('.'),
+        '\u{2713}' => Some('+'),
+        '\u{25b2}' | '\u{2191}' => Some('^'),
+        '\u{2193}' => Some('v'),
+        '\u{25ae}' | '\u{25a0}' => Some('#'),
+        '\u{25af}' => Some('-'),
+        _ => None,
+    }
+}
+
 /// Returns the ASCII replacement of a box-drawing character, a block or a sign of an interval.
 fn ascii_border(symbol: &str) -> Option<char> {
-    let c = symbol.chars().next()?;
-    match c {
+    match symbol.chars().next()? {
         '\u{2013}' | '\u{2500}' | '\u{2501}' | '\u{2504}' | '\u{2505}' | '\u{2508}' | '\u{2509}' | '\u{2550}'
-        | '\u{2591}' | '\u{25af}' => Some('-'),
+        | '\u{2591}' => Some('-'),
         '\u{2502}' | '\u{2503}' | '\u{2506}' | '\u{2507}' | '\u{250a}' | '\u{250b}' | '\u{2551}' | '\u{258c}'
         | '\u{2590}' => Some('|'),
         '\u{250c}'..='\u{257f}' => Some('+'),
-        // signs of the severities and parts of bars (`views/gauge.rs`) stay distinct
-        '\u{2580}' | '\u{25b2}' => Some('^'),
+        // machines on the map of the racks and parts of bars (`views/gauge.rs`) stay distinct
+        '\u{2580}' => Some('^'),
         '\u{2584}' => Some('_'),
         '\u{2592}' => Some(':'),
         '\u{2593}' => Some('='),
-        '\u{2581}'..='\u{259f}' | '\u{25ae}' | '\u{25a0}' => Some('#'),
-        '\u{25cf}' => Some('*'),
+        '\u{2581}'..='\u{259f}' => Some('#'),
         // `\u{b1}` and `\u{2013}`: intervals and ranges, `07:41Z ~ 6m`, `20-40s`
         '\u{2026}' | '\u{b1}' => Some('~'),
         _ => None,
@@ -137,9 +163,29 @@ mod tests {
     #[test]
     fn the_signs_of_the_severities_stay_distinct_in_ascii() {
         let signs = |charset| Severity::ALL.map(|severity| row(severity.sign(), charset));
-        assert_eq!(signs(Charset::Ascii), ["#", "-", "_", "^", ":", "!"]);
-        assert_eq!(signs(Charset::AsciiBorders), signs(Charset::Ascii));
+        assert_eq!(signs(Charset::Ascii), ["+", ".", "*", "*", "^", "!"]);
+        for charset in [Charset::AsciiBorders, Charset::WithoutSigns] {
+            assert_eq!(signs(charset), signs(Charset::Ascii));
+        }
         assert_eq!(row("\u{2588}\u{2588}\u{2591} 2/3", Charset::Ascii), "##- 2/3");
+    }
+
+    /// East Asian terminals draw ambiguous characters two cells wide: the probe has to ask about one of each kind.
+    #[test]
+    fn signs_are_one_cell_wide_unless_ambiguous_ones_are_wide() {
+        let signs = Severity::ALL.map(Severity::sign);
+        assert!(signs.iter().all(|sign| sign.width() == 1));
+        let ambiguous: Vec<&str> = signs.iter().copied().filter(|sign| sign.width_cjk() == 2).collect();
+        assert_eq!(ambiguous, ["\u{25cb}", "\u{25cf}", "\u{25cf}", "\u{25b2}"]);
+        assert!(ambiguous.iter().all(|sign| ascii_sign(sign).is_some()));
+    }
+
+    #[test]
+    fn the_linux_console_has_borders_and_blocks_but_no_signs() {
+        let on = |term| Charset::All.on_terminal(Some(term));
+        assert_eq!((on("linux"), on("xterm-256color")), (Charset::WithoutSigns, Charset::All));
+        assert_eq!(Charset::Ascii.on_terminal(Some("linux")), Charset::Ascii);
+        assert_eq!(row("\u{2502}\u{2588}\u{25cf}\u{2713}\u{25ae}", Charset::WithoutSigns), "\u{2502}\u{2588}*+#");
     }
 
     #[test]

@@ -147,7 +147,8 @@ impl Palette {
 fn palettes_for(theme: &str) -> Vec<&'static Palette> {
     match theme {
         "plain" => DARK.iter().chain(&LIGHT).collect(),
-        name if name.ends_with("light") => LIGHT.iter().collect(),
+        // the built-in themes for a light background
+        "light" | "contrast-light" | "blue-orange-light" => LIGHT.iter().collect(),
         _ => DARK.iter().collect(),
     }
 }

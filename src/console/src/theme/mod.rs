@@ -95,14 +95,14 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Returns its sign, one cell wide: a block that every console font has, or an exclamation mark.
+    /// Returns its sign. Work has one sign, because the word beside it says which work it is. All signs are one cell
+    /// wide; terminals that draw some of them wider, or not at all, get ASCII (`charset`).
     pub fn sign(self) -> &'static str {
         match self {
-            Self::Done => "\u{2588}",
-            Self::Waiting => "\u{2591}",
-            Self::Draining => "\u{2584}",
-            Self::Rebooting => "\u{2580}",
-            Self::Slow => "\u{2592}",
+            Self::Done => "\u{2713}",
+            Self::Waiting => "\u{25cb}",
+            Self::Draining | Self::Rebooting => "\u{25cf}",
+            Self::Slow => "\u{25b2}",
             Self::Failed => "!",
         }
     }

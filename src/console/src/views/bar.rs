@@ -140,6 +140,26 @@ pub fn sparkline(values: &[u64], blocks: bool) -> String {
     values.iter().map(symbol_for).collect()
 }
 
+/// Draws numbers as heights over several lines, `wide` columns each: the top line first. Any number above zero is visible.
+pub fn chart(values: &[u64], wide: usize, lines: usize, blocks: bool) -> Vec<String> {
+    let symbols: &[char] = if blocks { &BLOCKS } else { &ASCII };
+    let steps = u64::try_from(symbols.len() - 1).unwrap_or(1);
+    let height = steps.saturating_mul(u64::try_from(lines).unwrap_or(1));
+    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    let line = |from_top: usize| {
+        let below = steps.saturating_mul(u64::try_from(lines - 1 - from_top).unwrap_or(0));
+        let symbol = |value: &u64| {
+            let filled = value.saturating_mul(height).div_ceil(most).saturating_sub(below).min(steps);
+            // the lowest line shows the hours without any, so that the axis is visible
+            let symbol = symbols.get(usize::try_from(filled).unwrap_or(0)).copied().unwrap_or('?');
+            let symbol = if filled == 0 && below > 0 { ' ' } else { symbol };
+            std::iter::repeat_n(symbol, wide).collect::<String>()
+        };
+        values.iter().map(symbol).collect()
+    };
+    (0..lines).map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +214,12 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0].len(), 30, "{lines:?}");
         assert!(lines[1].starts_with("c command 10s"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_chart_grows_over_its_lines() {
+        assert_eq!(chart(&[0, 1, 8, 16], 1, 2, true), ["   \u{2588}", "_\u{2581}\u{2588}\u{2588}"]);
+        assert_eq!(chart(&[0, 6], 2, 2, false), ["  ||", "__||"]);
     }
 
     #[test]

@@ -55,12 +55,14 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
     let mut columns: Vec<DrawnColumn> = Vec::with_capacity(T::COLUMNS.len());
     // the narrowest table that shows each of them
     let mut shown_from: Vec<u16> = Vec::with_capacity(T::COLUMNS.len());
+    // the definitions of `columns`
+    let mut definitions: Vec<&Column<T>> = Vec::with_capacity(T::COLUMNS.len());
     let mut flexible = None;
     for column in T::COLUMNS {
         let width = column.width_in(table_width);
         let cells = match column.visibility {
             Visibility::From(from) if from <= table_width => {
-                let cells = cells(app, column, rows, width);
+                let cells = cells(app, column, rows, None);
                 // the others get its space
                 if sized_by_content(width) && !cells.is_empty() && cells.iter().all(Cell::is_empty) {
                     continue;
@@ -68,7 +70,7 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
                 cells
             }
             Visibility::FromUnlessFilled(from) => {
-                let cells = cells(app, column, rows, width);
+                let cells = cells(app, column, rows, None);
                 if from > table_width && cells.iter().all(Cell::is_empty) {
                     continue;
                 }
@@ -80,7 +82,8 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
             flexible = Some((columns.len(), width));
         }
         let width = own_width(app, width, &cells, 0);
-        columns.push(DrawnColumn { title: column.title, width, cells });
+        columns.push(DrawnColumn { title: column.title, width, cells, sorted: sorted(app, column.id) });
+        definitions.push(column);
         shown_from.push(match column.visibility {
             Visibility::From(from) | Visibility::FromUnlessFilled(from) => from,
             Visibility::Hidden => 0,
@@ -93,6 +96,7 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
         let others = shown_from.iter().enumerate().filter(|(at, from)| at != flexible && **from > 0);
         let Some((at, _)) = others.max_by_key(|(_, from)| **from) else { break };
         columns.remove(at);
+        definitions.remove(at);
         shown_from.remove(at);
         *flexible -= usize::from(at < *flexible);
         rest = table::rest(&columns, table_width);
@@ -101,8 +105,34 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
         && let Some(column) = columns.get_mut(at)
     {
         column.width = if width == Width::Rest { rest } else { own_width(app, width, &column.cells, rest) };
+        let used = longest(&column.cells).max(column.title.width());
+        give_rest(&mut columns, at, rest.saturating_sub(u16::try_from(used).unwrap_or(rest)));
+    }
+    for (column, definition) in columns.iter_mut().zip(definitions) {
+        if let Content::Fitted(cell) = definition.content {
+            column.cells = rows.iter().map(|row| cell(row, usize::from(column.width))).collect();
+        }
     }
     (columns, rest)
+}
+
+/// Gives columns whose cells are cut the space that the cells of the flexible one do not need.
+fn give_rest(columns: &mut [DrawnColumn], flexible: usize, unused: u16) {
+    let mut left = unused;
+    for (_, column) in columns.iter_mut().enumerate().filter(|(at, _)| *at != flexible) {
+        let missing = u16::try_from(longest(&column.cells)).unwrap_or(u16::MAX).saturating_sub(column.width);
+        let more = missing.min(left);
+        column.width += more;
+        left -= more;
+    }
+    if let Some(column) = columns.get_mut(flexible) {
+        column.width = column.width.saturating_sub(unused - left);
+    }
+}
+
+/// Returns whether the largest value comes first, if the view is sorted by this column.
+fn sorted(app: &App, column: ColumnId) -> Option<bool> {
+    app.list().sort().filter(|(by, _)| *by == column).map(|(_, largest_first)| largest_first)
 }
 
 /// Returns the chosen columns that fit into a table of this width. Each is as wide as by default, or as its cells.
@@ -110,14 +140,14 @@ fn chosen_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16, cho
     let mut columns: Vec<DrawnColumn> = Vec::with_capacity(chosen.len());
     for column in chosen.iter().filter_map(|id| T::COLUMNS.iter().find(|c| c.id == *id)) {
         let width = column.width_in(table_width);
-        let cells = cells(app, column, rows, width);
+        let cells = cells(app, column, rows, Some(width));
         let rest = match width {
             Width::ContentWithinRest(_) => default_layout::<T>(app, rows, table_width).1,
             Width::Fixed(_) | Width::Content(..) | Width::MachineName(..) | Width::Rest => 0,
         };
         let needed = u16::try_from(longest(&cells).max(column.title.width())).unwrap_or(MAX_WIDTH).min(MAX_WIDTH);
         let width = own_width(app, width, &cells, rest).max(needed);
-        columns.push(DrawnColumn { title: column.title, width, cells });
+        columns.push(DrawnColumn { title: column.title, width, cells, sorted: sorted(app, column.id) });
     }
     fit(&mut columns, table_width);
     columns
@@ -177,12 +207,12 @@ fn limit(app: &App, width: Width) -> u16 {
     }
 }
 
-/// Returns the cells of a column.
-fn cells<T: Table>(app: &App, column: &Column<T>, rows: &[T::Row<'_>], width: Width) -> Vec<Cell> {
+/// Returns the cells of a column. Text that is fitted into its column gets the most that `width` allows, or is whole.
+fn cells<T: Table>(app: &App, column: &Column<T>, rows: &[T::Row<'_>], width: Option<Width>) -> Vec<Cell> {
     match column.content {
         Content::Cell(cell) => rows.iter().map(cell).collect(),
         Content::Fitted(cell) => {
-            let limit = usize::from(limit(app, width));
+            let limit = width.map_or(usize::MAX, |width| usize::from(limit(app, width)));
             rows.iter().map(|row| cell(row, limit)).collect()
         }
         Content::Value => rows

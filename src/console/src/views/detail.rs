@@ -8,17 +8,22 @@ mod past;
 mod repair;
 mod yaml;
 
+pub use self::yaml::kept as kept_yaml;
+
 use std::sync::Arc;
 
 use cketerm_model::{
+    batch::BatchState,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
     reason::{PodHold, Reason},
     reboot::RebootStatus,
     repair::StepStatus,
+    stored::keys::Folder,
     text::visible,
 };
 use cketerm_rules::{
+    eta::text::Detail,
     trouble,
     usual::{self, Pace},
 };
@@ -34,7 +39,7 @@ use super::{
     gauge,
 };
 use crate::{
-    state::{App, Pane, PaneContent, Target, calendar, logs::LineId, queries, short_text, when},
+    state::{App, Pane, PaneContent, Target, calendar, leaders, logs::LineId, queries, short_text, when},
     table::wrap,
     theme::Severity,
 };
@@ -85,6 +90,11 @@ pub fn pane_lines(app: &App, pane: &Pane, width: u16) -> Vec<Line<'static>> {
                 text.plain("", "no command of this entry has begun");
             }
             text.lines
+        }
+        (PaneContent::Output { .. }, Target::Past(Folder::History, id)) => {
+            let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
+            text.ended_output(id);
+            if text.lines.is_empty() { lines(app, &pane.of, width) } else { text.lines }
         }
         (PaneContent::Yaml, of) => yaml::lines(app, of, width),
         (PaneContent::Output { .. } | PaneContent::Detail, of) => lines(app, of, width),
@@ -201,6 +211,7 @@ impl Text<'_> {
                     "{id} is gone: it ended, or was cancelled or deleted. {back} goes back, {history} shows how."
                 );
                 self.plain("", &how);
+                self.output(id, false);
             }
             Some(Some(why)) => {
                 let key = queries::stored_at(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
@@ -223,7 +234,8 @@ impl Text<'_> {
         self.plain("status", &format!("{}{since}", short_text::status(entry, self.now())));
         if let Some(why) = seen.reasons.get(&id) {
             let style = if trouble::own(why) { theme.trouble } else { Style::new() };
-            self.field("why", &calendar::with_local_times(self.app, &short_text::sentence(why)), style);
+            let why = calendar::with_local_times(self.app, &short_text::sentence(why)) + &queries::reading_label(&seen);
+            self.field("why", &why, style);
         }
         let progress = queries::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
         if let Some(p) = progress {
@@ -285,7 +297,7 @@ impl Text<'_> {
         if let Some(order) = given {
             let why = order.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
             let taken = match order.verb {
-                Verb::Hold => format!("{} releases it", self.app.key("unhold")),
+                Verb::Hold => format!("{} ends the hold", self.app.key("unhold")),
                 _ => "not processed yet".to_owned(),
             };
             let text = format!("{} by {} {}{why}; {taken}", order.verb, order.who, self.moment(order.at));
@@ -297,7 +309,7 @@ impl Text<'_> {
     fn pods_left(&mut self, id: EntryId) {
         let seen = Arc::clone(&self.app.seen);
         let Some(p) = queries::progress(&seen, id) else { return };
-        self.pods_heading(p.pods_at_start, p.pods_gone);
+        self.pods_heading(p.pods_at_start, p.pods_gone, queries::joined_late(&seen, id));
         for blocker in &p.blockers {
             // The dry run's refusal is in the reason before any eviction is sent.
             let refused = seen.reasons.get(&id).and_then(Reason::pod_hold).filter(|_| blocker.why == PodHold::Leaving);
@@ -314,11 +326,11 @@ impl Text<'_> {
     }
 
     /// Adds the heading of the pods, with a bar of those that are gone.
-    fn pods_heading(&mut self, all: u32, gone: u32) {
+    fn pods_heading(&mut self, all: u32, gone: u32, joined_late: bool) {
         let theme = &self.app.config.theme;
         let (all, gone) = (usize::try_from(all).unwrap_or(0), usize::try_from(gone).unwrap_or(0));
-        let left = all.saturating_sub(gone);
-        let mut spans = vec![Span::styled(format!("Pods: {gone} of {all} gone, {left} left "), theme.title)];
+        let (left, seen) = (all.saturating_sub(gone), if joined_late { " seen" } else { "" });
+        let mut spans = vec![Span::styled(format!("Pods: {gone} of {all}{seen} gone, {left} left "), theme.title)];
         if all > 0 {
             let done = theme.shape(Severity::Draining);
             spans.extend(gauge::done_of(gone, all, PODS_BAR, done, theme.muted, self.app.config.blocks));
@@ -337,6 +349,25 @@ impl Text<'_> {
             None => "via ckecli or another program (no record of who)".to_owned(),
         };
         self.plain("requested", &text);
+        self.batch_field(id);
+    }
+
+    /// Adds the entry's batch: its cause, how far it is, and its estimated end.
+    fn batch_field(&mut self, id: EntryId) {
+        let app = self.app;
+        let Some(batch) = app.knowledge.batches.of_entry(&app.seen, id) else { return };
+        let cause = batch.batch.reason.as_ref().map(|reason| format!(" {reason}:")).unwrap_or_default();
+        let (done, _, failed, all) = batch.parts();
+        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let answer = app.knowledge.estimates.of_batch(id.queue, batch.id).and_then(|answer| answer.as_ref().ok());
+        let end = match (leaders::batch_state(app, batch), answer) {
+            (BatchState::Paused, _) => ", paused".to_owned(),
+            (BatchState::Running, Some(estimate)) => {
+                format!(", {}", estimate.described(Detail::Full, |at| calendar::moment(app, at)))
+            }
+            (BatchState::Running | BatchState::Done, _) => String::new(),
+        };
+        self.plain("batch", &format!("{}{cause} {done}/{all} done{failed}{end}", batch.id));
     }
 
     /// Adds the phases of an unfinished entry as a bar.

@@ -32,7 +32,7 @@ pub fn button_at(app: &App, dialog: &Dialog, (x, y): (u16, u16)) -> Option<Focus
     if y + 2 != area.bottom() || dialog.expired.is_some() {
         return None;
     }
-    let (confirm, back) = button_labels(dialog);
+    let (confirm, back) = button_labels(app, dialog);
     let length = |text: &str| u16::try_from(text.len()).unwrap_or(0);
     let at = area.x + 2;
     let second = at + length(&confirm) + 2;
@@ -63,7 +63,7 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     let cursor = if fields > 0 { draw_fields(app, dialog, buffer, (x, y), line) } else { None };
     y += fields;
     // other messages stay at their usual place
-    if let Some(message) = app.session.message.as_ref().filter(|message| message.here) {
+    if let Some(message) = app.session.message.as_ref().filter(|message| message.about.is_here()) {
         let (sign, style) = if message.failed { ("! ", theme.danger) } else { ("", Style::new()) };
         put(buffer, x, y, line, &short_text::safe(&format!("{sign}{}", message.text)), style);
     }
@@ -155,14 +155,34 @@ pub fn overflow(dialog: &Dialog, screen: Size) -> usize {
     if lines > max_lines { lines - max_lines.saturating_sub(1) } else { 0 }
 }
 
+/// Returns the number of lines of text that the screen shows, counted from the first line of the text.
+pub fn shown_to(dialog: &Dialog, screen: Size) -> usize {
+    let (width, _, max_lines) = measure(dialog, screen);
+    let all = wrapped(dialog, usize::from(width.saturating_sub(4))).len();
+    if all <= max_lines { all } else { (dialog.scroll + max_lines.saturating_sub(1)).min(all) }
+}
+
+/// Reports whether the dialog has warnings that the screen has not shown yet. Until then its button is not offered.
+pub fn has_unread_warnings(dialog: &Dialog, screen: Size) -> bool {
+    let (width, ..) = measure(dialog, screen);
+    let warnings = dialog.notes.iter().chain(dialog.lines.iter().take_while(|line| line.starts_with('!')));
+    let lines = warnings.map(|line| wrap(&short_text::safe(line), usize::from(width.saturating_sub(4))).len());
+    dialog.expired.is_none() && lines.sum::<usize>() > dialog.shown_to
+}
+
 fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
+    if let Some(expired) = &dialog.expired {
+        // the other lines were about the state before
+        let next = "close it, look again and press the key again".to_owned();
+        let lines = [format!("! EXPIRED: {expired}"), next];
+        return lines.iter().flat_map(|line| wrap(&short_text::safe(line), width)).collect();
+    }
     // warnings first, then the preview, then each object
     let warnings = dialog.lines.iter().take_while(|line| line.starts_with('!')).count();
     let (warnings, rest) = dialog.lines.split_at(warnings);
     let plan = dialog.plan.iter().flat_map(crate::state::dialog::plan::Plan::lines);
-    let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}"));
-    let all =
-        all.chain(dialog.notes.iter().cloned()).chain(warnings.iter().cloned()).chain(plan).chain(rest.iter().cloned());
+    let all = dialog.notes.iter().cloned();
+    let all = all.chain(warnings.iter().cloned()).chain(plan).chain(rest.iter().cloned());
     let steps = dialog.pick.iter().flat_map(|pick| pick.steps().iter().cloned());
     let all = all.chain(steps);
     all.flat_map(|l| wrap(&short_text::safe(&l), width)).collect()
@@ -238,9 +258,14 @@ fn choice(buffer: &mut Buffer, (x, y): (u16, u16), width: u16, label: &str, show
 }
 
 /// Returns the labels of the two buttons: the effect, and the way back.
-fn button_labels(dialog: &Dialog) -> (String, String) {
+fn button_labels(app: &App, dialog: &Dialog) -> (String, String) {
     let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
-    (bracket(&dialog.verb, dialog.focus == Focus::Confirm), bracket("Back", dialog.focus == Focus::Back))
+    let confirm = if has_unread_warnings(dialog, app.size) {
+        format!("( {}: more warnings )", app.key("dialog-down"))
+    } else {
+        bracket(&dialog.verb, dialog.focus == Focus::Confirm)
+    };
+    (confirm, bracket("Back", dialog.focus == Focus::Back))
 }
 
 fn buttons(app: &App, dialog: &Dialog, buffer: &mut Buffer, (x, y): (u16, u16), width: u16) {
@@ -250,7 +275,7 @@ fn buttons(app: &App, dialog: &Dialog, buffer: &mut Buffer, (x, y): (u16, u16), 
     let face = if dialog.dangerous() { app.config.theme.danger } else { Style::new() };
     let button_style =
         |face: Style, focus: bool| if focus { face.add_modifier(Modifier::REVERSED | Modifier::BOLD) } else { face };
-    let (confirm, back) = button_labels(dialog);
+    let (confirm, back) = button_labels(app, dialog);
     put(buffer, x, y, width, &confirm, button_style(face, dialog.focus == Focus::Confirm));
     let at = x + u16::try_from(confirm.width()).unwrap_or(0) + 2;
     let free_width = (x + width).saturating_sub(at);

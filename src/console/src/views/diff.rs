@@ -29,17 +29,17 @@ fn empty(app: &App, width: usize) -> Vec<String> {
         return super::no_matches(app, "change");
     }
     let why = match &*app.seen.applying {
-        ApplyState::Off => Some("not read yet"),
-        ApplyState::Disabled(why) | ApplyState::Error(why) | ApplyState::Waits(why) => Some(why.as_str()),
+        ApplyState::Off => Some("not read yet".to_owned()),
+        ApplyState::Disabled(why) => Some(super::registry::off(app, why)),
+        ApplyState::Error(why) | ApplyState::Waits(why) => Some(why.clone()),
         ApplyState::Settled | ApplyState::Approval(..) | ApplyState::Applies => None,
     };
-    let first = match (why, registry::proposed(&app.seen), &*app.seen.applying) {
+    let first = match (&why, registry::proposed(&app.seen), &*app.seen.applying) {
         (Some(_), None, _) => "there is no plan",
         (Some(_), _, ApplyState::Error(_)) => "nothing is applied: the last plan may be outdated",
         _ => "nothing would change",
     };
-    let messages =
-        why.into_iter().map(str::to_owned).chain(super::registry::warnings(app).iter().map(|w| format!("! {w}")));
+    let messages = why.into_iter().chain(super::registry::warnings(app).iter().map(|w| format!("! {w}")));
     let lines = messages.flat_map(|text| wrap(&short_text::safe(&text), width.saturating_sub(4)));
     let next = match &*app.seen.applying {
         ApplyState::Settled | ApplyState::Applies => {

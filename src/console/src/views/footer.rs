@@ -11,8 +11,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{palette, tour};
 use crate::{
-    keys::{self, Context, TABLE},
-    state::{App, View, available, command_line, object::Object, overview::OverviewRow, related, short_text},
+    keys::{self, Binding, Command, Context, TABLE},
+    state::{App, View, available, command_line, object::Object, overview::OverviewRow, short_text},
     table::{cut, put},
 };
 
@@ -29,7 +29,7 @@ fn message(app: &App) -> (Vec<String>, bool) {
         app.typing.filter.as_ref().filter(|_| app.navigation.help.is_none()).and_then(|_| app.list().filter_error())
     });
     // A message about an open dialog is shown in the dialog.
-    let shown = app.session.message.as_ref().filter(|message| app.dialog.is_none() || !message.here);
+    let shown = app.session.message.as_ref().filter(|message| app.dialog.is_none() || !message.about.is_here());
     let (text, failed) = match (typed, shown) {
         (Some(why), _) => (why, true),
         (None, Some(message)) => {
@@ -119,8 +119,12 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         put(frame.buffer_mut(), area.x, hints, area.width, &short_text::safe(notice), theme.key);
         return;
     }
-    let line = hint_line(app, usize::from(area.width));
-    frame.buffer_mut().set_line(area.x, hints, &line, area.width);
+    let [above, below] = hint_lines(app, usize::from(area.width));
+    frame.buffer_mut().set_line(area.x, hints, &below, area.width);
+    // the line of the message has the other hints while there is none
+    if app.session.message.is_none() && hints > area.y {
+        frame.buffer_mut().set_line(area.x, hints - 1, &above, area.width);
+    }
 }
 
 /// Draws a text that is being typed, and a remark beside it.
@@ -171,10 +175,8 @@ fn view_hints(app: &App) -> &'static [&'static str] {
             "cancel",
             "repair",
             "reboot",
-            "reboots",
-            "nodes",
-            "repairs",
-            "history",
+            "switch",
+            "sort",
         ],
         View::Reboots | View::Repairs if app.navigation.batches => {
             &["open", "hold", "unhold", "cancel", "mark", "racks", "filter", "sort"]
@@ -195,6 +197,7 @@ fn view_hints(app: &App) -> &'static [&'static str] {
             "jump",
             "sort",
             "logs-of",
+            "yaml",
         ],
         View::Repairs => &[
             "open",
@@ -214,6 +217,7 @@ fn view_hints(app: &App) -> &'static [&'static str] {
             "jump",
             "sort",
             "logs-of",
+            "yaml",
         ],
         View::Nodes => &[
             "open",
@@ -228,7 +232,10 @@ fn view_hints(app: &App) -> &'static [&'static str] {
             "jump",
             "sort",
             "logs-of",
+            "yaml",
         ],
+        // before sabakan is set up there is nothing to approve or to hold
+        View::Machines | View::Diff if app.seen.snapshot.store.registry.url.is_none() => &["open", "trouble", "filter"],
         View::Machines => &[
             "open",
             "approve",
@@ -243,11 +250,14 @@ fn view_hints(app: &App) -> &'static [&'static str] {
             "filter",
             "trouble",
             "sort",
+            "yaml",
         ],
         View::Diff => {
             &["open", "approve", "constraint", "hold", "unhold", "switch", "auto-repair", "racks", "filter", "sort"]
         }
-        View::Hosts => &["open", "host-power", "hold", "unhold", "fence", "mark", "jump", "filter", "trouble", "sort"],
+        View::Hosts => {
+            &["open", "host-power", "hold", "unhold", "fence", "mark", "jump", "filter", "trouble", "sort", "yaml"]
+        }
         View::History if app.navigation.cke_records => &["open", "racks", "filter", "sort"],
         View::History => &["open", "racks", "reboot", "filter", "trouble", "sort", "jump", "logs-of"],
         View::Audit => &["open", "jump", "logs-of", "filter", "sort"],
@@ -257,15 +267,22 @@ fn view_hints(app: &App) -> &'static [&'static str] {
 
 /// Returns the commands of the view below the overlay, most important first.
 pub(super) fn names_here(app: &App) -> Vec<&'static str> {
-    if app.navigation.pane.is_none() {
-        return match &app.lists.overview_rows.cursor {
-            Some(row) if app.navigation.view == View::Overview => overview_hints(app, row),
-            _ => view_hints(app).to_vec(),
-        };
-    }
-    // A pane names the commands of its object itself.
-    let of_view = view_hints(app).iter().copied().skip(1);
-    ["close", "jump", "logs-of"].into_iter().chain(of_view).chain(["yaml", "previous-entry", "next-entry"]).collect()
+    let context = if app.navigation.pane.is_some() { Context::Detail } else { Context::Table };
+    let names: Vec<&'static str> = match (context, &app.lists.overview_rows.cursor) {
+        (Context::Detail, _) => {
+            let of_view = view_hints(app).iter().copied().filter(|name| !matches!(*name, "jump" | "logs-of" | "yaml"));
+            let first = ["close", "follow", "previous-entry", "next-entry"];
+            first.into_iter().chain(of_view).chain(["jump", "logs-of", "yaml", "find"]).collect()
+        }
+        (_, Some(row)) if app.navigation.view == View::Overview => overview_hints(app, row),
+        _ => view_hints(app).to_vec(),
+    };
+    names.into_iter().filter(|name| is_bound(name, context)).collect()
+}
+
+/// Reports whether a command has its key in this context.
+fn is_bound(name: &str, context: Context) -> bool {
+    TABLE.iter().any(|b| b.name == name && (b.context == context || b.context == Context::Everywhere))
 }
 
 /// Returns the commands that the footer names for a line of the Overview: those of its object, then the others.
@@ -277,6 +294,7 @@ fn overview_hints(app: &App, row: &OverviewRow) -> Vec<&'static str> {
             line.map(|line| line.keys(app)).unwrap_or_default()
         }
         OverviewRow::Progress(_)
+        | OverviewRow::Batch(..)
         | OverviewRow::Work(_)
         | OverviewRow::Racks
         | OverviewRow::Day
@@ -286,7 +304,7 @@ fn overview_hints(app: &App, row: &OverviewRow) -> Vec<&'static str> {
     let mut names = vec!["open", "trouble"];
     // on a narrow screen the line itself shows its first key
     let from = usize::from(app.size.width < WIDE);
-    names.extend(keys.into_iter().filter_map(name_of).skip(from));
+    names.extend(keys.into_iter().filter_map(name_of).skip(from).filter(|name| *name != "open"));
     let verbs = match row {
         // nothing but its own keys ends what is not a row of a table
         OverviewRow::NeedsYou(Object::Source(_) | Object::Leadership | Object::Definition) => [].as_slice(),
@@ -298,62 +316,110 @@ fn overview_hints(app: &App, row: &OverviewRow) -> Vec<&'static str> {
     names
 }
 
-/// Returns the hints of this context, as many as fit. Help, the command line and quit always fit.
-fn hint_line(app: &App, width: usize) -> Line<'static> {
-    let here = app.key_context();
-    let names: Vec<&str> = match here {
+/// Returns the hints of this context, as many as fit. The last line has the commands about the row, because the line
+/// above it is used by messages; what does not fit goes there, behind the commands about the view. Help, the command line
+/// and quit always fit.
+fn hint_lines(app: &App, width: usize) -> [Line<'static>; 2] {
+    let names: Vec<&str> = match app.key_context() {
         Context::Detail if app.navigation.help.is_some() => vec!["close", "find"],
-        Context::Table | Context::Detail => names_here(app),
-        Context::Everywhere | Context::Dialog | Context::Field => Vec::new(),
+        Context::Table | Context::Detail => std::iter::once("undo").chain(names_here(app)).collect(),
+        // dialogs and pickers name their keys themselves
+        Context::Everywhere | Context::Dialog | Context::Field => return [Line::default(), Line::default()],
     };
     let always: Vec<Hint> = ["command", "help", "quit"].iter().filter_map(|name| hint(app, name)).collect();
-    let mut left = width.saturating_sub(always.iter().map(|h| h.width).sum());
-    let mut shown: Vec<Hint> = Vec::new();
-    let undo_available =
-        matches!(here, Context::Table | Context::Detail) && app.navigation.help.is_none() && app.can_undo();
-    for name in undo_available.then_some("undo").into_iter().chain(names) {
-        let refused = TABLE.iter().any(|b| b.name == name && b.changes && !available::here(app, b.command));
-        let Some(hint) = hint(app, name).filter(|_| !refused) else { continue };
-        if shown.iter().any(|h| h.key == hint.key) {
+    let mut below = Hints::new(width.saturating_sub(always.iter().map(|h| h.width).sum()));
+    let mut above = Hints::new(width);
+    let mut later = Vec::new();
+    for hint in names.into_iter().filter_map(|name| hint(app, name)) {
+        if below.has(&hint) || above.has(&hint) {
             continue;
         }
-        if hint.width > left {
-            break;
-        }
-        left -= hint.width;
-        shown.push(hint);
+        // the commands about the view come first, so that a move of the cursor shifts none of them
+        let line = if hint.is_of_row { &mut below } else { &mut above };
+        later.extend(line.push(hint));
     }
-    let spans = |hints: Vec<Hint>| -> Vec<Span<'static>> {
-        let each = hints.into_iter();
-        each.flat_map(|h| [Span::styled(h.key, app.config.theme.key), Span::raw(format!(" {}  ", h.word))]).collect()
-    };
-    let mut line = spans(shown);
+    // each line of the Overview has other keys, and shows the first of them itself
+    if app.navigation.view != View::Overview {
+        for hint in later {
+            // less important ones are left out
+            let _ = above.push(hint);
+        }
+    }
     // what never changes stays in its place, so that a move of the cursor rewrites little
-    line.push(Span::raw(" ".repeat(left)));
-    line.extend(spans(always));
-    Line::from(line)
+    let gap = Span::raw(" ".repeat(below.left));
+    let below = below.spans(app).into_iter().chain([gap]).chain(spans(always, app));
+    [Line::from(above.spans(app)), Line::from(below.collect::<Vec<_>>())]
+}
+
+/// Reports whether a command is about a row, so that it may come and go with every move of the cursor.
+fn is_of_row(binding: &Binding) -> bool {
+    binding.changes
+        || matches!(
+            binding.command,
+            Command::Open
+                | Command::Back
+                | Command::Jump
+                | Command::LogsOf
+                | Command::Yaml
+                | Command::Follow
+                | Command::PreviousEntry
+                | Command::NextEntry
+                | Command::Undo
+        )
+}
+
+/// Hints of one line.
+struct Hints {
+    shown: Vec<Hint>,
+    /// Free columns.
+    left: usize,
+    /// Whether a hint did not fit; then no less important one follows.
+    is_full: bool,
+}
+
+impl Hints {
+    fn new(left: usize) -> Self {
+        Self { shown: Vec::new(), left, is_full: false }
+    }
+
+    fn has(&self, hint: &Hint) -> bool {
+        self.shown.iter().any(|shown| shown.key == hint.key)
+    }
+
+    /// Adds a hint, or returns it if there is no space.
+    fn push(&mut self, hint: Hint) -> Option<Hint> {
+        self.is_full |= hint.width > self.left;
+        if self.is_full {
+            return Some(hint);
+        }
+        self.left -= hint.width;
+        self.shown.push(hint);
+        None
+    }
+
+    fn spans(&mut self, app: &App) -> Vec<Span<'static>> {
+        spans(std::mem::take(&mut self.shown), app)
+    }
+}
+
+fn spans(hints: Vec<Hint>, app: &App) -> Vec<Span<'static>> {
+    let each = hints.into_iter();
+    each.flat_map(|h| [Span::styled(h.key, app.config.theme.key), Span::raw(format!(" {}  ", h.word))]).collect()
 }
 
 struct Hint {
     key: String,
     word: &'static str,
     width: usize,
+    /// Whether the command is about a row.
+    is_of_row: bool,
 }
 
-/// Returns a command's key and word. `None` if it is unbound or cannot be used now.
+/// Returns a command's key and word. `None` if it is unbound, or would do nothing now.
 fn hint(app: &App, name: &str) -> Option<Hint> {
-    match name {
-        // The footer does not offer a command that would only report why it cannot run.
-        "jump" if app.navigation.pane.is_some() || app.navigation.view == View::Audit => {
-            drop(related::counterpart(app)?);
-        }
-        "logs-of" if app.navigation.pane.is_some() || app.navigation.view == View::Audit => {
-            drop(related::log_filter(app)?);
-        }
-        "trouble" if app.knowledge.needs_you.is_empty() => return None,
-        // whatever has no row of its own can be opened, too, but it has no detail
-        "open" if app.navigation.view == View::Overview && app.lists.overview_rows.cursor.is_none() => return None,
-        _ => {}
+    let binding = TABLE.iter().find(|b| b.name == name)?;
+    if !available::here(app, binding.command) {
+        return None;
     }
     let word = match (app.navigation.view, name) {
         (View::Audit, "jump") => "go to it",
@@ -366,9 +432,13 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
         (View::Reboots | View::Repairs, "cancel") if app.navigation.batches => "cancel",
         (View::Nodes, "racks") if app.navigation.map.is_some() => "rows",
         (View::Hosts, "unhold") => "release",
+        // it is about the definition, not about the row
+        (View::Machines | View::Diff, "hold") => "stop applying",
+        (View::Machines | View::Diff, "unhold") => "resume applying",
         (View::Repairs, "cancel") => "delete",
         (_, "quit") if app.navigation.has_layer() => "close",
-        (View::Reboots | View::Repairs, "jump") => "node",
+        (_, "find") if app.navigation.help.is_none() && !app.navigation.searches_pane() => "filter",
+        (View::Reboots | View::Repairs | View::Hosts | View::History | View::Machines | View::Diff, "jump") => "node",
         (View::Nodes, "jump") => "entry",
 
         (_, "trouble") if app.size.width >= WIDE => "next that needs you",
@@ -376,12 +446,9 @@ fn hint(app: &App, name: &str) -> Option<Hint> {
         (View::Overview, "open") if app.target().is_none() => "open",
         (View::Overview, "unhold") if app.acting_view() == View::Hosts => "release",
         (View::Overview, "cancel") if app.acting_view() == View::Repairs => "delete",
-        (_, "overview" | "reboots" | "nodes" | "repairs" | "history" | "logs") => {
-            TABLE.iter().find(|b| b.name == name).map_or("", |b| b.name)
-        }
-        _ => TABLE.iter().find(|b| b.name == name)?.hint,
+        _ => binding.hint,
     };
     let key = keys::title(app.config.keymap.key(name)?);
     let width = key.width() + word.width() + 3;
-    Some(Hint { key, word, width })
+    Some(Hint { key, word, width, is_of_row: is_of_row(binding) })
 }

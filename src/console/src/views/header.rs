@@ -3,7 +3,7 @@
 mod cluster;
 
 use cketerm_model::entry::Stored;
-use cketerm_rules::{decide::ApplyState, preflight_fault::PreflightFault, publish::MAX_WAITING};
+use cketerm_rules::{preflight_fault::PreflightFault, publish::MAX_WAITING};
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -200,9 +200,7 @@ fn short_count(n: usize) -> String {
 /// Returns the tabs with this much text. The open view's tab always has a name.
 fn tab_line(app: &App, detail: TabDetail) -> Vec<(View, Span<'static>)> {
     let theme = &app.config.theme;
-    let totals = &app.knowledge.totals;
     let store = &app.seen.snapshot.store;
-    let diff = matches!(*app.seen.applying, ApplyState::Approval(..) | ApplyState::Error(_));
     let mut spans = Vec::new();
     for view in View::ALL {
         let open = app.navigation.view == view;
@@ -215,15 +213,17 @@ fn tab_line(app: &App, detail: TabDetail) -> Vec<(View, Span<'static>)> {
         if !shown {
             continue;
         }
-        let (total, trouble) = match view {
-            View::Reboots => (Some(app.lists.reboots.total), totals.reboots.trouble > 0),
-            View::Nodes => (Some(app.lists.nodes.total), totals.unready.len() + totals.missing.len() > 0),
-            View::Repairs => (Some(app.lists.repairs.total), totals.repairs.trouble > 0),
-            View::Machines => (Some(app.lists.machines.total), false),
-            View::Diff => (Some(app.lists.diff.total), diff),
-            View::Hosts => (Some(app.lists.hosts.total), !totals.hosts.trouble.is_empty()),
-            View::Overview | View::History | View::Audit | View::Logs => (None, false),
+        let total = match view {
+            View::Reboots => Some(app.lists.reboots.total),
+            View::Nodes => Some(app.lists.nodes.total),
+            View::Repairs => Some(app.lists.repairs.total),
+            View::Machines => Some(app.lists.machines.total),
+            View::Diff => Some(app.lists.diff.total),
+            View::Hosts => Some(app.lists.hosts.total),
+            View::Overview | View::History | View::Audit | View::Logs => None,
         };
+        // a number is a count, a mark is a line of *Needs you*: the key of the next one leads to it
+        let trouble = total.is_some() && app.knowledge.needs_you.iter().any(|line| line.is_of(view));
         let name = view.title();
         let name = match detail {
             TabDetail::Full => name,
@@ -238,7 +238,6 @@ fn tab_line(app: &App, detail: TabDetail) -> Vec<(View, Span<'static>)> {
             TabDetail::Full | TabDetail::Short => format!(" {n}"),
             TabDetail::ShortCounts | TabDetail::Keys => format!(" {}", short_count(n)),
         });
-        // Marks the tabs where something needs an operator.
         let mark = if trouble { "!" } else { "" };
         let text = format!("{key}{name}{}{mark}", total.unwrap_or_default());
         let style = if trouble { theme.trouble } else { Style::new() };

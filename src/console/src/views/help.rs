@@ -17,7 +17,7 @@ use crate::{
         App, Sheet, blockers, calendar,
         command_line::{self, ARGUMENT_COMMANDS},
         event::count,
-        short_text,
+        queries, short_text,
     },
     table::{cut, put, wrap},
 };
@@ -200,10 +200,26 @@ fn keys(app: &App) -> Vec<Line<'static>> {
     lines.extend(section(app, "More", others.map(row)));
     lines.extend(section(app, "In dialogs", of(Context::Dialog)));
     lines.extend(section(app, "While text is typed", of(Context::Field)));
+    lines.extend(section(app, "On the screen", signs(app)));
     lines.extend(section(app, "On the command line, besides every name in docs/keys.md", command_rows()));
     // the first section has the frame above it
     lines.drain(..lines.len().min(1));
     lines
+}
+
+/// Returns what signs and numbers mean that every view shows.
+fn signs(app: &App) -> impl Iterator<Item = (String, Cow<'static, str>, &'static str)> {
+    let next = app.key("trouble");
+    let rows = [
+        (
+            "2 Nodes 60!",
+            format!("a tab: its key, the number of its rows; ! = something in it needs you ({next} goes there)"),
+        ),
+        ("done 07:41Z ± 2m", "four of five batches in which no more machine sticks end within the ±".to_owned()),
+        ("90 % by 08:29Z", "nine of ten batches have ended by then, stuck machines included".to_owned()),
+        ("usual boot", "median time from the command to the boot on the last day".to_owned()),
+    ];
+    rows.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text), ""))
 }
 
 /// Returns the commands that are typed with arguments.
@@ -241,14 +257,14 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     let what = match app.navigation.sheet {
         Sheet::Help => "Keys",
         Sheet::Messages => "Messages",
-        Sheet::Blockers => "Drain blockers",
+        Sheet::Blockers => &format!("Drain blockers{}", queries::reading_label(&app.seen)),
     };
     let [down, up, find, back] = ["down", "up", "find", "back"].map(|name| app.key(name));
     let title = match app.navigation.search_text.as_str() {
         "" => format!(" {what}: {down} {up} scroll, {find} finds, {back} closes "),
         search_text => format!(" {what} with {:?}: {back} shows all ", short_text::safe(search_text)),
     };
-    put(buffer, area.x + 2, area.y, 58, &title, app.config.theme.title);
+    put(buffer, area.x + 2, area.y, area.width.saturating_sub(4), &title, app.config.theme.title);
     let from = app.navigation.help.unwrap_or(0);
     for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(from)) {
         buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));

@@ -9,7 +9,6 @@ pub mod detail;
 pub mod dialog;
 mod diff;
 pub mod footer;
-pub mod gauge;
 pub mod header;
 mod help;
 mod history;
@@ -40,6 +39,7 @@ use ratatui::{
 pub use self::help::overflow as help_overflow;
 #[cfg(test)]
 pub(crate) use self::registry::summary_lines as registry_lines;
+pub use crate::gauge;
 use crate::{
     state::{
         App, View, queries,
@@ -142,6 +142,18 @@ pub fn table_height(app: &App) -> usize {
     usize::from(table.height.saturating_sub(1)).saturating_sub(summary_height(app, table)).max(1)
 }
 
+/// Returns the machine of the map of racks at this place.
+pub fn machine_at(app: &App, place: (u16, u16)) -> Option<&str> {
+    let map = app.navigation.map.as_ref().filter(|_| crate::state::racks::open(app))?;
+    let table = layout(app).table;
+    (table.height > 0).then(|| racks::machine_at(app, map, table, place)).flatten()
+}
+
+/// Reports whether the detail beside the table is at this place.
+pub fn is_preview_at(app: &App, (x, y): (u16, u16)) -> bool {
+    layout(app).preview.contains((x, y).into())
+}
+
 /// Returns the visible row on this line of the screen.
 pub fn row_at(app: &App, y: u16) -> Option<usize> {
     let table = layout(app).table;
@@ -170,7 +182,7 @@ pub fn title_at(app: &App, x: u16, y: u16) -> Option<crate::state::column_id::Co
     terminal.draw(|frame| draw_screen(app, frame)).ok()?;
     let buffer = terminal.backend().buffer();
     let line: Vec<&str> = (table.x..table.right()).map(|at| buffer[(at, y)].symbol()).collect();
-    let titles = crate::state::columns::summaries(app.navigation.view, app.navigation.cke_records);
+    let titles = crate::state::columns::summaries(app.navigation.view, app.navigation.second_table());
     let mut known = titles.iter().filter(|c| c.has_value);
     known
         .find(|c| {
@@ -202,6 +214,12 @@ pub fn visible_overview_rows(app: &App) -> Vec<crate::state::overview::OverviewR
     if app.seen.snapshot.store.synced { overview::overview_rows(app, layout(app).table) } else { Vec::new() }
 }
 
+/// Checks that the Overview's targets belong to its lines.
+#[cfg(test)]
+pub fn check_overview_rows(app: &App) {
+    overview::checks::rows_match_lines(app, layout(app).table);
+}
+
 /// Returns the number of lines of the map of racks that are visible.
 pub fn map_height(app: &App) -> usize {
     racks::height(app, layout(app).table)
@@ -221,6 +239,11 @@ pub fn largest_map(app: &App) -> (usize, usize) {
 /// Returns the number of lines that the pane shows, without its title.
 pub fn pane_height(app: &App) -> usize {
     usize::from(layout(app).pane.height.saturating_sub(1))
+}
+
+/// Returns the width of the pane's text.
+pub fn pane_width(app: &App) -> u16 {
+    app.size.width.saturating_sub(2)
 }
 
 /// Returns how far the pane can be scrolled.

@@ -7,7 +7,7 @@ use crate::{state::App, table::put};
 
 /// Returns the pane's text at the screen's width.
 pub(super) fn lines(app: &App) -> Vec<Line<'static>> {
-    let width = app.size.width.saturating_sub(2);
+    let width = super::pane_width(app);
     app.navigation.pane.as_ref().map(|pane| detail::pane_lines(app, pane, width)).unwrap_or_default()
 }
 

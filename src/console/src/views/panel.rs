@@ -20,23 +20,24 @@ pub const FRAME: u16 = 2;
 /// Columns that the title keeps beside a note.
 const MIN_TITLE: u16 = 12;
 
-/// Frame with a title at the left and an optional note at the right.
+/// Frame with a title at the left and optional notes at the right.
 #[derive(Clone, Debug, Default)]
 pub struct Panel {
     title: Vec<Span<'static>>,
-    note: Option<Span<'static>>,
+    note: Vec<Span<'static>>,
 }
 
 impl Panel {
     /// Creates a panel with a title.
     pub fn new(title: Vec<Span<'static>>) -> Self {
-        Self { title, note: None }
+        Self { title, note: Vec::new() }
     }
 
-    /// Adds a note at the right end of the top side. A long title is cut for it; on a narrow panel it is dropped.
+    /// Adds a note at the right end of the top side, after the notes before it. A long title is cut for it. On a narrow
+    /// panel the first notes are dropped.
     #[must_use]
     pub fn note(mut self, note: Span<'static>) -> Self {
-        self.note = Some(note);
+        self.note.push(note);
         self
     }
 
@@ -65,22 +66,38 @@ impl Panel {
 
     fn draw_title(self, buffer: &mut Buffer, area: Rect, style: Style) {
         let free = area.width - 4;
-        let note_width = self.note.as_ref().map_or(0, |note| u16::try_from(note.width()).unwrap_or(free) + 2);
-        let has_note = note_width > 0 && note_width + MIN_TITLE <= free;
-        let for_title = if has_note { free - note_width - 1 } else { free };
+        let mut notes = self.note;
+        let width_of = |notes: &[Span<'static>]| {
+            let width: usize = notes.iter().map(|note| note.width() + 2).sum();
+            u16::try_from(width).unwrap_or(u16::MAX)
+        };
+        while !notes.is_empty() && width_of(&notes).saturating_add(MIN_TITLE) > free {
+            notes.remove(0);
+        }
+        let note_width = width_of(&notes);
+        let for_title = if note_width > 0 { free - note_width - 1 } else { free };
         let mut title = Line::from(self.title);
         if title.width() > 0 {
             title.spans.insert(0, Span::raw(" "));
             title.spans.push(Span::raw(" "));
         }
         let width = u16::try_from(title.width()).unwrap_or(free);
+        // the frame's colour is not the title's
+        let mut clear = |from: u16, width: u16| {
+            for x in from..from + width {
+                buffer[(x, area.y)].set_style(Style::reset());
+            }
+        };
+        clear(area.x + 2, width.min(for_title));
+        clear(area.right() - 2 - note_width, note_width);
         buffer.set_line(area.x + 2, area.y, &title, width.min(for_title));
         if width > for_title {
             put(buffer, area.x + 1 + for_title, area.y, 1, "~", style);
         }
-        if let Some(note) = self.note.filter(|_| has_note) {
-            let note = Line::from(vec![Span::raw(" "), note, Span::raw(" ")]);
-            buffer.set_line(area.right() - 2 - note_width, area.y, &note, note_width);
+        let notes: Vec<Span<'static>> =
+            notes.into_iter().flat_map(|note| [Span::raw(" "), note, Span::raw(" ")]).collect();
+        if note_width > 0 {
+            buffer.set_line(area.right() - 2 - note_width, area.y, &Line::from(notes), note_width);
         }
     }
 }
@@ -123,6 +140,15 @@ mod tests {
     fn a_title_that_is_too_long_is_cut_with_a_tilde_and_drops_the_note() {
         let top = rows(Panel::new(vec![Span::raw("Reboots: kernel")]).note(Span::raw("4/4")), true, 14).remove(0);
         assert_eq!(top, "\u{256d}\u{2500} Reboots:~\u{2500}\u{256e}");
+    }
+
+    #[test]
+    fn a_narrow_panel_keeps_the_last_note() {
+        let panel = || Panel::new(vec![Span::raw("Reboots")]).note(Span::raw("moving")).note(Span::raw("done 07:41Z"));
+        assert!(rows(panel(), true, 40)[0].contains(" moving  done 07:41Z "), "{:?}", rows(panel(), true, 40));
+        let narrow = rows(panel(), true, 30).remove(0);
+        assert!(!narrow.contains("moving") && narrow.contains(" done 07:41Z "), "{narrow}");
+        assert!(!rows(panel(), true, 20)[0].contains("done"));
     }
 
     #[test]

@@ -14,8 +14,14 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     for y in area.y..area.bottom() {
         put(buffer, area.x, y, 1, "\u{2502}", theme.border);
     }
-    let Some(of) = &app.navigation.preview else { return };
     let (x, width) = (area.x + 2, area.width - 2);
+    let Some(of) = &app.navigation.preview else {
+        // the first frame names what is about to be shown
+        if let Some(of) = app.target() {
+            put(buffer, x, area.y, width, &detail::title(app, &of), theme.muted);
+        }
+        return;
+    };
     put(buffer, x, area.y, width, &detail::title(app, of), theme.title);
     let lines = detail::lines(app, of, width);
     for (y, line) in (area.y + 1..area.bottom()).zip(&lines) {

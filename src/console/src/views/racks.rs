@@ -89,6 +89,35 @@ pub(super) fn height(app: &App, area: Rect) -> usize {
     (room(app, map, area) / grid(app, map, area).spacing).max(1)
 }
 
+/// Returns the visible machines, each with the left end of its tile and its line.
+fn tiles<'m>(app: &App, map: &'m Map, area: Rect) -> Vec<(u16, u16, &'m Machine)> {
+    let grid = grid(app, map, area);
+    let rows = u16::try_from(room(app, map, area)).unwrap_or(area.height).min(area.height);
+    let rack_width = u16::try_from(map.rack_width(grid)).unwrap_or(area.width);
+    let (label, tile) = (u16::try_from(map.label).unwrap_or(0), u16::try_from(grid.tile).unwrap_or(1));
+    let mut tiles = Vec::new();
+    for (y, line) in (area.y..area.y + rows).step_by(grid.spacing).zip(map.top..) {
+        for (nth, (at, range)) in (0_u16..).zip(map.line(line, grid)) {
+            let first = area.x + nth * rack_width + 2 + label;
+            let machines = map.racks.get(at).and_then(|rack| rack.machines.get(range)).unwrap_or_default();
+            let placed = (0_u16..).zip(machines).map(|(place, machine)| (first + place * tile, y, machine));
+            tiles.extend(placed.take_while(|(x, ..)| x + 2 < area.right()));
+        }
+    }
+    tiles
+}
+
+/// Returns the machine at this place of the screen.
+pub(super) fn machine_at<'m>(app: &App, map: &'m Map, area: Rect, (x, y): (u16, u16)) -> Option<&'m str> {
+    let grid = grid(app, map, area);
+    let (tile, lines) = (u16::try_from(grid.tile).unwrap_or(1), if grid.has_states() { 2 } else { 1 });
+    let holds = |left: u16, top: u16| (left..left + tile).contains(&x) && (top..top + lines).contains(&y);
+    tiles(app, map, area)
+        .into_iter()
+        .find(|(left, top, _)| holds(*left, *top))
+        .map(|(.., machine)| machine.name.as_str())
+}
+
 /// Draws the map.
 pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, is_stale: bool) {
     let grid = grid(app, map, area);
@@ -108,26 +137,18 @@ pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, is_sta
                 let label = short_text::shorten_middle(shown(&rack.name), map.label);
                 put(buffer, x + 2, y, label_width, &label, app.config.theme.title);
             }
-            let mut left = x + 2 + label_width;
-            let mut under_cursor = None;
-            for machine in machines {
-                if left + 2 >= area.right() {
-                    break;
-                }
-                draw_machine(app, machine, buffer, (left, y), grid, is_stale);
-                if Some(machine.name.as_str()) == cursor {
-                    under_cursor = Some(left);
-                }
-                left += u16::try_from(grid.tile).unwrap_or(1);
-            }
-            // the brackets lie between machines, over the mark of an API server
-            if let Some(left) = under_cursor {
-                let style = app.config.theme.cursor.add_modifier(Modifier::REVERSED);
-                let right = left + u16::try_from(grid.tile).unwrap_or(1);
-                put(buffer, left, y, 1, "[", style);
-                put(buffer, right.min(area.right() - 1), y, 1, "]", style);
-            }
         }
+    }
+    let tiles = tiles(app, map, area);
+    for (left, y, machine) in &tiles {
+        draw_machine(app, machine, buffer, (*left, *y), grid, is_stale);
+    }
+    // the brackets lie between machines, over the mark of an API server
+    if let Some((left, y, _)) = tiles.iter().find(|(.., machine)| Some(machine.name.as_str()) == cursor) {
+        let style = app.config.theme.cursor.add_modifier(Modifier::REVERSED);
+        let right = left + u16::try_from(grid.tile).unwrap_or(1);
+        put(buffer, *left, *y, 1, "[", style);
+        put(buffer, right.min(area.right() - 1), *y, 1, "]", style);
     }
     for (y, line) in (area.y + rows..area.bottom()).zip(lines_below_map(app, map)) {
         buffer.set_line(area.x + 2, y, &line, area.width.saturating_sub(2));
@@ -158,7 +179,8 @@ fn draw_machine(app: &App, machine: &Machine, buffer: &mut Buffer, (x, y): (u16,
             if machine.state.is_block() {
                 put(buffer, x + 1, y + 1, 1, &sign.content, sign.style);
             }
-            if machine.state != State::Ready {
+            // a cut word says less than the sign
+            if machine.state != State::Ready && machine.state.label().len() <= usize::from(width) {
                 put(buffer, x + 3, y + 1, width, machine.state.label(), style);
             }
         }

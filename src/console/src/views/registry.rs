@@ -5,6 +5,7 @@ use cketerm_sabakan::change::{Kind, NodeChange};
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::{
+    keys,
     state::{App, registry, short_text, when},
     table::{cut, mark_cut, put},
 };
@@ -51,6 +52,17 @@ pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
     }
 }
 
+/// Returns why nothing is applied: the switch with its key, else the reason.
+pub(super) fn off(app: &App, why: &str) -> String {
+    let is_disabled = !app.seen.snapshot.store.sabakan.enabled();
+    if is_disabled { format!("disabled{}", enabled_by(app, "switch")) } else { why.to_owned() }
+}
+
+/// Returns the key that enables something, as the end of a sentence: `, E enables it`. Empty if no key does.
+fn enabled_by(app: &App, name: &str) -> String {
+    app.config.keymap.key(name).map(|key| format!(", {} enables it", keys::title(key))).unwrap_or_default()
+}
+
 /// Returns the lines about the plan, the state of applying, and automatic repair.
 pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     let (seen, theme) = (&app.seen, &app.config.theme);
@@ -61,7 +73,7 @@ pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     let warnings = warnings(app);
     messages.push(match &*seen.applying {
         ApplyState::Off => ("not read yet".to_owned(), theme.muted),
-        ApplyState::Disabled(why) => (why.clone(), theme.trouble),
+        ApplyState::Disabled(why) => (off(app, why), theme.trouble),
         ApplyState::Settled if !warnings.is_empty() => ("no changes, but there are warnings:".to_owned(), theme.title),
         ApplyState::Settled => ("the definition matches template, constraints and machines".to_owned(), theme.good),
         ApplyState::Error(why) => (format!("! {why}; the definition is unchanged"), theme.danger),
@@ -83,7 +95,9 @@ pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
         messages.push((format!("the list of machines is {} old", when::seconds(age)), theme.muted));
     }
     let repair = &seen.auto_repair;
-    if let Some(why) = repair.off.as_ref().filter(|_| seen.snapshot.store.registry.url.is_some()) {
+    if !seen.snapshot.store.auto_repair.enabled() && seen.snapshot.store.registry.url.is_some() {
+        messages.push((format!("automatic repair: disabled{}", enabled_by(app, "auto-repair")), theme.muted));
+    } else if let Some(why) = repair.off.as_ref().filter(|_| seen.snapshot.store.registry.url.is_some()) {
         messages.push((format!("automatic repair: {why}"), theme.muted));
     } else if let Some(why) = &repair.plan.capped {
         messages.push((format!("! automatic repair: {why}"), theme.danger));

@@ -5,7 +5,7 @@ use ratatui::style::Style;
 
 use super::{
     Table,
-    Width::{Content, Fixed, Rest},
+    Width::{Content, Rest},
     past::PastRow,
     values,
 };
@@ -31,24 +31,24 @@ impl Table for Actions {
             .value(|row| row.value(|a| values::age(row.app, Some(a.at))))
             .cell(|row| row.first_cell(|a| Cell::styled(calendar::short(row.app, a.last()), style(row.app, a)))),
         Column::new("who", "WHO", Content(5, 12), "operator, or the engine")
-            .wide(120, Fixed(24))
+            .wide(120, Content(5, 30))
             .value(|row| row.value(|a| Value::text(who(a))))
             .cell(|row| {
                 row.cell(|a| if is_narrow(row.app) { cell(row.app, a, &a.who.user) } else { cell(row.app, a, &who(a)) })
             }),
-        Column::new("from", "FROM", Fixed(15), "address from which the operator was logged in")
+        Column::new("from", "FROM", Content(4, 39), "address from which the operator was logged in")
             .shown_from(150)
             .value(|row| row.value(|a| Value::text(from(a))))
             .cell(|row| row.cell(|a| cell(row.app, a, from(a)))),
         Column::new("what", "WHAT", Content(8, 20), "action")
-            .wide(120, Fixed(22))
+            .wide(120, Content(8, 30))
             .value(|row| row.value(|a| Value::text(a.what.as_str())))
             .cell(|row| row.cell(|a| cell(row.app, a, &a.what_with_count()))),
         Column::new("on", "ON", Rest, "objects of the action")
-            .wide(120, Fixed(36))
+            .wide(120, Content(8, 48))
             .value(|row| row.value(|a| Value::text(a.on.as_str())))
             .cell(|row| row.error_cell(|a| on_cell(row.app, a))),
-        Column::new("result", "RESULT", Fixed(34), "result of the action")
+        Column::new("result", "RESULT", Content(6, 40), "result of the action")
             .shown_from(160)
             .value(|row| row.value(|a| Value::text(a.result.as_str())))
             .cell(|row| row.cell(|a| cell(row.app, a, &a.result))),

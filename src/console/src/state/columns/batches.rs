@@ -1,6 +1,7 @@
 //! Columns of the batches: the entries of one enqueue each.
 
 use cketerm_model::batch::{BatchState, Paused};
+use cketerm_rules::eta::text::Detail;
 
 use super::{
     Table,
@@ -11,8 +12,11 @@ use crate::{
     state::{
         App,
         batches::{BatchRowId, BatchSummary},
+        calendar,
         filter::Value,
-        short_text, when,
+        leaders,
+        queries::Leader,
+        short_text, sources, when,
     },
     table::Cell,
     theme::Severity,
@@ -38,34 +42,42 @@ impl Table for BatchTable {
         Column::new("batch", "BATCH", Fixed(8), "id of the batch; newer ones are greater")
             .value(|row| Value::text(row.id.0.to_string()))
             .cell(|row| Cell::plain(row.id.0.to_string())),
-        Column::new("state", "STATE", Fixed(7), "running, paused or done")
-            .value(|row| row.value(|b| Value::text(b.state().to_string())))
+        Column::new("state", "STATE", Content(7, 18), "running, what holds it, done, failed or ended")
+            .value(|row| row.value(|b| Value::text(state(row.app, b).0)))
             .cell(|row| row.cell(state_cell)),
         Column::new("progress", "PROGRESS", Fixed(10), "done, in work and queued entries as a bar").cell(bar),
-        Column::new("done", "DONE", Content(4, 9), "entries that reached their goal, of all to do")
+        Column::new("done", "DONE", Content(4, 9), "entries that reached their goal, of all")
             .value(|row| row.value(|b| values::count(b.totals.done())))
-            .cell(|row| row.text(|b| format!("{}/{}", b.totals.done(), b.totals.all()))),
+            .cell(|row| row.text(|b| format!("{}/{}", b.totals.done(), b.added()))),
         Column::new("in-work", "WORK", Fixed(4), "entries in work")
+            .shown_from(71)
             .value(|row| row.value(|b| values::count(b.totals.in_work)))
             .cell(|row| row.text(|b| number(b.totals.in_work))),
         Column::new("queued", "QUEUED", Fixed(6), "entries that wait for their turn")
+            .shown_from(72)
             .value(|row| row.value(|b| values::count(b.totals.queued)))
             .cell(|row| row.text(|b| number(b.totals.queued))),
         Column::new("failed", "FAILED", Fixed(6), "repairs that failed")
             .shown_from_unless_filled(100)
             .value(|row| row.value(|b| values::count(b.totals.ends.failed)))
             .cell(failed_cell),
+        Column::new("withdrawn", "CANCELLED", Fixed(9), "entries that were cancelled, deleted or dequeued")
+            .shown_from(140)
+            .value(|row| row.value(|b| values::count(b.totals.ends.withdrawn)))
+            .cell(|row| row.text(|b| number(b.totals.ends.withdrawn))),
+        Column::new("eta", "ETA", Content(3, 26), "estimated end if no machine gets stuck")
+            .value(|row| row.value(|b| Value::text(end(row.app, b))))
+            .cell(|row| row.cell(|app, b| Cell::styled(end(app, b), app.config.theme.title))),
         Column::new("age", "AGE", Fixed(6), "time since the enqueue")
+            .shown_from(78)
             .value(|row| row.value(|b| values::age(row.app, Some(b.batch.at))))
             .cell(|row| row.text(|b| when::age(b.batch.at, row.app.known()))),
         Column::new("by", "ASKED BY", Content(8, 20), "operator who asked for the entries")
             .value(|row| row.value(|b| values::who(&b.batch.who)))
             .cell(|row| row.text(|b| by(row.app, b))),
         Column::new("why", "CAUSE", Rest, "the operator's reason, and who paused the batch")
-            .value(|row| row.value(|b| Value::text(cause(b))))
-            .cell(|row| row.text(|b| short_text::safe(&cause(b)))),
-        Column::hidden("withdrawn", "GONE", "entries that were cancelled, deleted or dequeued")
-            .value(|row| row.value(|b| values::count(b.totals.ends.withdrawn))),
+            .value(|row| row.value(|b| Value::text(cause(row.app, b))))
+            .cell(|row| row.text(|b| short_text::safe(&cause(row.app, b)))),
     ];
 
     fn row<'a>(app: &'a App, id: &'a BatchRowId) -> Row<'a> {
@@ -93,19 +105,51 @@ fn number(n: u64) -> String {
 }
 
 fn state_cell(app: &App, batch: &BatchSummary) -> Cell {
-    let severity = match batch.state() {
-        BatchState::Running if batch.totals.in_work > 0 => Severity::Rebooting,
-        BatchState::Running => Severity::Waiting,
-        BatchState::Paused => Severity::Slow,
-        BatchState::Done if batch.totals.ends.failed > 0 => Severity::Failed,
-        BatchState::Done => Severity::Done,
+    let (text, severity) = state(app, batch);
+    Cell::styled(text, app.config.theme.severity(severity))
+}
+
+/// Returns the state of a batch. One that is over is done only if all its entries reached their goal.
+fn state(app: &App, batch: &BatchSummary) -> (String, Severity) {
+    let state = leaders::batch_state(app, batch);
+    let (text, severity) = match state {
+        BatchState::Running if let Some((hold, severity)) = held_by(app, batch) => (Some(hold), severity),
+        BatchState::Running if batch.totals.in_work > 0 => (None, Severity::Rebooting),
+        BatchState::Running => (None, Severity::Waiting),
+        BatchState::Paused => (None, Severity::Slow),
+        BatchState::Done if batch.totals.ends.failed > 0 => (Some("failed"), Severity::Failed),
+        BatchState::Done if batch.totals.ends.withdrawn > 0 => (Some("ended"), Severity::Waiting),
+        BatchState::Done => (None, Severity::Done),
     };
-    Cell::styled(batch.state().to_string(), app.config.theme.severity(severity))
+    (text.map_or_else(|| state.to_string(), str::to_owned), severity)
+}
+
+/// Returns what keeps the entries of a batch from starting, as the Overview and the header say it of its queue.
+fn held_by(app: &App, batch: &BatchSummary) -> Option<(&'static str, Severity)> {
+    let nothing_starts = batch.totals.queued > 0;
+    let is_frozen = calendar::freeze(app).is_some() && leaders::not_in_force(app).is_none();
+    if !app.seen.snapshot.store.switch(batch.batch.queue).enabled() && nothing_starts {
+        Some(("disabled", Severity::Failed))
+    } else if sources::current_leader(&app.seen, app.now.boot) == Leader::Nobody {
+        Some(("waits for a leader", Severity::Failed))
+    } else if is_frozen && nothing_starts {
+        Some(("frozen", Severity::Failed))
+    } else {
+        None
+    }
 }
 
 fn failed_cell(row: &Row<'_>) -> Cell {
     let style = row.app.config.theme.severity(Severity::Failed);
     row.found.map(|b| Cell::styled(number(b.totals.ends.failed), style)).unwrap_or_default()
+}
+
+/// Returns the estimated end of the open entries. Empty if it is not known, or while the batch is paused.
+fn end(app: &App, batch: &BatchSummary) -> String {
+    let is_running = leaders::batch_state(app, batch) == BatchState::Running;
+    let answer = app.knowledge.estimates.of_batch(batch.batch.queue, batch.id).filter(|_| is_running);
+    let estimate = answer.and_then(|answer| answer.as_ref().ok());
+    estimate.map(|estimate| estimate.interval(Detail::Short, |at| calendar::moment(app, at))).unwrap_or_default()
 }
 
 /// Width of the bar.
@@ -128,7 +172,7 @@ fn bar(row: &Row<'_>) -> Cell {
         at if at < worked => '▓',
         _ => '░',
     });
-    let severity = if found.state() == BatchState::Done { Severity::Done } else { Severity::Rebooting };
+    let severity = if found.state() == BatchState::Done { state(row.app, found).1 } else { Severity::Rebooting };
     Cell::styled(signs.collect::<String>(), row.app.config.theme.severity(severity))
 }
 
@@ -138,8 +182,10 @@ fn by(app: &App, batch: &BatchSummary) -> String {
 }
 
 /// Returns the cause. What an operator should know comes first: a pause, and an enqueue that was interrupted.
-fn cause(batch: &BatchSummary) -> String {
-    let paused = batch.batch.paused.as_ref().filter(|_| batch.state() == BatchState::Paused).map(paused);
+fn cause(app: &App, batch: &BatchSummary) -> String {
+    let stored = batch.batch.paused.as_ref().filter(|_| batch.state() == BatchState::Paused);
+    let not = if leaders::not_in_force(app).is_some() { "NOT IN FORCE: " } else { "" };
+    let paused = stored.map(|stored| format!("{not}{}", paused(stored)));
     let (added, asked) = (batch.batch.added, batch.batch.asked);
     let interrupted = (added < asked).then(|| format!("only {added} of {asked} added"));
     [paused, interrupted, batch.batch.reason.clone()].into_iter().flatten().collect::<Vec<_>>().join("; ")

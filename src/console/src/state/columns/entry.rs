@@ -13,7 +13,7 @@ use cketerm_rules::{
     trouble::{self, Trouble},
     usual::text::span,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::values;
 use crate::{
@@ -82,32 +82,43 @@ impl<'a, E> EntryRow<'a, E> {
         Cell::signed(&self.app.config.theme, severity::of_entry(self.app, self.id), status)
     }
 
-    /// Returns the time in the state, which began at the transition or else with the request.
-    pub(super) fn since(&self, transition: impl FnOnce(&'a E) -> Option<Timestamp>) -> Value<'a> {
-        self.value(|e| values::age(self.app, transition(e).or_else(|| self.request.map(|r| r.at))))
+    /// Returns the engine's reason. The end of a backoff is in its progress.
+    pub(super) fn reason_text(&self) -> String {
+        let Some(why) = self.app.seen.reasons.get(&self.id) else { return String::new() };
+        short_text::reason_in_row(&self.app.seen, why, self.app.known())
     }
 
-    /// Returns the cell with the engine's reason. A stuck entry also has a mark, so that the colour is not the only
-    /// sign.
+    /// Returns the cell with the engine's reason. The mark of a stuck entry is in its status.
     pub(super) fn reason_cell(&self, reason: &str) -> Cell {
         let seen = &self.app.seen;
         let text = format!("{}{reason}", short_text::order(seen, self.id));
         let theme = &self.app.config.theme;
         match trouble::of(seen, self.id) {
-            Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), theme.severity(Severity::Failed)),
+            Some(Trouble::Stuck) => Cell::styled(text, theme.severity(Severity::Failed)),
             Some(Trouble::Waits) => Cell::styled(text, theme.severity(Severity::Slow)),
             None => Cell::plain(text),
         }
     }
 }
 
+/// Returns the time in the phase.
+pub(super) fn since<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
+    row.value(|_| values::age(row.app, progress::since(row.app, row.id)))
+}
+
+/// Returns the cell with the time in the phase.
+pub(super) fn since_cell<E>(row: &EntryRow<'_, E>) -> Cell {
+    let since = progress::since(row.app, row.id);
+    row.cell(|_| since.map(|at| when::age(at, row.app.known())).unwrap_or_default())
+}
+
 /// Returns the cell with the progress: a bar of pods, the attempt, or the time since the command.
 pub(super) fn progress_cell<E>(row: &EntryRow<'_, E>) -> Cell {
     let (app, theme) = (row.app, &row.app.config.theme);
     let Some(progress) = progress::of(app, row.id) else { return Cell::default() };
-    let severity = match severity::of_entry(app, row.id) {
-        severity @ (Severity::Failed | Severity::Slow) => severity,
-        Severity::Done | Severity::Waiting | Severity::Draining | Severity::Rebooting => progress.severity(),
+    let severity = match (severity::of_entry(app, row.id), progress.severity()) {
+        (severity @ (Severity::Failed | Severity::Slow), _) if !matches!(progress, Progress::Failed { .. }) => severity,
+        (_, own) => own,
     };
     let seconds = |duration: SignedDuration| u64::try_from(duration.as_secs()).unwrap_or(0);
     let text = short_text::progress(&progress, app.known());
@@ -125,7 +136,8 @@ pub(super) fn progress_cell<E>(row: &EntryRow<'_, E>) -> Cell {
             let text = format!("{}{slow}", when::age(since, app.known()));
             Cell::bar(bar(elapsed, p90.max(1), width), theme, severity, text)
         }
-        (Progress::Boot { limit: None, .. }, None) | (Progress::Command { .. }, _) => {
+        (Progress::Boot { limit: None, .. }, None)
+        | (Progress::Command { .. } | Progress::Failed { .. } | Progress::Backoff { .. }, _) => {
             Cell::styled(text, theme.severity(severity))
         }
     }
@@ -161,7 +173,7 @@ pub(super) fn rack<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
 /// Returns the engine's reason.
 pub(super) fn reason<'r, E>(row: &'r EntryRow<'_, E>) -> Value<'r> {
     let (seen, now) = (&row.app.seen, row.app.now.wall);
-    let why = seen.reasons.get(&row.id).map(|why| short_text::reason(why, now)).unwrap_or_default();
+    let why = seen.reasons.get(&row.id).map(|why| short_text::reason_in(seen, why, now)).unwrap_or_default();
     let mark = if trouble::is_stuck(seen, row.id) { "! " } else { "" };
     let order = short_text::order(seen, row.id);
     // Most entries have neither.

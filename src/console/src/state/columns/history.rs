@@ -39,10 +39,10 @@ impl Table for EndedEntries {
             .value(|row| row.value(|e| Value::text(e.entry.to_string())))
             .cell(|row| row.cell(|e| Cell::plain(e.entry.to_string()))),
         Column::new("node", "NODE", Content(8, 14), "name of the machine")
-            .wide(100, Fixed(24))
+            .wide(100, Content(8, 40))
             .value(|row| row.value(|e| Value::text(node_name(row.app, e))))
             .fitted(|row, width| row.cell(|e| Cell::plain(short_text::shorten_middle(&node_name(row.app, e), width)))),
-        Column::new("address", "ADDRESS", Fixed(15), "address of the machine")
+        Column::new("address", "ADDRESS", Content(7, 39), "address of the machine")
             .shown_from(150)
             .value(|row| row.value(|e| Value::text(e.address.as_str())))
             .cell(|row| row.cell(|e| Cell::plain(short_text::safe(&e.address)))),
@@ -54,12 +54,12 @@ impl Table for EndedEntries {
             .value(|row| row.value(|e| values::count(e.attempts)))
             .cell(|row| row.cell(|e| Cell::plain(e.attempts.to_string()))),
         Column::new("by", "ASKED BY", Content(8, 12), "operator who asked for the entry")
-            .wide(100, Fixed(20))
+            .wide(100, Content(8, 40))
             .value(|row| row.value(|e| e.request.as_ref().map_or(Value::None, |r| values::who(&r.who))))
             .cell(|row| row.cell(|e| by_cell(row.app, e))),
         Column::new("outcome", "OUTCOME", Rest, "outcome of the entry")
-            .wide(120, Fixed(40))
-            .value(|row| row.value(|e| Value::text(e.outcome.as_str())))
+            .wide(120, Content(8, 60))
+            .value(|row| row.value(|e| Value::text(e.described())))
             .cell(|row| row.error_cell(|e| outcome_cell(row.app, e))),
         Column::new("why", "REASON", Rest, "the operator's reason")
             .shown_from(120)
@@ -107,5 +107,5 @@ pub fn outcome_style(app: &App, ended: &Ended) -> Style {
 }
 
 fn outcome_cell(app: &App, ended: &Ended) -> Cell {
-    Cell::signed(&app.config.theme, severity(ended), short_text::safe(&ended.outcome))
+    Cell::signed(&app.config.theme, severity(ended), short_text::safe(&ended.described()))
 }

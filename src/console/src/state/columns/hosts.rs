@@ -45,7 +45,7 @@ impl Table for Hosts {
             .shown_from(120)
             .value(|row| row.value(|_| row.node().map_or(Value::None, |n| Value::text(n.name.as_str()))))
             .cell(|row| row.cell(|_| row.node().map(|n| short_text::safe(&n.name)).unwrap_or_default())),
-        Column::new("power", "POWER", Fixed(5), "power, as the controller last saw it")
+        Column::new("power", "POWER", Content(5, 13), "power, as the controller last saw it")
             .value(|row| row.value(|h| Value::text(short_text::host_power(h))))
             .cell(power_cell),
         Column::new("online", "ONLINE", Fixed(6), "whether the host should be powered on")
@@ -56,7 +56,7 @@ impl Table for Hosts {
             .value(|row| row.value(|h| Value::text(h.provisioning.as_str())))
             .cell(|row| row.cell(|h| state(h, row.app.size.width))),
         Column::new("asked", "ASKED", Content(5, 16), "reboots that are requested, and by which key")
-            .wide(120, Content(5, 40))
+            .wide(100, Content(5, 40))
             .value(|row| row.value(|h| Value::text(short_text::host_requests(h))))
             .cell(|row| row.cell(short_text::host_requests)),
         Column::new("held", "HELD", Content(4, 6), "time since a key holds the host off")
@@ -98,6 +98,7 @@ impl<'a> Row<'a> {
 fn power_cell(row: &Row<'_>) -> Cell {
     let (theme, Some(host)) = (&row.app.config.theme, row.host) else { return Cell::default() };
     let severity = match host.powered_on {
+        Some(true) if short_text::turns_off(host) => Severity::Rebooting,
         Some(true) => Severity::Done,
         Some(false) if host.online => Severity::Slow,
         Some(false) | None => Severity::Waiting,

@@ -9,7 +9,7 @@ use super::{
     values,
 };
 use crate::{
-    state::{App, filter::Value, queries, short_text, when},
+    state::{App, filter::Value, queries, short_text},
     table::Cell,
 };
 
@@ -41,10 +41,10 @@ impl Table for Reboots {
             .cell(|row| row.cell(|_| short_text::safe(queries::role(&row.app.seen, row.name)))),
         Column::hidden("rack", "RACK", "rack or zone, by a label of Node or definition").value(entry::rack),
         Column::new("status", "STATUS", Content(8, 11), "status of the entry").value(status).cell(status_cell),
-        Column::new("since", "SINCE", Content(5, 6), "time in the status")
+        Column::new("since", "SINCE", Content(5, 6), "time in the phase: drain, command or boot")
             .shown_from(70)
-            .value(|row| row.since(|e| e.last_transition_time))
-            .cell(since_cell),
+            .value(entry::since)
+            .cell(entry::since_cell),
         Column::new("progress", "PROGRESS", Content(8, 24), "pods gone, the attempt, or time since the command")
             .value(entry::progress)
             .cell(entry::progress_cell),
@@ -73,17 +73,11 @@ fn status_cell(row: &Row<'_>) -> Cell {
     row.status_cell(row.entry.map_or("broken", |e| short_text::status(e, row.app.known())))
 }
 
-fn since_cell(row: &Row<'_>) -> Cell {
-    let since = |_| queries::since(&row.app.seen, row.id).map(|at| when::age(at, row.app.known())).unwrap_or_default();
-    row.cell(since)
-}
-
 fn reason_cell(row: &Row<'_>) -> Cell {
     let seen = &row.app.seen;
-    let text = match (seen.reasons.get(&row.id), queries::broken(seen, row.id)) {
-        (Some(why), _) => short_text::reason(why, row.app.known()),
-        (None, Some(broken)) => short_text::safe(broken),
-        (None, None) => String::new(),
+    let text = match (seen.reasons.contains_key(&row.id), queries::broken(seen, row.id)) {
+        (true, _) | (false, None) => row.reason_text(),
+        (false, Some(broken)) => short_text::safe(broken),
     };
     row.reason_cell(&text)
 }

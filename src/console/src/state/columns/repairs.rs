@@ -41,9 +41,11 @@ impl Table for Repairs {
             .cell(|row| row.cell(|e| short_text::safe(&e.machine_type))),
         Column::new("operation", "OPERATION", Content(9, 11), "operation of the repair procedure")
             .wide(100, Content(9, 20))
+            .shown_from(70)
             .value(|row| row.value(|e| Value::text(e.operation.as_str())))
             .cell(|row| row.cell(|e| short_text::safe(&e.operation))),
         Column::new("step", "STEP", Content(4, 6), "step of the operation, and their number")
+            .shown_from(70)
             .value(|row| row.value(|e| Value::text(short_text::step(&row.app.seen, e))))
             .cell(|row| row.cell(|e| short_text::step(&row.app.seen, e))),
         Column::new("command", "COMMAND", Content(7, 30), "command of the step, without the address")
@@ -52,7 +54,9 @@ impl Table for Repairs {
         Column::new("status", "STATUS", Content(8, 11), "status of the entry, or of its step in progress")
             .value(status)
             .cell(status_cell),
-        Column::hidden("since", "SINCE", "time in the status").value(|row| row.since(|e| e.last_transition_time)),
+        Column::hidden("since", "SINCE", "time in the phase: drain, command or boot")
+            .value(entry::since)
+            .cell(entry::since_cell),
         Column::new("left", "LEFT", Content(4, 6), "time until the step's deadline")
             .shown_from(100)
             .value(left)
@@ -105,15 +109,14 @@ fn health_cell(row: &Row<'_>) -> Cell {
 }
 
 fn reason_cell(row: &Row<'_>) -> Cell {
-    let (seen, now) = (&row.app.seen, row.app.known());
-    let reason = || seen.reasons.get(&row.id).map(|why| short_text::reason(why, now)).unwrap_or_default();
+    let seen = &row.app.seen;
     let text = match row.entry {
         Some(entry) if entry.deleted => "the leader removes it".to_owned(),
         Some(entry) if entry.finished() => short_text::ending(seen, entry),
-        Some(_) => reason(),
+        Some(_) => row.reason_text(),
         None => match seen.snapshot.store.repairs.entries.get(&row.id.index).map(|s| &s.value) {
             Some(Err(broken)) => short_text::safe(broken),
-            Some(Ok(_)) | None => reason(),
+            Some(Ok(_)) | None => row.reason_text(),
         },
     };
     row.reason_cell(&text)

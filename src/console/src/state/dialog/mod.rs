@@ -94,6 +94,8 @@ pub struct Dialog {
     pub lines: Vec<String>,
     /// Number of lines that are scrolled away.
     pub scroll: usize,
+    /// Number of lines of the text that the screen has shown so far, from the first one.
+    pub shown_to: usize,
     /// Label of the confirming button.
     pub verb: Cow<'static, str>,
     /// Effect of the confirming button.
@@ -120,6 +122,8 @@ pub struct Dialog {
     pub left_out: Vec<String>,
     /// Entries that the action stops; `None` for other actions.
     pub stops: Option<StopTargets>,
+    /// Number of entries of batches that the confirmation text was made for.
+    pub batch_entries: usize,
     /// Preview, which is queried from Kubernetes while the dialog is open.
     pub plan: Option<Plan>,
     /// Reason why the dialog can no longer be confirmed.
@@ -136,6 +140,7 @@ impl Dialog {
             notes: Vec::new(),
             lines: Vec::new(),
             scroll: 0,
+            shown_to: 0,
             verb: verb.into(),
             action,
             pick: None,
@@ -149,6 +154,7 @@ impl Dialog {
             preconditions: Vec::new(),
             left_out: Vec::new(),
             stops: None,
+            batch_entries: 0,
             plan: None,
             expired: None,
             focus_initialized: false,

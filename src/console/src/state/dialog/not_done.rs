@@ -29,7 +29,7 @@ fn of(action: &Action) -> &'static str {
             "nothing was put on hold"
         }
         Action::Hold { hold: false, .. } | Action::Registry { what: RegistryAction::Hold(false, _), .. } => {
-            "nothing was released"
+            "nothing was taken off hold"
         }
         Action::Batches { what: BatchAction::Pause, .. } => "nothing was paused",
         Action::Switch { enabled: true, .. }

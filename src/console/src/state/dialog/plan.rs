@@ -1,12 +1,13 @@
 //! Preview of a bulk action. Waves and throughput are shown at once, pods and blockers after Kubernetes has answered.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use cketerm_actions::plan::Drains;
-use cketerm_model::{clock::Now, entry::QueueKind};
+use cketerm_model::{clock::Now, entry::QueueKind, stored::view::StoreView};
+use cketerm_rules::usual::UsualTimes;
 use jiff::Timestamp;
 
-use crate::state::event::count;
+use crate::state::{estimate_inputs, event::count};
 
 /// Age of an answer after which it is queried again.
 const RENEW_INTERVAL: Duration = Duration::from_secs(15);
@@ -17,6 +18,19 @@ const STALE_AFTER: Duration = Duration::from_secs(45);
 /// Number of nodes that are named with their blockers.
 const MAX_NAMED: usize = 12;
 
+/// Shortest and longest time between two updates of the lines that need no query. They play many possible futures of the
+/// queue.
+const KNOWN_INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+
+/// State that the lines were made from which need no query.
+#[derive(Clone, Debug, PartialEq)]
+struct KnownOf {
+    at: Now,
+    /// The copy of etcd.
+    store: Arc<StoreView>,
+    usual: Arc<UsualTimes>,
+}
+
 /// A preview in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -26,10 +40,14 @@ pub struct Plan {
     pub queue: QueueKind,
     /// Nodes whose drains are previewed.
     pub nodes: Vec<String>,
+    /// Whether the dialog names work on one of the machines that is held up now.
+    is_held: bool,
     /// Whether Kubernetes was queried.
     pub requested: bool,
     /// Lines that need no query.
     pub known: Vec<String>,
+    /// State that these lines were made from.
+    known_of: Option<KnownOf>,
     /// Answer of Kubernetes, in lines.
     pub pod_lines: Option<Vec<String>>,
     /// Time of the answer.
@@ -49,8 +67,10 @@ impl Plan {
             number: 0,
             queue,
             nodes,
+            is_held: false,
             requested: false,
             known,
+            known_of: None,
             pod_lines: None,
             checked_at: None,
             last_renewed: None,
@@ -59,11 +79,31 @@ impl Plan {
         }
     }
 
+    /// Notes whether the dialog names work on one of the machines that is held up now.
+    #[must_use]
+    pub fn with_held(self, is_held: bool) -> Self {
+        Self { is_held, ..self }
+    }
+
+    /// Reports whether the lines that need no query are to be made again, and notes that they are.
+    pub fn renews_known(&mut self, now: Now, store: &Arc<StoreView>, usual: &Arc<UsualTimes>) -> bool {
+        let (shortest, longest) = KNOWN_INTERVALS;
+        let is_fresh = self.known_of.as_ref().is_some_and(|of| {
+            let age = now.boot.saturating_duration_since(of.at.boot);
+            Arc::ptr_eq(&of.usual, usual)
+                && (age < shortest || (age < longest && estimate_inputs::are_same(&of.store, store)))
+        });
+        if !is_fresh {
+            self.known_of = Some(KnownOf { at: now, store: Arc::clone(store), usual: Arc::clone(usual) });
+        }
+        !is_fresh
+    }
+
     /// Takes over an answer.
     pub fn take(&mut self, answer: Result<Drains, String>, now: Now) {
         (self.checked_at, self.stale_since) = (Some(now), None);
         self.pod_lines = Some(match answer {
-            Ok(drains) => lines(&drains),
+            Ok(drains) => lines(&drains, self.is_held),
             Err(why) => vec![format!("! pods not checked: {why}")],
         });
     }
@@ -101,7 +141,7 @@ impl Plan {
     }
 }
 
-fn lines(drains: &Drains) -> Vec<String> {
+fn lines(drains: &Drains, is_held: bool) -> Vec<String> {
     let mut lines = vec![format!(
         "pods on {} now: {} to evict, {} to delete, {} stay{}",
         count(drains.nodes, "node"),
@@ -111,7 +151,7 @@ fn lines(drains: &Drains) -> Vec<String> {
         if drains.more > 0 { format!("; {} more not checked", count(drains.more, "node")) } else { String::new() },
     )];
     if drains.blocked.is_empty() && drains.unread.is_empty() {
-        lines.push("nothing blocks a drain now".to_owned());
+        lines.push(if is_held { "nothing else blocks a drain now" } else { "nothing blocks a drain now" }.to_owned());
     }
     if !drains.blocked.is_empty() {
         lines.push(format!("! {} would be blocked now:", count(drains.blocked.len(), "node")));
@@ -128,4 +168,33 @@ fn lines(drains: &Drains) -> Vec<String> {
         lines.push(format!("! {name}: pods not read: {why}"));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use cketerm_model::{
+        boot_time::{BootTime, Seconds},
+        entry::Stored,
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_lines_that_need_no_query_are_made_at_most_once_a_second() {
+        let mut plan = Plan::new(QueueKind::Reboot, Vec::new(), Vec::new());
+        let now = |boot: f64| Now { boot: BootTime::new(0.0) + Seconds::new(boot), wall: Timestamp::UNIX_EPOCH };
+        let store = |policy: i64| {
+            let policy = Stored { key: "p".into(), mod_revision: policy, value: Err("not read".into()) };
+            Arc::new(StoreView { policy: Some(policy), ..StoreView::default() })
+        };
+        let usual = Arc::default();
+        let mut renewals = 0;
+        for change in 0_u16..100 {
+            renewals += u32::from(plan.renews_known(now(f64::from(change) / 50.0), &store(i64::from(change)), &usual));
+        }
+        assert_eq!(renewals, 2);
+        assert!(!plan.renews_known(now(4.0), &store(50), &usual), "the policy of the last time");
+        assert!(plan.renews_known(now(6.5), &store(50), &usual), "time passes");
+        assert!(plan.renews_known(now(6.6), &store(50), &Arc::default()), "the history was read");
+    }
 }

@@ -2,7 +2,8 @@
 
 use cketerm_actions::repair_state;
 use cketerm_model::{
-    entry::EntryId,
+    batch::{BatchId, Paused},
+    entry::{EntryId, Stored},
     host::HostRow,
     stored::{keys::SwitchName, view::Switch},
 };
@@ -24,6 +25,8 @@ pub enum Precondition {
     Constraints(i64, i64),
     /// The policy at its `ModRevision`.
     Policy(i64),
+    /// A batch with the pause that was shown.
+    Pause(BatchId, Paused),
     /// The change that waits for approval.
     Digest(String),
     /// The hold on applying at its `ModRevision` (0 = none), and the plan that was shown.
@@ -68,6 +71,11 @@ impl Precondition {
                 let found = seen.snapshot.store.policy.as_ref().map_or(0, |stored| stored.mod_revision);
                 (found != *revision)
                     .then(|| "somebody set the policy meanwhile: nothing was done, look again".to_owned())
+            }
+            Self::Pause(id, shown) => {
+                let found = seen.snapshot.store.batches.get(id).and_then(Stored::get);
+                (found.and_then(|batch| batch.paused.as_ref()) != Some(shown))
+                    .then(|| format!("somebody resumed or paused batch {id} meanwhile: nothing was done, look again"))
             }
             Self::Host(id, shown) => {
                 let found = queries::host(seen, id).map(|h| fingerprint(h));

@@ -1,49 +1,105 @@
 //! Entries that wait for a person, of both queues. Entries with one cause are one line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use cketerm_model::{entry::EntryId, entry_ref::EntryRef, reason::Reason, repair::RepairStatus};
-use cketerm_rules::trouble;
+use cketerm_rules::{
+    trouble,
+    usual::{self, Pace, Phase},
+};
 
-use super::{NeedsYou, Urgency};
+use super::{NeedsYou, Urgency, stuck_after};
 use crate::{
     keys::Command,
-    state::{App, object::Object, queries, short_text},
+    state::{App, object::Object, queries, short_text, when},
 };
+
+/// Most texts of one cause that are counted.
+const MAX_TEXTS: usize = 64;
 
 /// Returns a line for each cause, by the entry that it has held longest.
 pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
-    let mut causes: BTreeMap<String, NeedsYou> = BTreeMap::new();
-    for id in trouble::all_stuck(&app.seen) {
-        let cause = cause(app, id);
+    let mut causes: BTreeMap<String, (NeedsYou, BTreeMap<String, usize>)> = BTreeMap::new();
+    for id in app.knowledge.totals.stuck.iter().copied() {
         let line = line(app, id);
-        match causes.get_mut(&cause) {
-            None => {
-                causes.insert(cause, line);
+        // a budget or a Job is the cause itself, whichever pod it keeps
+        let names_object = app.seen.reasons.get(&id).is_some_and(Reason::names_object);
+        // unreadable entries are removed one by one
+        let is_readable = app.seen.snapshot.store.entry(id).is_some();
+        match causes.entry(if is_readable { cause(app, id) } else { id.to_string() }) {
+            Entry::Vacant(vacant) => {
+                let texts = if names_object { BTreeMap::new() } else { BTreeMap::from([(line.what.clone(), 1)]) };
+                vacant.insert((line, texts));
             }
-            Some(known) => {
-                let count = known.count + 1;
-                if known.since.is_none_or(|at| line.since.is_some_and(|since| since < at)) {
-                    *known = line;
+            Entry::Occupied(mut occupied) => {
+                let (known, texts) = occupied.get_mut();
+                if !names_object && (texts.len() < MAX_TEXTS || texts.contains_key(&line.what)) {
+                    *texts.entry(line.what.clone()).or_default() += 1;
                 }
-                known.count = count;
+                known.add(line);
             }
         }
     }
-    let with_cause = |(cause, line): (String, NeedsYou)| {
-        // a single entry shows its whole reason, with the pod
-        if line.count > 1 { NeedsYou { what: cause, ..line } } else { line }
+    let with_cause = |(cause, (line, texts)): (String, (NeedsYou, BTreeMap<String, usize>))| {
+        // a single entry shows its whole reason, with the pod; of several, the commonest one says the most
+        let commonest = texts.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 1);
+        match (line.count, commonest) {
+            (0 | 1, _) => line,
+            (_, Some((what, _))) => NeedsYou { what, ..line },
+            (_, None) => NeedsYou { what: cause, ..line },
+        }
     };
     causes.into_iter().map(with_cause).collect()
+}
+
+/// Returns the entries in work whose phase is slower than usual and has lasted for the policy's `stuck_seconds`. Those that
+/// are stuck have their own lines.
+pub(super) fn slow(app: &App) -> Vec<NeedsYou> {
+    let store = &app.seen.snapshot.store;
+    let limit = stuck_after(app);
+    let mut lines: BTreeMap<String, NeedsYou> = BTreeMap::new();
+    for id in app.knowledge.totals.in_work.iter().copied() {
+        let Some(running) = usual::running(store, id) else { continue };
+        let elapsed = app.known().duration_since(running.since);
+        if elapsed < limit || trouble::is_stuck(&app.seen, id) {
+            continue;
+        }
+        let phase = phase_name(running.kind.phase);
+        let what = match app.knowledge.usual.of_kind(&running.kind) {
+            Some(usual) if usual.judge(elapsed) == Pace::Usual => continue,
+            Some(usual) => format!("{phase} slower than usual ({})", usual.range()),
+            None => format!("{phase} takes longer than {}", when::span(limit)),
+        };
+        let name = queries::machine(&app.seen, id).unwrap_or_else(|| id.to_string());
+        let line = NeedsYou::new(Object::Entry(id), name, what.clone(), Urgency::Waits);
+        let line = line.since(Some(running.since)).remedies(&remedies(app, id));
+        match lines.entry(what) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(line);
+            }
+            Entry::Occupied(mut occupied) => occupied.get_mut().add(line),
+        }
+    }
+    lines.into_values().collect()
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Drain => "drain",
+        Phase::Command => "command",
+        Phase::Boot => "boot",
+        Phase::RepairStep => "repair step",
+        Phase::Whole => "work",
+    }
 }
 
 fn line(app: &App, id: EntryId) -> NeedsYou {
     let name = queries::machine(&app.seen, id).unwrap_or_else(|| id.to_string());
     let what = match app.seen.reasons.get(&id).filter(|why| trouble::own(why)) {
-        Some(why) => short_text::reason(why, app.known()),
+        Some(why) => short_text::reason_in(&app.seen, why, app.known()),
         None => match queries::repair(&app.seen, id) {
             Some(entry) if entry.status == RepairStatus::Failed => {
-                format!("{}: {}", entry.operation, short_text::ending(&app.seen, entry))
+                format!("repair {}: {}", entry.operation, short_text::ending(&app.seen, entry))
             }
             _ => cause(app, id),
         },
@@ -58,7 +114,7 @@ fn cause(app: &App, id: EntryId) -> String {
     match (seen.reasons.get(&id).filter(|why| trouble::own(why)), queries::repair(seen, id)) {
         (Some(why), _) => short_text::stuck_on(why, app.now.wall),
         (None, Some(entry)) if entry.status == RepairStatus::Failed => {
-            format!("{} failed", short_text::safe(&entry.operation))
+            format!("repair {} failed", short_text::safe(&entry.operation))
         }
         _ => "cannot be read".to_owned(),
     }
@@ -69,13 +125,17 @@ fn remedies(app: &App, id: EntryId) -> Vec<Command> {
     let Some(entry) = app.seen.snapshot.store.entry(id) else { return vec![Command::Cancel] };
     let failed = matches!(entry, EntryRef::Repair(repair) if repair.status == RepairStatus::Failed);
     let backoff = matches!(app.seen.reasons.get(&id), Some(Reason::Backoff { .. }));
+    // the key that helps comes first: a hold keeps things as they are
     if failed {
         vec![Command::Repair, Command::Cancel]
     } else if entry.is_after_command() {
         vec![Command::Retry, Command::Done, Command::Cancel]
     } else if backoff {
-        vec![Command::ResetBackoff, Command::Hold, Command::Force, Command::Cancel]
+        vec![Command::ResetBackoff, Command::Force, Command::Cancel, Command::Hold]
+    } else if entry.in_work() {
+        // the detail shows the pods and what keeps each
+        vec![Command::Open, Command::Force, Command::Cancel, Command::Hold]
     } else {
-        vec![Command::Hold, Command::Force, Command::Cancel]
+        vec![Command::Open, Command::Cancel, Command::Force, Command::Hold]
     }
 }

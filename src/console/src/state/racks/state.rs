@@ -1,6 +1,6 @@
 //! State of a machine on the map: the one word that matters most.
 
-use cketerm_model::{cketerm_records::Verb, entry::EntryId, entry_ref::EntryRef, reason::Reason};
+use cketerm_model::{entry::EntryId, entry_ref::EntryRef};
 use cketerm_rules::trouble;
 
 use crate::state::{App, queries};
@@ -121,8 +121,7 @@ impl State {
 
 fn of_entry(app: &App, id: EntryId) -> Option<State> {
     let (seen, now) = (&app.seen, app.known());
-    let held =
-        matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) || queries::order(seen, id) == Some(Verb::Hold);
+    let held = queries::held(seen, id);
     let waits = |backoff: bool| match (held, backoff) {
         (true, _) => State::Held,
         (false, true) => State::Backoff,

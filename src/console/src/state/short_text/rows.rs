@@ -17,8 +17,9 @@ use cketerm_model::{
 use cketerm_rules::{
     seen::Seen,
     trouble::{self, Trouble},
+    usual::text::span,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{into_safe, reason, safe, stuck_on};
 use crate::state::{App, HostId, progress::Progress, queries, when};
@@ -43,8 +44,8 @@ pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
         (_, StepStatus::Draining) => "draining",
         (_, StepStatus::Watching) => "watching",
         _ if entry.drain_backoff_expire.is_some_and(|t| t > now) => "backoff",
-        (RepairStatus::Queued, _) => "queued",
-        (RepairStatus::Processing, _) => "waiting",
+        // its next step has not begun
+        (RepairStatus::Queued | RepairStatus::Processing, _) => "queued",
     }
 }
 
@@ -105,8 +106,8 @@ pub fn unrecognized_health(seen: &Seen, id: EntryId) -> Option<String> {
 pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
     let last = seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next_back().and_then(Stored::get);
     let text = match (entry.status, last) {
-        (RepairStatus::Succeeded, None) => "was healthy, nothing was run; it can be deleted".to_owned(),
-        (RepairStatus::Succeeded, Some(_)) => "healthy; it can be deleted".to_owned(),
+        (RepairStatus::Succeeded, None) => "finished: was healthy, nothing was run".to_owned(),
+        (RepairStatus::Succeeded, Some(_)) => "finished: healthy".to_owned(),
         (RepairStatus::Failed, Some(a)) if a.outcome.is_some() && !a.succeeded() => {
             let outcome = a.outcome.as_ref();
             let how = outcome.map(|o| o.end.to_string()).unwrap_or_default();
@@ -134,7 +135,8 @@ pub fn pods(seen: &Seen, id: EntryId) -> String {
     }
 }
 
-/// Returns the progress of an entry: `6/8` pods, `try 2/3, 16s`, or the time since its command.
+/// Returns the progress of an entry: `6/8` pods, `try 2/3, 16s`, `retry 2/3 in 5s`, `failed 3/3`, or the time since its
+/// command.
 pub fn progress(progress: &Progress, now: Timestamp) -> String {
     match progress {
         Progress::Pods { gone, all } => format!("{gone}/{all}"),
@@ -142,14 +144,30 @@ pub fn progress(progress: &Progress, now: Timestamp) -> String {
             format!("try {number}/{allowed}, {}", when::age(*since, now))
         }
         Progress::Command { number, since, .. } => format!("try {number}, {}", when::age(*since, now)),
+        Progress::Failed { tries, allowed, again: None } if tries <= allowed => format!("failed {tries}/{allowed}"),
+        Progress::Failed { tries, again: None, .. } => format!("failed {tries}x"),
+        Progress::Failed { tries, allowed, again: Some(at) } => {
+            format!("retry {}/{allowed} {}", tries.saturating_add(1), when::until(*at, now))
+        }
+        Progress::Backoff { until } => format!("again {}", when::until(*until, now)),
         Progress::Boot { since, limit: None } => format!("boot {}", when::age(*since, now)),
-        Progress::Boot { since, limit: Some(_) } => when::age(*since, now),
+        Progress::Boot { since, limit: Some(limit) } => {
+            format!("{}/{}", when::age(*since, now), span(SignedDuration::from_secs(limit.cast_signed())))
+        }
     }
 }
 
-/// Returns `on`, `off`, or `-` if the power is not recorded.
+/// Reports whether a host that was last seen on is asked to be off, and its controller acts on that.
+pub fn turns_off(host: &HostRow) -> bool {
+    let is_asked = !host.online || !host.asked.keys.is_empty();
+    let is_followed = !(host.paused || host.detached || host.deleting || host.disable_power_off);
+    host.powered_on == Some(true) && is_asked && is_followed
+}
+
+/// Returns `on`, `off`, `turning off`, or `-` if the power is not recorded.
 pub fn host_power(host: &HostRow) -> &'static str {
     match host.powered_on {
+        Some(true) if turns_off(host) => "turning off",
         Some(true) => "on",
         Some(false) => "off",
         None => "-",
@@ -181,7 +199,7 @@ pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
     }
 }
 
-/// Returns the state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web 2/2 12/40`, and its trouble. The
+/// Returns the state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web has 2, needs 2 12/40`, and its trouble. The
 /// blocker comes early, because narrow screens cut the end.
 pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
     let entries = [app.knowledge.totals.reboot_of(name), app.knowledge.totals.repair_of(name)];

@@ -64,7 +64,8 @@ impl Text<'_> {
         let folds = &self.app.knowledge.registry.folds;
         if let Some((_, nodes)) = folds.iter().find(|(w, _)| w == what) {
             self.plain("change", what);
-            self.plain("nodes", &nodes.join(" "));
+            let names = nodes.iter().map(|address| self.app.seen.snapshot.machine(address));
+            self.plain("nodes", &names.collect::<Vec<_>>().join(" "));
         }
     }
 }

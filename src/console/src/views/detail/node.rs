@@ -60,7 +60,7 @@ impl Text<'_> {
             Some(r) if r.unschedulable => Some(("keep-cordoned", "keep cordoned")),
             _ => None,
         });
-        can.extend(seen.orphans.contains_key(name).then_some(("release", "release the cordon")));
+        can.extend(seen.orphans.contains_key(name).then_some(("release", "uncordon")));
         self.available_actions_field(&can);
         for id in self.app.knowledge.totals.entries_of(name) {
             self.heading(format!("Entry {id}"));

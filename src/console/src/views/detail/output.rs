@@ -91,10 +91,13 @@ impl Text<'_> {
         // Its output is above.
         let shown = attempts.iter().rfind(|a| a.began()).map(|a| a.number);
         for a in attempts.iter().rev() {
-            let end = a
-                .outcome
-                .as_ref()
-                .map_or_else(|| format!("no outcome recorded, limit {} s", a.bound_seconds), |o| end_of(a, &o.end));
+            let end = match &a.outcome {
+                Some(outcome) => end_of(a, &outcome.end),
+                None if queries::running(&self.app.seen, a.entry).is_some_and(|running| running.number == a.number) => {
+                    format!("running for {}, at most {} s", self.running_for(a), a.bound_seconds)
+                }
+                None => "outcome unknown, the leader that ran it is gone".to_owned(),
+            };
             let ordered = a.ordered_by.as_deref().map(|o| format!(", ordered by {o}")).unwrap_or_default();
             self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{}{ordered}", a.host, step_suffix(a)));
             self.plain("    argv", &a.command());

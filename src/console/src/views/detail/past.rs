@@ -25,7 +25,7 @@ pub(super) fn title(app: &App, folder: Folder, id: &PastId) -> String {
         Folder::History => past.history.get(id).map(|e| {
             let node = node_name(app, e);
             let address = if node == *e.address { String::new() } else { format!(" {}", e.address) };
-            format!("{} {node}{address}: {}", e.entry, e.outcome)
+            format!("{} {node}{address}: {}", e.entry, e.outcome_and_time())
         }),
         Folder::Audit => past.audit.get(id).map(|a| format!("{} by {}", a.what, a.who.user)),
         Folder::Records => past.records.get(id).map(|r| format!("record {} {}", r.id, r.operation)),
@@ -57,6 +57,14 @@ impl Text<'_> {
         }
     }
 
+    /// Adds all output of the newest command of an ended entry.
+    pub(super) fn ended_output(&mut self, id: &PastId) {
+        let timeline = self.app.knowledge.past.timeline(&id.key).and_then(|read| read.as_ref().ok());
+        if let Some(newest) = timeline.and_then(|t| t.ending.attempts.iter().rfind(|a| a.began())) {
+            self.output_of(newest, None, true);
+        }
+    }
+
     fn ended(&mut self, id: &PastId) {
         let app = self.app;
         let Some(e) = app.knowledge.past.history.get(id) else {
@@ -64,12 +72,12 @@ impl Text<'_> {
             return self.unread(id, broken);
         };
         let style = columns::outcome_style(app, e);
-        self.field("outcome", &e.outcome, style);
+        self.field("outcome", &e.outcome_and_time(), style);
         self.plain("ended", &self.moment_by(e.at, self.app.now.wall));
-        if let Some(took) = e.took() {
+        if let Some(took) = e.took().filter(|_| !e.end.good()) {
             self.plain("took", &when::span(took));
         }
-        match app.knowledge.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
+        match app.knowledge.past.timeline(&id.key) {
             None => self.plain("", "reading its timeline ..."),
             Some(Err(why)) => self.field("timeline", why, app.config.theme.trouble),
             Some(Ok(past_timeline)) => {

@@ -1,10 +1,11 @@
 //! An object as YAML: the keys of an entry in etcd, the Node or host in Kubernetes, the member of the definition. Secrets
 //! are masked.
 
+use std::sync::Arc;
+
 use cketerm_model::{
     entry::{EntryId, Stored},
     names::Address,
-    secret,
     stored::{keys::Folder, view::StoreView},
 };
 use ratatui::{
@@ -17,8 +18,9 @@ use serde_json::{Map, Value};
 use crate::{
     state::{
         App, HostId, Target,
+        navigation::{YamlStamp, YamlText},
         past::{ObjectId, PastId},
-        queries, short_text,
+        queries, short_text, yaml,
     },
     table::wrap,
 };
@@ -27,15 +29,83 @@ use crate::{
 pub(super) fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     let theme = &app.config.theme;
     let search = app.navigation.pane_search.to_lowercase();
-    let mut lines = Vec::new();
-    for line in text(app, of).lines() {
-        let style = if line.starts_with('#') { theme.muted } else { Style::new() };
-        for part in wrapped(line, usize::from(width)) {
-            let found = !search.is_empty() && part.to_lowercase().contains(&search);
-            lines.push(if found { Line::styled(part, theme.mark) } else { coloured(&part, style, theme.title) });
-        }
+    let kept = known(app, of, width).map(|text| Arc::clone(&text.lines));
+    let parts = kept.unwrap_or_else(|| parts(app, of, width));
+    let lines = parts.iter().map(|(part, is_comment)| {
+        let style = if *is_comment { theme.muted } else { Style::new() };
+        let found = !search.is_empty() && part.to_lowercase().contains(&search);
+        if found { Line::styled(part.clone(), theme.mark) } else { coloured(part, style, theme.title) }
+    });
+    lines.collect()
+}
+
+/// Returns the wrapped text that was kept, if it is still that of the object.
+fn known<'a>(app: &'a App, of: &Target, width: u16) -> Option<&'a YamlText> {
+    let kept = app.navigation.yaml.as_ref().filter(|kept| kept.of == *of && kept.width == width)?;
+    (stamp(app, of)? == kept.stamp).then_some(kept)
+}
+
+/// Returns the wrapped text to keep for an open pane: the kept one as long as nothing has changed. `None` if nothing
+/// tells when it changes.
+pub fn kept(app: &App, of: &Target, width: u16) -> Option<YamlText> {
+    if let Some(known) = known(app, of, width) {
+        return Some(known.clone());
     }
-    lines
+    Some(YamlText { of: of.clone(), width, stamp: stamp(app, of)?, lines: parts(app, of, width) })
+}
+
+/// Returns the wrapped lines of an object's YAML, each with whether it is a comment.
+fn parts(app: &App, of: &Target, width: u16) -> Arc<[(String, bool)]> {
+    let text = text(app, of);
+    let parts = text.lines().flat_map(|line| {
+        let is_comment = line.starts_with('#');
+        wrapped(line, usize::from(width)).into_iter().map(move |part| (part, is_comment))
+    });
+    parts.collect()
+}
+
+/// Returns the revisions of everything that an object's YAML is made from. `None` if they are not known.
+fn stamp(app: &App, of: &Target) -> Option<YamlStamp> {
+    let store = &app.seen.snapshot.store;
+    let read = |id: &ObjectId| match app.knowledge.past.object.get(id) {
+        Some(Ok(text)) => Some(Arc::clone(text)),
+        Some(Err(_)) | None => None,
+    };
+    let definition = store.cluster.as_ref().map_or(0, |stored| stored.mod_revision);
+    Some(match of {
+        Target::Entry(id) => {
+            let of_key = |revision: Option<i64>| revision.unwrap_or(0);
+            let mut revisions = vec![
+                of_key(store.stored_entry(*id).map(|stored| stored.mod_revision)),
+                of_key(store.requests.get(id).map(|stored| stored.mod_revision)),
+                of_key(store.orders.get(id).map(|stored| stored.mod_revision)),
+                of_key(store.progress.get(id).map(|stored| stored.mod_revision)),
+            ];
+            revisions.extend(store.attempts_of(*id).map(|stored| stored.mod_revision));
+            // the number of attempts separates the two lists
+            revisions.push(-1);
+            revisions.extend(store.output.range((*id, 0)..=(*id, u32::MAX)).map(|(_, stored)| stored.mod_revision));
+            YamlStamp { revisions, object: None }
+        }
+        // an object that was not read yet, or with an error, has a short text
+        Target::Node(name) => {
+            let address = queries::member(&app.seen, name).map(|member| &member.address);
+            // sabakan's data has no revision
+            if address.is_some_and(|address| app.knowledge.registry.at(&app.seen, address).is_some()) {
+                return None;
+            }
+            YamlStamp { revisions: vec![definition], object: Some(read(&ObjectId::Node(name.clone()))?) }
+        }
+        Target::Host(id) => YamlStamp { revisions: Vec::new(), object: Some(read(&ObjectId::Host(id.clone()))?) },
+        Target::Past(Folder::History, id) => {
+            let is_read = app.knowledge.past.timeline(&id.key).is_some();
+            YamlStamp { revisions: vec![i64::from(is_read)], object: None }
+        }
+        // a few lines
+        Target::Past(Folder::Audit | Folder::Records, _) | Target::Machine(_) | Target::Fold(_) | Target::Line(_) => {
+            return None;
+        }
+    })
 }
 
 /// Wraps a line and keeps its indent, which is a part of YAML.
@@ -120,14 +190,7 @@ fn object(app: &App, id: &ObjectId, title: &str) -> String {
     match app.knowledge.past.object.get(id) {
         None => format!("# {title}: reading ...\n"),
         Some(Err(why)) => format!("# {title}: not read: {why}\n"),
-        Some(Ok(content)) => {
-            let mut content = Value::clone(content);
-            if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
-                // Bookkeeping of the API server, longer than all the rest.
-                metadata.remove("managedFields");
-            }
-            document(&format!("{title} in Kubernetes"), content)
-        }
+        Some(Ok(text)) => format!("# {title} in Kubernetes; secrets are masked\n{text}"),
     }
 }
 
@@ -148,7 +211,7 @@ fn member(app: &App, address: &Address) -> String {
 fn past(app: &App, folder: Folder, id: &PastId) -> String {
     let past = &app.knowledge.past;
     let value = match folder {
-        Folder::History => match past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
+        Folder::History => match past.timeline(&id.key) {
             None => return format!("# {}: reading ...\n", id.key),
             Some(Err(why)) => return format!("# {}: not read: {why}\n", id.key),
             Some(Ok(timeline)) => json(&timeline.ending),
@@ -164,8 +227,6 @@ fn json(value: &impl Serialize) -> Value {
 }
 
 /// Returns a YAML document with a title, its secrets masked.
-fn document(title: &str, mut value: Value) -> String {
-    secret::mask(&mut value);
-    let text = serde_yaml::to_string(&value).unwrap_or_else(|e| format!("# cannot be written as YAML: {e}\n"));
-    format!("# {title}; secrets are masked\n{text}")
+fn document(title: &str, value: Value) -> String {
+    format!("# {title}; secrets are masked\n{}", yaml::masked(value))
 }

@@ -1,13 +1,20 @@
 //! First line of the header: the cluster, who leads, the switches, what needs a person, the clock. A narrow screen drops
 //! the parts that report nothing unusual.
 
-use cketerm_model::{cketerm_records::MissingSetting, entry::QueueKind};
+use cketerm_model::{
+    cketerm_records::MissingSetting,
+    entry::{QueueKind, Stored},
+};
 use ratatui::{
     style::Style,
     text::{Line, Span},
 };
 
-use crate::state::{App, calendar, queries::Leader, short_text, sources, when};
+use crate::state::{
+    App, calendar,
+    queries::{self, Leader},
+    short_text, sources, when,
+};
 
 /// Importance of a part. The least important is dropped first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,20 +51,24 @@ pub(super) fn line(app: &App, width: usize) -> Line<'static> {
         let state = if app.config.sandbox { "starting ..." } else { "connecting ..." };
         return Line::from(vec![badge, Span::raw(" "), Span::raw(state)]);
     }
-    let right = right(app);
-    let right_width: usize = right.iter().map(Span::width).sum();
+    let mut right = right(app);
+    let width_of = |spans: &[Span<'static>]| spans.iter().map(Span::width).sum::<usize>();
     let mut parts = leader(app);
     parts.extend(mode(app));
     parts.extend(switches(app));
     parts.extend(engine(app));
     let left_width =
         |parts: &[Part]| badge.width() + 1 + parts.iter().map(|part| part.span.width() + GAP.len()).sum::<usize>();
-    while left_width(&parts) + right_width > width {
+    // the clock says least: it stays only where everything else has room, or where it takes no other part's place
+    let clock = right.pop();
+    while left_width(&parts) + width_of(&right) > width {
         let droppable = parts.iter().enumerate().filter(|(_, part)| part.rank != Rank::Always);
         let Some((last, _)) = droppable.max_by_key(|(at, part)| (part.rank, *at)) else { break };
         parts.remove(last);
     }
-    let gap = width.saturating_sub(left_width(&parts) + right_width);
+    let clock = clock.filter(|clock| left_width(&parts) + width_of(&right) + clock.width() <= width);
+    right.extend(clock);
+    let gap = width.saturating_sub(left_width(&parts) + width_of(&right));
     let mut spans = vec![badge, Span::raw(" ")];
     for part in parts {
         spans.push(part.span);
@@ -89,7 +100,7 @@ fn leader(app: &App) -> Vec<Part> {
     let theme = &app.config.theme;
     let sign = if app.config.blocks { "\u{25cf}" } else { "*" };
     let part = |text: String, style| part(Rank::Always, text, style);
-    vec![match sources::current_leader(&app.seen, app.now.boot) {
+    let mut parts = vec![match sources::current_leader(&app.seen, app.now.boot) {
         Leader::Us => {
             let since = app.seen.snapshot.engine.leading.as_ref().map(|l| when::coarse(app.now.boot - l.since));
             part(format!("{sign} leading {}", since.unwrap_or_default()).trim_end().to_owned(), theme.good)
@@ -100,7 +111,15 @@ fn leader(app: &App) -> Vec<Part> {
         }
         Leader::Nobody => part("! NOBODY LEADS".to_owned(), theme.danger),
         Leader::Unknown => part("? leader unknown, etcd is lost".to_owned(), theme.danger),
-    }]
+    }];
+    // The last digits differ where two programs of one host are candidates.
+    if let Some(lease) = queries::cke_lease(&app.seen) {
+        let end = lease.get(lease.len().saturating_sub(4)..).unwrap_or(&lease);
+        let status = app.seen.snapshot.store.status.as_ref().and_then(Stored::get);
+        let phase = status.map(|s| format!(", {}", short_text::safe(&s.phase))).unwrap_or_default();
+        parts.push(self::part(Rank::Aside, format!("lease \u{2026}{end}{phase}"), Style::new()));
+    }
+    parts
 }
 
 /// Returns whether this console may write.
@@ -124,6 +143,8 @@ fn switches(app: &App) -> Vec<Part> {
     for queue in QueueKind::ALL {
         let (state, style, rank) = match (store.switch(queue).enabled(), frozen) {
             (false, _) => ("DISABLED", theme.danger, Rank::Unusual),
+            // once is enough on a narrow screen
+            (true, true) if queue == QueueKind::Reboot => ("FROZEN", theme.trouble, Rank::Always),
             (true, true) => ("FROZEN", theme.trouble, Rank::Unusual),
             (true, false) => ("on", theme.good, Rank::Usual),
         };
@@ -131,7 +152,10 @@ fn switches(app: &App) -> Vec<Part> {
     }
     if store.registry.url.is_some() {
         parts.push(match (store.sabakan.enabled(), &store.registry.hold, &*app.seen.applying) {
-            (false, ..) => part(Rank::Unusual, "sabakan DISABLED", theme.danger),
+            // never set up: the switch has no key
+            (false, ..) if store.sabakan.mod_revision == 0 => part(Rank::Aside, "sabakan off", Style::new()),
+            // a standing decision is dropped before the state of the queues
+            (false, ..) => part(Rank::Aside, "sabakan DISABLED", theme.trouble),
             (true, Some(_), _) => part(Rank::Unusual, "sabakan ON HOLD", theme.danger),
             (true, None, cketerm_rules::decide::ApplyState::Approval(..)) => {
                 part(Rank::Unusual, "sabakan gated", theme.trouble)

@@ -15,6 +15,8 @@ pub(super) enum Part {
     NeedsYou,
     /// The progress of a queue with work.
     Progress(QueueKind),
+    /// The progress of one part of a queue, by its place in the order of work.
+    Batch(QueueKind, usize),
     /// The next step, while nothing is queued.
     Idle,
     /// Entries in progress.
@@ -46,6 +48,18 @@ pub(super) struct Placed {
 const FRAMED_HEIGHT: u16 = 15;
 /// Height from which *Needs you* may take more lines.
 const TALL_HEIGHT: u16 = 28;
+/// Lines of *Needs you* that are always shown, if there are so many, and most lines on small and large screens.
+const MIN_NEEDS: usize = 3;
+const MAX_NEEDS_SMALL: usize = 5;
+const MAX_NEEDS: usize = 8;
+/// Lines of work that *Needs you* leaves room for.
+const MIN_WORK: usize = 4;
+/// Lines of the latest events that the racks leave room for.
+const MIN_LATEST: usize = 6;
+/// Most parts of queues that have a panel each; more are lines of one panel.
+const MAX_BATCH_PANELS: usize = 3;
+/// Most lines of the batches of one queue, on small and large screens.
+const MAX_BATCH_LINES: [usize; 2] = [3, 6];
 /// Width from which small panels stand side by side.
 const TWO_COLUMN_WIDTH: u16 = 104;
 /// Width and height from which the detail of the line under the cursor is shown beside the list.
@@ -91,23 +105,25 @@ pub(super) fn arrange(app: &App, area: Rect) -> Vec<Placed> {
     let width = if has_detail { area.width * LIST_PERCENT / 100 } else { area.width };
     let framed = area.height >= FRAMED_HEIGHT;
     let mut free = Free { area: Rect { width, ..area }, framed, placed: Vec::new() };
-    let queues: Vec<QueueKind> = QueueKind::ALL.into_iter().filter(|queue| has_work(app, *queue)).collect();
-    let needs = app.knowledge.needs_you.len();
-    let most = match (area.height, queues.len()) {
-        (TALL_HEIGHT.., _) => 8,
-        (18.., 0 | 1) => 5,
-        _ => 3,
-    };
-    match needs {
+    let queues: Vec<QueueKind> =
+        QueueKind::ALL.into_iter().filter(|queue| super::sections::has_work(app, *queue)).collect();
+    let progress = progress(app, &queues, area.height, framed);
+    let frame = if framed { usize::from(FRAME) } else { 0 };
+    let taken: usize = progress.iter().map(|(_, lines)| lines + frame).sum();
+    match app.knowledge.needs_you.len() {
         0 => free.place(Part::NeedsYou, 1, false),
-        n => free.add(Part::NeedsYou, n.min(most)),
+        needs => {
+            let work = app.knowledge.summary.work.len().clamp(1, MIN_WORK) + frame;
+            let room = usize::from(area.height).saturating_sub(taken + work + frame);
+            let most = if area.height >= TALL_HEIGHT { MAX_NEEDS } else { MAX_NEEDS_SMALL };
+            free.add(Part::NeedsYou, needs.min(room.clamp(MIN_NEEDS, most)));
+        }
     }
-    let lines = if queues.len() > 1 && area.height < TALL_HEIGHT { 1 } else { 2 };
-    for queue in &queues {
-        free.add(Part::Progress(*queue), lines);
+    for (part, lines) in progress {
+        free.add(part, lines);
     }
     if queues.is_empty() {
-        free.add(Part::Idle, 2);
+        free.add(Part::Idle, super::idle::lines(app).len());
     }
     if width >= TWO_COLUMN_WIDTH && free.framed {
         two_columns(app, &mut free);
@@ -122,52 +138,80 @@ pub(super) fn arrange(app: &App, area: Rect) -> Vec<Placed> {
     placed
 }
 
-/// Reports whether a queue has entries that are not over, or is disabled.
-fn has_work(app: &App, queue: QueueKind) -> bool {
-    let work = app.knowledge.summary.work_of(queue);
-    let is_disabled = !app.seen.snapshot.store.switch(queue).enabled();
-    work.used > 0 || !work.left.is_empty() || is_disabled
+/// Returns the panels about the progress of queues, with their lines: one for each batch if there is room for it, else one
+/// for each queue, with a line for each batch.
+fn progress(app: &App, queues: &[QueueKind], height: u16, framed: bool) -> Vec<(Part, usize)> {
+    let parts = |queue: QueueKind| app.knowledge.summary.work_of(queue).parts().len();
+    let is_tall = height >= TALL_HEIGHT;
+    let shown: usize = queues.iter().map(|queue| parts(*queue).max(1)).sum();
+    let mut panels = Vec::new();
+    for queue in queues.iter().copied() {
+        // the limits of a queue are shown where they do not cost a line of something more important
+        let limits = usize::from(is_tall || queues.len() < 2);
+        match parts(queue) {
+            0 => panels.push((Part::Progress(queue), 1 + limits)),
+            n if is_tall && framed && shown <= MAX_BATCH_PANELS => {
+                panels.extend((0..n).map(|place| (Part::Batch(queue, place), if place + 1 == n { 2 } else { 1 })));
+            }
+            n => {
+                let most = MAX_BATCH_LINES[usize::from(is_tall)];
+                panels.push((Part::Progress(queue), n.min(most) + limits));
+            }
+        }
+    }
+    panels
 }
 
 fn one_column(app: &App, free: &mut Free) {
-    let work = app.knowledge.summary.work.len();
-    free.add(Part::Work, work);
+    let (work, latest) = (app.knowledge.summary.work.len(), app.knowledge.summary.latest.len());
     if !free.framed {
-        free.add(Part::Latest, app.knowledge.summary.latest.len());
+        free.add(Part::Work, work);
+        free.add(Part::Latest, latest);
         return;
     }
+    let day = super::past::day_height(app, usize::from(free.area.width.saturating_sub(FRAME + 2)), 1);
+    let frame = usize::from(FRAME);
+    // the next entries below the work get what nothing else needs
+    let used = work + day + latest.max(1) + 3 * frame;
+    let next = match usize::from(free.area.height).saturating_sub(used) {
+        rest if rest > 2 && super::queued::count(app) > 0 => rest,
+        _ => 0,
+    };
+    free.add(Part::Work, work + next);
     if free.area.height > 3 * FRAME {
-        free.add(Part::Day, 1);
+        free.add(Part::Day, day);
     }
-    free.add(Part::Latest, app.knowledge.summary.latest.len().max(1));
+    free.add(Part::Latest, latest.max(1));
 }
 
-/// Places work beside the racks, and the last day and the cluster beside the latest events.
+/// Places work, the last day and the cluster beside the racks and the latest events. Both columns end at the bottom of the
+/// screen: the chart of the day, the work and the latest events get what is left.
 fn two_columns(app: &App, free: &mut Free) {
     let summary = &app.knowledge.summary;
     let area = free.area;
     let left_width = area.width * 55 / 100;
     let right_width = area.width - left_width;
-    let racks = super::racks::height(app, usize::from(right_width).saturating_sub(4));
-    let most = usize::from(area.height.saturating_sub(2 * FRAME + 3));
-    let middle = summary.work.len().max(racks).max(1).min(most);
+    let inner = |width: u16| usize::from(width.saturating_sub(FRAME + 2));
+    let (height, frame) = (usize::from(area.height), usize::from(FRAME));
     let mut left = Free { area: Rect { width: left_width, ..area }, framed: true, placed: Vec::new() };
     let mut right =
         Free { area: Rect { x: area.x + left_width, width: right_width, ..area }, framed: true, placed: Vec::new() };
-    left.add(Part::Work, middle);
+    let cluster = super::cluster::lines(app, inner(left_width)).len();
+    let day = super::past::day_height(app, inner(left_width), 1);
+    let room = height.saturating_sub(cluster + day + 3 * frame);
+    let work = summary.work.len().max(1).min(room.max(1));
+    let more = room.saturating_sub(work);
+    let with_chart = super::past::day_height(app, inner(left_width), day + more);
+    // work takes the rest, so that nothing moves when entries start and end
+    left.add(Part::Work, work + more.saturating_sub(with_chart - day));
+    left.add(Part::Day, with_chart);
+    left.add(Part::Cluster, cluster);
+    let racks_room = height.saturating_sub(2 * frame + summary.latest.len().clamp(1, MIN_LATEST));
+    let racks = super::racks::height(app, inner(right_width), racks_room);
     if racks > 0 {
-        right.add(Part::Racks, middle);
+        right.add(Part::Racks, racks.min(racks_room.max(2)));
     }
-    left.add(Part::Day, 2);
-    left.add(Part::Cluster, super::cluster::lines(app, usize::from(left_width).saturating_sub(4)).len());
-    right.add(Part::Latest, summary.latest.len().max(1));
-    // both columns end on one line
-    let bottom = |free: &Free| free.placed.last().map_or(area.y, |last| last.area.bottom());
-    let end = bottom(&left);
-    if let Some(last) = right.placed.last_mut().filter(|last| last.part == Part::Latest) {
-        let end = end.max(last.area.bottom());
-        last.area.height = end.min(area.bottom()) - last.area.y;
-    }
+    right.add(Part::Latest, usize::from(right.area.height.saturating_sub(FRAME)).max(1));
     free.placed.append(&mut left.placed);
     free.placed.append(&mut right.placed);
 }

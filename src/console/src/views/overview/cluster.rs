@@ -1,9 +1,9 @@
 //! Panel about the cluster: who leads and who stands by, the age of the data, and the switches.
 
-use cketerm_model::boot_time::BootTime;
+use cketerm_model::{boot_time::BootTime, entry::Stored};
 use ratatui::text::{Line, Span};
 
-use super::{PanelLine, info, text};
+use super::{PanelLine, text};
 use crate::state::{
     App,
     overview::standby_engines,
@@ -17,7 +17,7 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<PanelLine> {
     for (label, spans) in [("leads", leadership(app)), ("data", data(app)), ("rules", switches(app))] {
         let mut labelled = vec![text(format!("{label:<6} "), app.config.theme.muted)];
         labelled.extend(spans);
-        lines.extend(fold(labelled, width).into_iter().map(info));
+        lines.extend(fold(labelled, width));
     }
     lines
 }
@@ -48,7 +48,13 @@ fn leadership(app: &App) -> Vec<Span<'static>> {
             text(format!("this console{since}"), theme.good)
         }
         Leader::Other(host) => Span::raw(format!("{} (another cketerm)", short_text::safe(&host))),
-        Leader::Cke(host) => Span::raw(format!("{} (CKE: its guarantees hold)", short_text::safe(&host))),
+        Leader::Cke(host) => Span::raw(format!(
+            "{} (CKE, lease {}{}): its guarantees hold; reasons{}",
+            short_text::safe(&host),
+            queries::cke_lease(&app.seen).unwrap_or_default(),
+            phase(app),
+            queries::reading_label(&app.seen)
+        )),
         Leader::Nobody => text("NOBODY: nothing moves", theme.danger),
         Leader::Unknown => text("unknown, etcd is lost", theme.danger),
     }];
@@ -62,6 +68,12 @@ fn leadership(app: &App) -> Vec<Span<'static>> {
         spans.push(text(format!("; here: {}", short_text::safe(&why)), theme.trouble));
     }
     spans
+}
+
+/// Returns the phase that CKE's leader published last, with a comma before it.
+fn phase(app: &App) -> String {
+    let status = app.seen.snapshot.store.status.as_ref().and_then(Stored::get);
+    status.map(|status| format!(", {}", short_text::safe(&status.phase))).unwrap_or_default()
 }
 
 /// Returns the age of the displayed data.
@@ -120,6 +132,7 @@ fn switches(app: &App) -> Vec<Span<'static>> {
     let registry = store.registry.url.is_some();
     if registry {
         add(match (store.sabakan.enabled(), &store.registry.hold) {
+            (false, _) if store.sabakan.mod_revision == 0 => Span::raw("sabakan off"),
             (false, _) => text("sabakan DISABLED", theme.trouble),
             (true, Some(_)) => text("sabakan ON HOLD", theme.trouble),
             (true, None) => Span::raw("sabakan on"),

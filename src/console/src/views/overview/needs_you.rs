@@ -1,12 +1,13 @@
 //! Panel *Needs you*: a line for each object that waits for a person, with the keys that act on it.
 
+use cketerm_model::entry::QueueKind;
 use ratatui::{style::Style, text::Span};
 use unicode_width::UnicodeWidthStr;
 
-use super::{PanelLine, info, text};
+use super::{PanelLine, cut_words, text};
 use crate::{
     keys::{self, Command, TABLE},
-    state::{App, View, needs_you::NeedsYou, object::Object, overview::OverviewRow, short_text, when},
+    state::{App, View, needs_you::NeedsYou, object::Object, overview::OverviewRow, queries, short_text, when},
     views::panel::Panel,
 };
 
@@ -31,30 +32,40 @@ pub(super) fn title(app: &App) -> Panel {
     }
 }
 
-/// Returns the visible lines: the first ones, or those around the cursor.
-pub(super) fn lines(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
-    let theme = &app.config.theme;
+/// Returns the objects that the visible lines are about: the first ones, or those around the cursor.
+pub(super) fn visible(app: &App, height: usize) -> &[NeedsYou] {
     let all = &app.knowledge.needs_you;
-    if all.is_empty() {
-        let sign = if app.config.blocks { "\u{25cf} " } else { "* " };
-        return vec![info(vec![text(format!("{sign}nothing needs you"), theme.good)])];
-    }
     let cursor = match &app.lists.overview_rows.cursor {
         Some(OverviewRow::NeedsYou(object)) => all.iter().position(|line| line.object == *object),
         _ => None,
     };
     let top = cursor.map_or(0, |at| (at + 1).saturating_sub(height)).min(all.len().saturating_sub(height));
-    let shown: Vec<&NeedsYou> = all.iter().skip(top).take(height).collect();
+    all.get(top..all.len().min(top + height)).unwrap_or_default()
+}
+
+/// Returns the visible lines.
+pub(super) fn lines(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
+    let theme = &app.config.theme;
+    let all = &app.knowledge.needs_you;
+    if all.is_empty() {
+        let sign = if app.config.blocks { "\u{25cf} " } else { "* " };
+        return vec![vec![text(format!("{sign}nothing needs you"), theme.good)]];
+    }
+    let shown = visible(app, height);
+    let cursor = match &app.lists.overview_rows.cursor {
+        Some(OverviewRow::NeedsYou(object)) => Some(object),
+        _ => None,
+    };
     let most = NAME_WIDTHS[usize::from(width >= WIDE)];
-    let name_width = shown.iter().map(|line| line.title().width()).max().unwrap_or(0).min(most);
+    let name_width = shown.iter().map(|line| line.title_within(most).width()).max().unwrap_or(0).min(most);
     // the keys of all lines begin in one column
-    let hint_width = |line: &&NeedsYou| -> usize {
+    let hint_width = |line: &NeedsYou| -> usize {
         shown_keys(app, line, width).iter().map(|(key, word)| key.width() + word.width() + 3).sum()
     };
     let hint_width = shown.iter().map(hint_width).max().unwrap_or(0);
     let mut lines: Vec<PanelLine> = Vec::new();
     for line in shown {
-        let selected = app.navigation.view == View::Overview && cursor.and_then(|at| all.get(at)) == Some(line);
+        let selected = app.navigation.view == View::Overview && cursor == Some(&line.object);
         lines.push(one(app, line, (width, name_width, hint_width), selected));
     }
     lines
@@ -63,7 +74,7 @@ pub(super) fn lines(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
 /// Returns the keys of a line that are shown, each with its word.
 fn shown_keys(app: &App, line: &NeedsYou, width: usize) -> Vec<(String, &'static str)> {
     let most = if width >= WIDE { MAX_KEYS } else { 1 };
-    line.keys(app).into_iter().filter_map(|key| key_text(app, key, line.object.view())).take(most).collect()
+    line.keys(app).into_iter().filter_map(|key| key_text(app, key, &line.object)).take(most).collect()
 }
 
 fn one(
@@ -82,36 +93,38 @@ fn one(
     // ages of work stop while etcd is lost, the age of the loss does not
     let now = if matches!(line.object, Object::Source(_)) { app.now.wall } else { app.known() };
     let age = line.since.map(|at| when::age(at, now)).unwrap_or_default();
-    let name = short_text::shorten_middle(&line.title(), name_width);
+    let name = short_text::shorten_middle(&line.title_within(name_width), name_width);
     let what_width = width.saturating_sub(name_width + AGE_WIDTH + hint_width + 2).max(8);
-    let what = cut(&line.what, what_width);
+    let more = match line.more_reasons.len() {
+        0 => String::new(),
+        n if width < WIDE => format!(" +{n}"),
+        1 => " (+1 reason)".to_owned(),
+        n => format!(" (+{n} reasons)"),
+    };
+    let what = cut_words(line.what.clone(), what_width.saturating_sub(more.width()));
+    let what = format!("{what}{more}");
     let mut spans = vec![
         text(format!("{name:<name_width$}  "), theme.severity(line.severity())),
         Span::raw(format!("{what:<what_width$}")),
         Span::raw(format!("{age:>AGE_WIDTH$}")),
     ];
     spans.extend(hints);
-    PanelLine { row: Some(OverviewRow::NeedsYou(line.object.clone())), spans }
+    spans
 }
 
 /// Returns a key and its word.
-fn key_text(app: &App, command: Command, view: View) -> Option<(String, &'static str)> {
+fn key_text(app: &App, command: Command, object: &Object) -> Option<(String, &'static str)> {
     let binding = TABLE.iter().find(|binding| binding.command == command)?;
     let key = app.config.keymap.key(binding.name)?;
-    let word = match (command, view) {
-        (Command::Cancel, View::Repairs) => "delete",
-        (Command::Unhold, View::Hosts | View::Diff) => "release",
+    let word = match (command, object) {
+        (Command::Cancel, Object::Entry(id)) if id.queue == QueueKind::Repair => "delete",
+        (Command::Open, Object::Entry(id)) if queries::in_work(&app.seen, *id) => "pods",
+        (Command::Unhold, Object::Batch(..)) => "resume",
+        (Command::Hold, Object::Definition) => "stop applying",
+        (Command::Unhold, Object::Definition) => "resume applying",
+        (Command::Unhold, Object::Host(_)) => "release",
         _ if binding.hint.is_empty() => binding.name,
         _ => binding.hint,
     };
     Some((keys::title(key), word))
-}
-
-/// Cuts a text to a width, with a `~` at its end.
-fn cut(text: &str, width: usize) -> String {
-    let mut text = text.to_owned();
-    if text.width() > width {
-        crate::table::mark_cut(&mut text, width);
-    }
-    text
 }

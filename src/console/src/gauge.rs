@@ -12,6 +12,8 @@ pub enum Fill {
     Work,
     /// It is still to come: `░`, `-`.
     Rest,
+    /// It was cancelled, and nothing comes: `x`.
+    Withdrawn,
 }
 
 impl Fill {
@@ -21,6 +23,7 @@ impl Fill {
             (Self::Done, true) => "\u{2588}",
             (Self::Work, true) => "\u{2593}",
             (Self::Rest, true) => "\u{2591}",
+            (Self::Withdrawn, _) => "x",
             (Self::Done, false) => "#",
             (Self::Work, false) => "=",
             (Self::Rest, false) => "-",

@@ -1,0 +1,108 @@
+//! Screens while CKE leads: reasons, progress and blockers that cketerm reads from CKE's rules.
+
+use std::sync::Arc;
+
+use cketerm_model::{
+    cketerm_records::Status,
+    entry::EntryId,
+    kube::{BudgetRow, NodePods, PodRow},
+    names::NodeName,
+    stored::view::Candidate,
+};
+use cketerm_rules::{beside_cke, snapshot::Engine};
+
+use super::world::{World, at, press, stored};
+use crate::{state::View, terminal::screen};
+
+/// CKE leads and drains worker-1, where a budget that never allows an eviction keeps a pod.
+fn cke_drains() -> World {
+    let mut world = World::usual();
+    world.store.engines.clear();
+    world.store.progress.clear();
+    world.store.attempts.clear();
+    world.store.candidates.clear();
+    let key = "/cke/leader//694d77aa9e38260f".to_owned();
+    let cke = Candidate { key, lease: 0x694d_77aa_9e38_260f, host: "boot-0".into(), create_revision: 1 };
+    world.store.candidates.insert(1, cke);
+    let status = Status { phase: "reboot-nodes".into(), timestamp: "2026-08-01T12:00:00Z".into() };
+    world.store.status = Some(stored("/cke/status", 9, status));
+    world.engine = Engine { leading: None, lease: 0, ..world.engine };
+    let mut definition = world.store.definition().unwrap().clone();
+    definition.cluster.reboot.reboot_command = Some(vec!["reboot".into()]);
+    definition.cluster.reboot.boot_check_command = Some(vec!["check".into()]);
+    definition.cluster.reboot.max_concurrent_reboots = Some(2);
+    world.store.cluster = Some(stored("/cke/cluster", 5, definition));
+    let selector = serde_json::from_value(serde_json::json!({"matchLabels": {"app": "web"}})).unwrap();
+    let (namespace, name) = ("shop".to_owned(), "web".to_owned());
+    let row = BudgetRow {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        selector: Some(selector),
+        healthy: 3,
+        needed: 3,
+        pods: 3,
+        ..BudgetRow::default()
+    };
+    world.kube.budgets.insert((namespace, name), Arc::new(row));
+    let pod = |name: &str| {
+        let labels = [("app".to_owned(), name.to_owned())].into();
+        let (namespace, phase) = ("shop".to_owned(), "Running".to_owned());
+        Arc::new(PodRow {
+            namespace,
+            name: name.into(),
+            uid: name.into(),
+            phase,
+            ready: true,
+            labels,
+            ..PodRow::default()
+        })
+    };
+    let pods = ["web", "cache"].into_iter().map(|name| (name.to_owned(), pod(name))).collect();
+    world.kube.pods.insert(NodeName::new("worker-1"), NodePods { synced: true, pods, ..NodePods::default() });
+    let snapshot = world.seen().snapshot.clone();
+    let (decision, reading) = beside_cke::decision(&snapshot, at(world.boot));
+    world.reasons = decision.reasons;
+    world.store = (*beside_cke::with_progress(&snapshot.store, &reading.unwrap())).clone();
+    world
+}
+
+#[test]
+fn blockers_of_a_drain_of_cke_are_named_and_labelled() {
+    let mut app = cke_drains().console_in(View::Reboots, 80, 24);
+    press(&mut app, "b");
+    let text = screen::text(&app);
+    assert!(text.contains("pdb shop/web 3/3") && text.contains("pods: shop/web"), "{text}");
+    assert!(text.contains("Drain blockers (as cketerm reads CKE's rules)"), "{text}");
+}
+
+#[test]
+fn the_detail_of_a_drain_of_cke_shows_its_pods_and_its_deadline() {
+    let mut app = cke_drains().console_in(View::Reboots, 80, 24);
+    press(&mut app, "g g enter");
+    let text = screen::text(&app);
+    assert!(text.contains("which never allows an") && text.contains("Pods: 0 of 2 gone"), "{text}");
+    assert!(text.contains("cketerm reads CKE's rules)") && text.contains("next       in 6m"), "{text}");
+}
+
+#[test]
+fn overview_names_ckes_lease_and_phase_and_a_budget_that_never_allows_needs_a_person() {
+    let mut idle = cke_drains();
+    idle.store.reboots.entries.clear();
+    let idle = screen::text(&idle.console_in(View::Overview, 120, 36));
+    assert!(idle.contains("lease 694d77aa9e38260f, reboot-nodes)"), "{idle}");
+    let text = screen::text(&cke_drains().console_in(View::Overview, 120, 36));
+    assert!(text.contains("In work (2), 1 backing off, by CKE's rules"), "{text}");
+    assert!(text.contains("pdb shop/web never allows"), "{text}");
+    let wide = screen::text(&cke_drains().console_in(View::Reboots, 200, 50));
+    assert!(wide.contains("CKE on boot-0 leads") && wide.contains("260f, reboot-nodes"), "{wide}");
+    let small = screen::text(&cke_drains().console_in(View::Overview, 80, 24));
+    assert!(small.contains("pdb shop/web never allows") && small.contains("by CKE's rules"), "{small}");
+}
+
+#[test]
+fn rows_say_how_far_a_boot_is_and_what_waits_for_what() {
+    let world = cke_drains();
+    let text = screen::text(&world.console_in(View::Reboots, 120, 36));
+    assert!(text.contains("Node Ready") && !text.contains("leads and processes the queue"), "{text}");
+    assert!(world.reasons.contains_key(&EntryId::reboot(5)), "{text}");
+}

@@ -1,0 +1,97 @@
+//! Tests of what a third operator objected to: words that said more than had happened, and keys with another reach than
+//! their row.
+
+use cketerm_model::{
+    batch::{Batch, BatchEnds, BatchId},
+    cketerm_records::Who,
+    entry::{EntryId, QueueKind},
+    kube::NodeRow,
+    names::NodeName,
+    reason::Reason,
+    reboot::RebootStatus,
+    time::after,
+};
+
+use super::{
+    dialogs::refresh,
+    world::{World, press, stored, wall},
+};
+use crate::{state::object::Object, terminal::screen};
+
+fn who(user: &str) -> Who {
+    Who { user: user.into(), host: "admin1".into(), ssh_client: None }
+}
+
+/// A batch that is over is done only if all its entries reached their goal.
+#[test]
+fn a_batch_with_cancelled_or_failed_entries_is_not_called_done() {
+    let cases = [
+        (BatchEnds { done: 6, failed: 0, withdrawn: 6 }, ["ended", "6/12"]),
+        (BatchEnds { done: 11, failed: 1, withdrawn: 0 }, ["failed", "11/12"]),
+        (BatchEnds { done: 12, failed: 0, withdrawn: 0 }, ["done", "12/12"]),
+    ];
+    for (ends, words) in cases {
+        let mut world = World::usual();
+        let at = after(wall(), -900);
+        let batch = Batch { added: 12, ends, ..Batch::new(QueueKind::Reboot, who("alice"), at, None, 12) };
+        let batch = Batch { ended: Some(wall()), ..batch };
+        let id = BatchId::at(at);
+        world.store.batches.insert(id, stored("/cke/cketerm/batches/x", 20, batch));
+        let mut app = world.console(120, 24);
+        press(&mut app, "v");
+        let text = screen::text(&app);
+        let line = text.lines().find(|line| line.contains(&id.to_string())).unwrap().to_owned();
+        assert!(words.iter().all(|word| line.contains(word)), "{words:?}: {line}");
+        let is_full = line.contains("██████████");
+        assert_eq!(is_full, ends.withdrawn == 0, "{line}");
+    }
+}
+
+/// A cordon that ends by itself needs nobody before its machine has had time to boot.
+#[test]
+fn a_cordon_that_ends_after_the_boot_needs_nobody_at_first() {
+    let listed = |seconds: i64| {
+        let mut world = World::usual();
+        let reason = Reason::OrphanedCordon { node: "worker-5".into(), entry: EntryId::reboot(1) };
+        world.orphans.insert(NodeName::new("worker-5"), reason);
+        world.cordon("worker-5", 1);
+        let mut node = NodeRow::clone(&world.kube.nodes["worker-5"]);
+        if let Some(Ok(owner)) = &mut node.owner {
+            owner.since = Some(after(wall(), -seconds));
+        }
+        world.kube.put_node(node);
+        let app = world.console(80, 24);
+        app.knowledge.needs_you.iter().any(|line| line.object == Object::Node("worker-5".into()))
+    };
+    let patience = i64::try_from(World::usual().store.policy().stuck_seconds).unwrap();
+    assert!(!listed(10));
+    assert!(listed(patience + 1));
+}
+
+/// Keys meant for a row became the reason of the next dialog.
+#[test]
+fn keys_typed_into_an_expired_dialog_without_a_reason_are_no_reason() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "F");
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 50);
+    refresh(&mut app, &world);
+    press(&mut app, "0 1 v X");
+    assert!(!screen::text(&app).contains("kept for the next try"), "{}", screen::text(&app));
+    press(&mut app, "esc F");
+    assert_eq!(super::dialogs::reason(&app), "");
+}
+
+/// The dialog of `force` says what the order does not overcome, and whose hold it ends.
+#[test]
+fn force_says_what_it_does_not_overcome() {
+    let hold = Reason::OnHold { who: "bob@admin1".into(), why: None };
+    let frozen = Reason::Frozen { until: after(wall(), 3600), why: "night".into() };
+    for (why, words) in [(hold, "force ends this hold"), (frozen, "force does not overcome this")] {
+        let mut world = World::usual();
+        world.reasons.insert(EntryId::reboot(3), why);
+        let mut app = world.console(120, 36);
+        press(&mut app, "F");
+        assert!(screen::text(&app).contains(words), "{words}: {}", screen::text(&app));
+    }
+}
