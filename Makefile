@@ -4,8 +4,9 @@ comma := ,
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The shipped program, and therefore the measured one.
 BINARY := $(TARGET)/shipped/cketerm
-# Linker arguments that leave out the unwind tables: a panic aborts (Cargo.toml, profile `dist`).
-LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld)
+# Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
+# functions of the same code, which generic code has many of.
+LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
 .PHONY: run demo test sim fuzz faults soak deny scale lint docs pictures screens figures bench operations build package setup
 
 run: ## the console on a simulated data centre inside the process
@@ -60,7 +61,7 @@ lint: ## format, clippy (the faults of the simulation too), links between commen
 build: ## the shipped program: small, and slow to build; `cargo build --release` is quicker
 	tests/servers/setup --build-only
 	cargo rustc --locked -p cketerm --profile dist --bin cketerm -- $(LINK_ARGS)
-	install -D $(TARGET)/dist/cketerm $(BINARY)
+	install -D --strip $(TARGET)/dist/cketerm $(BINARY)
 
 package: ## a static program and a Debian package in target/package; tests installation, upgrade, removal and purge (docs/package/try)
 	tests/servers/setup --build-only

@@ -181,6 +181,7 @@ def subjects(args, cluster):
         json.dump({"name": "figures", "nodes": nodes, "service_subnet": "10.0.0.0/16",
                    "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/echo", "true"]}}, f)
     for argv in (["cluster", "set", f"{cluster.folder}/cluster.json"], ["policy", "set", "control_plane_probe", "node"], ["policy", "set", "etcd_members", "none"],
+                  ["policy", "set", "console_leads", "always"],
                   ["cluster", "identify", "--confirm"]):
         subprocess.run([program, "--config", config, *argv], check=True, stdout=subprocess.DEVNULL)
     home = {"HOME": f"{cluster.folder}/home", "KUBECONFIG": cluster.facts["KUBECONFIG"]}

@@ -7,14 +7,27 @@ use std::{
 
 /// Path of `cketerm`, built from the present sources with the profile of these tests.
 ///
-/// The tests are a package of their own, so cargo does not build the program for them. All packages of the workspace
+/// The tests are a package of their own, so cargo does not build the program for them. The packages of `make test`
 /// are selected, so that their dependencies have the features that the tests were built with, and nothing is built
 /// twice.
 static CKETERM: LazyLock<String> = LazyLock::new(|| {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut build = Command::new(cargo);
+    // Variables of the package under test: build scripts that read them would run again for every caller.
+    for (name, _) in std::env::vars().filter(|(name, _)| is_of_package(name)) {
+        build.env_remove(name);
+    }
     build.current_dir(crate::ROOT);
-    build.args(["build", "--locked", "--workspace", "--bin", "cketerm", "--message-format=json"]);
+    build.args([
+        "build",
+        "--locked",
+        "--workspace",
+        "--exclude",
+        "cketerm-sim",
+        "--bin",
+        "cketerm",
+        "--message-format=json",
+    ]);
     if !cfg!(debug_assertions) {
         build.arg("--release");
     }
@@ -27,6 +40,12 @@ static CKETERM: LazyLock<String> = LazyLock::new(|| {
     });
     executables.next_back().expect("cargo reports the path of cketerm")
 });
+
+/// Reports whether cargo sets a variable for the package whose tests it runs.
+fn is_of_package(name: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|prefix| name.starts_with(prefix))
+        || ["CARGO", "OUT_DIR", "CARGO_PRIMARY_PACKAGE", "CARGO_TARGET_TMPDIR"].contains(&name)
+}
 
 /// Returns the path of the program.
 pub fn cketerm() -> &'static str {

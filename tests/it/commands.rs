@@ -3,6 +3,7 @@
 mod about;
 mod bad_input;
 mod batches;
+mod beside_cke;
 mod ckecli;
 mod good_input;
 mod help;

@@ -33,7 +33,7 @@ fn the_first_frame_appears_before_etcd_answers_and_q_restores_the_terminal() {
     console.resize(100, 30);
     console.wait_for_text("connecting to etcd", 5);
     console.press("?");
-    console.wait_for_text("the same key in every view", 5);
+    console.wait_for_text("Keys: j k scroll", 5);
     console.press("q");
     console.wait_for_text("connecting to etcd", 5);
     console.press("q");
@@ -122,16 +122,18 @@ fn a_blocked_drain_is_cancelled_and_a_reboot_is_queued_by_keyboard() {
     let mut console = Console::start(&world.config(), &[], 80, 24);
     console.wait_for_text("Let this console lead?", 30);
     console.press("y");
-    console.wait_for_text("leader: this console", 30);
+    console.wait_for_text("● leading", 30);
     console.press("2j");
     console.wait_for_text("> w1", 5);
-    console.press("Rkernel\ry");
+    console.press("Rkernel");
+    console.wait_for_text("kernel", 10);
+    console.press("\ry");
     console.wait_for_text("queued 1 reboot: reboots/0", 10);
     console.press("1");
     console.wait_for_text("pdb default/web", 20);
     console.press("n\r");
     let text = console.wait_for_text("default/web-1  pdb default/web", 5);
-    assert!(text.contains("Pods left: 1") && text.contains("kernel"), "{text}");
+    assert!(text.contains("Pods: 0 of 1 gone, 1 left") && text.contains("kernel"), "{text}");
     console.press("X");
     console.wait_for_text("Cancel 1 reboot?", 5);
     console.press("\ry");
@@ -143,7 +145,9 @@ fn a_blocked_drain_is_cancelled_and_a_reboot_is_queued_by_keyboard() {
     console.wait_for_text("NODE", 5);
     console.press("G");
     console.wait_for_text("> w2", 5);
-    console.press("R\ry");
+    console.press("R");
+    console.wait_for_text("Reboot 1 machine?", 10);
+    console.press("\ry");
     console.wait_for_text("queued 1 reboot: reboots/1", 10);
     world.wait_for_empty_queue(60);
     assert!(world.power().iter().all(|p| p.address == machines[2].address), "{:?}", world.power());
@@ -184,6 +188,8 @@ fn without_etcd_rows_stay_writes_are_refused_and_the_console_recovers() {
     console.wait_for_text("back after", 60);
     wait_for("the banner disappears", 30, || (!console.text().contains("etcd lost")).then_some(()));
     assert!(console.text().contains("> 0 "), "the cursor must stay on its row: {}", console.text());
-    console.press("X\ry");
+    console.press("X");
+    console.wait_for_text("Cancel 1 reboot?", 10);
+    console.press("\ry");
     console.wait_for_text("cancelled reboots/0", 10);
 }

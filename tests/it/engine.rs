@@ -5,6 +5,8 @@ mod behind_proxy;
 mod blocked;
 mod bounds;
 mod cancel_and_disable;
+mod cke_actor;
+mod cke_reading;
 mod commands;
 mod concurrent_writer;
 mod containers;

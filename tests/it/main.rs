@@ -29,6 +29,7 @@ mod repository;
 mod rights;
 mod roles;
 mod sandbox;
+mod stalls;
 mod store;
 mod supply;
 mod world;

@@ -4,6 +4,7 @@
 //! Where CKE's decision is a flaw, the scenario says so (`cke_flaws`), and cketerm follows its specification. With
 //! `CKETERM_ANSWERS=FILE` the answers are written as JSON lines, for the comparison script of the recordings.
 
+mod cke_actor;
 mod scenes;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -15,9 +16,10 @@ use cketerm_model::{
     kube::NodeRow,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
-    stored::view::Switch,
+    stored::view::{Candidate, Switch},
 };
 use cketerm_rules::{
+    beside_cke::readings,
     decide::{Decision, Effect, End, Planned, decide},
     seen::Seen,
     snapshot::Snapshot,
@@ -310,4 +312,41 @@ fn repair_operations_match_ckes() {
     println!("{flawed} differ because of CKE flaws; {on_purpose} differ intentionally (I3, I43)");
     assert!(bad.is_empty(), "{} differences:\n{}", bad.len(), bad.join("\n"));
     assert!(on_purpose <= 13, "{on_purpose}");
+}
+
+/// While CKE leads, the reading of its rules lets exactly that reboot start that CKE starts, with both queues coupled as
+/// CKE couples them.
+#[test]
+fn readings_of_ckes_rules_start_what_cke_starts() {
+    let (mut bad, mut starts) = (Vec::new(), 0);
+    for row in scenarios() {
+        if row["expected"].get("cke_flaws").is_some() {
+            continue;
+        }
+        let mut snapshot_view = snapshot(&row["input"]);
+        snapshot_view.engine.leading = None;
+        let mut store = (*snapshot_view.store).clone();
+        let host = "boot-0".to_owned();
+        let leader = Candidate { key: "leader//9".to_owned(), lease: 9, host, create_revision: 1 };
+        store.candidates.insert(1, leader);
+        snapshot_view.store = Arc::new(store);
+        let reading = readings(&snapshot_view, Now { boot: BOOT, wall: now() });
+        let ready = reading.reasons.iter().filter(|(id, why)| id.queue == QueueKind::Reboot && **why == Reason::Ready);
+        let read: Vec<String> = ready
+            .map(|(id, _)| snapshot_view.store.reboots.entries[&id.index].get().unwrap().node.to_string())
+            .collect();
+        let recorded: Vec<String> = row["expected"]["ops"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|op| op["name"] == "reboot-drain-start")
+            .flat_map(|op| strings(&op["targets"]))
+            .collect();
+        starts += recorded.len();
+        if read != recorded {
+            bad.push(format!("{}: reads {read:?}, CKE {recorded:?}, {:?}", row["id"], reading.reasons));
+        }
+    }
+    assert!(bad.is_empty(), "{} differences:\n{}", bad.len(), bad.join("\n"));
+    assert_eq!(starts, 7, "CKE starts a drain in so many of the scenes without a flaw");
 }

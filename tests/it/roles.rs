@@ -123,6 +123,23 @@ fn each_documented_etcd_role_can_do_its_work_and_no_more() {
     done(&["auto-repair", "disable"], "");
     done(&["sabakan", "hold", "--reason", "audit"], "");
     done(&["sabakan", "unhold"], "");
+
+    // an operator's role of version 0.1 lacks the right to write batches: entries are queued without one
+    let root = |args: &[&str]| etcdctl(&ctl, &etcd.url, &[&["--user", "root:pw-root"], args].concat());
+    let batches = ["cketerm-operator", "/cke/cketerm/batches/", "--prefix=true"];
+    root(&[&["role", "revoke-permission"], &batches[..]].concat());
+    done(&["rq", "disable"], "");
+    for (args, stdin) in [
+        (&["rq", "add", "-"][..], address.as_str()),
+        (&["repair-queue", "add", "unreachable", "IPMI-2.0", &address], ""),
+    ] {
+        let added = run(&operator, args, stdin);
+        assert!(added.code == 0 && added.stderr.contains("these entries are no batch"), "{args:?}: {added:?}");
+    }
+    done(&["rq", "cancel", "2"], "");
+    done(&["repair-queue", "delete", "1"], "");
+    done(&["rq", "enable"], "");
+    root(&["role", "grant-permission", "cketerm-operator", "readwrite", "/cke/cketerm/batches/", "--prefix=true"]);
     let (status, _) = daemon.terminate();
     assert!(status.success());
 

@@ -216,12 +216,12 @@ fn the_repairs_scenario_ends_as_documented() {
         listed[index].clone()
     };
     let wait_for_end = |index: usize, status: &str, step: i64| {
-        wait_for(&format!("repairs/{index} is {status} at step {step}"), 90, || {
+        wait_for(&format!("repairs/{index} is {status} at step {step}"), 240, || {
             let entry = entry(index);
             (entry["status"] == status && entry["step"] == step).then_some(())
         });
     };
-    let why = wait_for("a repair waits for the budget", 60, || {
+    let why = wait_for("a repair waits for the budget", 180, || {
         let reason = cketerm(config, &["repair-queue", "why", "2"]).stdout;
         reason.contains("blocked by pdb db/mysql-1").then_some(reason)
     });
@@ -282,18 +282,22 @@ fn the_sandbox_console_reboots_within_seconds_and_every_key_works() {
     let text = console.wait_for_text("KUBELET", 10);
     assert!(text.contains("[2 Nodes 60]") && text.contains("cp1") && text.contains("Ready"), "{text}");
     console.press("?");
-    console.wait_for_text("the same key in every view", 10);
+    console.wait_for_text("Keys: j k scroll", 10);
     console.press("\u{1b}");
     console.wait_for_text("[2 Nodes 60]", 10);
     console.press("G");
     console.wait_for_text("> w57", 10);
-    console.press("R\ry");
+    console.press("R");
+    console.wait_for_text("Reboot 1 machine?", 10);
+    console.press("\ry");
     console.wait_for_text("queued 1 reboot: reboots/23", 10);
     console.press("1");
-    console.wait_for_text(" 23     w57", 10);
+    console.wait_for_text("23    w57 ", 10);
     console.press("G");
     console.wait_for_text("> 23 ", 10);
-    console.press("X\ry");
+    console.press("X");
+    console.wait_for_text("Cancel 1 reboot?", 10);
+    console.press("\ry");
     console.wait_for_text("cancelled reboots/23", 10);
     // reboots are in progress, and no other engine stands by
     console.press("q");

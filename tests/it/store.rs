@@ -2,6 +2,7 @@
 
 mod bounds;
 pub mod connection;
+mod enqueue;
 pub mod etcd;
 mod leading;
 mod live;

@@ -23,10 +23,12 @@ use std::{
         Condvar, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
+
+use crate::stalls::Stopwatch;
 
 /// Servers that a test needs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -373,7 +375,7 @@ pub(crate) use in_both_worlds;
 
 /// Waits until `what` is there, at most `seconds`.
 pub fn wait_for<T>(what: &str, seconds: u64, mut poll: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
+    let began = Stopwatch::start();
     loop {
         if let Some(found) = poll() {
             return found;

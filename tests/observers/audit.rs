@@ -23,7 +23,7 @@ type Refused = (Timestamp, BTreeSet<Means>, String);
 
 /// Reasons that take precedence over those of refused evictions because they are worse. Working and waiting for its
 /// turn are not among them.
-const OVERRIDING_REASONS: [&str; 14] = [
+const OVERRIDING_REASONS: [&str; 15] = [
     "TerminatingStuck",
     "UncordonedByOther",
     "NodeMismatch",
@@ -31,6 +31,7 @@ const OVERRIDING_REASONS: [&str; 14] = [
     "EffectFailed",
     "OnHold",
     "BatchPaused",
+    "BatchUnreadable",
     "BlockedByJob",
     "OutcomeUnknown",
     "InvalidEntry",

@@ -124,6 +124,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I49", bounds::i49),
     ("I52", accepted::i52),
     ("I53", batches::i53),
+    ("I54", batches::i54),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

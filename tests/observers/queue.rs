@@ -137,7 +137,7 @@ fn is_startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> 
     });
     let Some(Ok(entry)) = line.at(to).filter(|_| ready) else { return false };
     let ordered = view.orders.get(&index).is_some_and(|o| o.sometime(from, to, |o| o.is_some()))
-        || super::batches::sometime_paused(view, index, from, to);
+        || super::batches::sometime_barred(view, index, from, to);
     let first = view
         .entries
         .range(..index)

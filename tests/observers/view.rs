@@ -101,6 +101,8 @@ pub struct View<'a> {
     pub repair_requests: BTreeMap<u64, Timeline<Request>>,
     /// `cketerm/batches/` by id.
     pub batches: BTreeMap<BatchId, Timeline<Batch>>,
+    /// Times in which the record of a batch exists and cannot be read.
+    pub unreadable_batches: BTreeMap<BatchId, Timeline<()>>,
     /// `cketerm/history/reboots-…` by index.
     pub endings: BTreeMap<u64, Timeline<Ending>>,
     /// `cluster`; what cannot be read counts as none.
@@ -176,6 +178,7 @@ impl<'a> View<'a> {
             requests: BTreeMap::new(),
             repair_requests: BTreeMap::new(),
             batches: BTreeMap::new(),
+            unreadable_batches: BTreeMap::new(),
             endings: BTreeMap::new(),
             clusters: Timeline::default(),
             constraints: Timeline::default(),
@@ -291,7 +294,10 @@ impl<'a> View<'a> {
             }
             "batches" => {
                 if let Ok(id) = name.parse::<BatchId>() {
-                    self.batches.entry(id).or_default().push(at, revision, value.and_then(read));
+                    let batch: Option<Batch> = value.and_then(read);
+                    let unreadable = (value.is_some() && batch.is_none()).then_some(());
+                    self.unreadable_batches.entry(id).or_default().push(at, revision, unreadable);
+                    self.batches.entry(id).or_default().push(at, revision, batch);
                 }
             }
             "history" => {

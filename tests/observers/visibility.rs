@@ -354,6 +354,7 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                     o.throughout(from, to, |o| o.is_none_or(|o| o.verb != Verb::Hold))
                 }),
                 "BatchPaused" => !super::batches::sometime_paused(view, index, from, to),
+                "BatchUnreadable" => !super::batches::sometime_unreadable(view, index, from, to),
                 "Frozen" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.freeze.is_none())),
                 "OutsideWindow" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.windows.is_none())),
                 "WaitingForGroup" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.groups.is_none())),

@@ -1,9 +1,6 @@
 //! The engines of a simulation. Each is a process that can crash, freeze, lose its connections, and restart.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use cketerm_engine::{command::Spawner, run::Handle};
 use cketerm_model::{
@@ -137,26 +134,4 @@ impl Slot {
     pub fn met(&self) -> &[FaultHit] {
         &self.met
     }
-}
-
-/// Times during which each process was paused, ordered by time. A pause ends at the latest when another process of that
-/// name starts, and overlapping pauses are merged.
-pub fn merge_pauses(
-    mut all: Vec<(String, jiff::Timestamp, jiff::Timestamp)>,
-    start_times: &BTreeMap<String, Vec<jiff::Timestamp>>,
-) -> Vec<(String, jiff::Timestamp, jiff::Timestamp)> {
-    for (name, from, to) in &mut all {
-        let next = start_times.get(name).and_then(|all| all.iter().find(|born| *born > from));
-        *to = next.map_or(*to, |born| *born.min(to));
-    }
-    all.sort();
-    all.dedup_by(|later, earlier| {
-        let one = later.0 == earlier.0 && later.1 <= earlier.2;
-        if one {
-            earlier.2 = earlier.2.max(later.2);
-        }
-        one
-    });
-    all.sort_by_key(|(_, from, _)| *from);
-    all
 }

@@ -15,7 +15,7 @@ use cketerm_model::mutation::{self, Mutation};
 
 use crate::run;
 #[cfg(feature = "mutations")]
-use crate::{outages, selection::Selection, shrink, weeks};
+use crate::{enqueues, outages, selection::Selection, shrink, weeks};
 
 /// Number of seeds within which each mutation has to be found.
 const MAX_SEEDS: u64 = 1000;
@@ -76,7 +76,8 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::AuditFlooded => &["I48"],
         Mutation::TransactionUnbounded => &["I49"],
         Mutation::OrderAcceptedAnyway => &["I52"],
-        Mutation::BatchPauseForgotten => &["I53"],
+        Mutation::BatchPauseForgotten | Mutation::UnreadableBatchIgnored => &["I53"],
+        Mutation::EnqueueOutlivesCancel => &["I54"],
     }
 }
 
@@ -89,11 +90,11 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         | Mutation::SwitchIgnored
         | Mutation::NonMemberStays
         | Mutation::DenialIgnored
+        | Mutation::ResetIgnored
+        | Mutation::BackoffOverflow
         | Mutation::DeferralBlocks => 2,
         Mutation::WindowForgotten
-        | Mutation::ResetIgnored
         | Mutation::QuorumForgotten
-        | Mutation::BackoffOverflow
         | Mutation::DrainedTooEarly
         | Mutation::HeartbeatIgnored => 3,
         Mutation::RepairLimitIgnored => 4,
@@ -101,20 +102,21 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         | Mutation::PreviewIgnored
         | Mutation::StuckUnreported
         | Mutation::RepairBesideReboot => 5,
-        Mutation::VolumesForgotten | Mutation::AuditForgotten => 7,
+        Mutation::BatchPauseForgotten | Mutation::AuditForgotten => 7,
         Mutation::StepTwice | Mutation::StepUnwatched | Mutation::DuplicateStarts => 8,
+        Mutation::VolumesForgotten => 9,
         Mutation::SecondRun | Mutation::PowerCycleForgotten => 10,
-        Mutation::FailureFatal => 11,
+        Mutation::FailureFatal | Mutation::UnreadableBatchIgnored => 11,
         Mutation::SilenceTrusted => 16,
         Mutation::KeepForgotten => 20,
         Mutation::BackoffForEver => 21,
         Mutation::SharedArguments => 22,
         Mutation::DeferredDeleted => 29,
+        Mutation::ClockTrusted => 32,
         Mutation::UncordonUnseen => 55,
         Mutation::OrderAcceptedAnyway => 63,
-        Mutation::ClockTrusted => 89,
+        Mutation::LateEffect => 116,
         Mutation::UnhealthyControlPlaneIgnored => 132,
-        Mutation::LateEffect => 143,
         Mutation::RetriesInMemory => 355,
         Mutation::DoneForgotten => 5720,
         _ => 1,
@@ -165,6 +167,7 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> weeks::ScenarioResult> {
         Mutation::GraceForgotten => Some(outages::long_grace_period),
         Mutation::WatchTrusted => Some(outages::silent_node_watch),
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(outages::failover),
+        Mutation::EnqueueOutlivesCancel => Some(enqueues::cancelled),
         _ => None,
     }
 }

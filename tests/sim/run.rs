@@ -25,7 +25,7 @@ use crate::{
     coverage::{self, Pairs},
     definition_editor,
     engine_reports::sample,
-    engines::{Engines, LONG_COMMAND_TIMEOUT, Slot, hosts_keep_results, merge_pauses},
+    engines::{Engines, LONG_COMMAND_TIMEOUT, Slot, hosts_keep_results},
     gather, hosts,
     inject::inject,
     observers::{
@@ -33,12 +33,13 @@ use crate::{
         record::{Breach, EngineReport},
     },
     output::{digest, dump, states},
+    pauses,
     people::{self, Person},
     plan::{FAULT_PERIOD, Fault, Plan},
     policy_editor, quorum, registry,
     selection::Selection,
     settle::settle,
-    stuck::{self, Stuck},
+    stuck::Stuck,
     ticks::Ticks,
     viewer,
     webhook_receiver::WebhookReceiver,
@@ -315,9 +316,9 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
     actors.extend(admission_webhooks::start(seed, &stage, began, selection, &hits));
     let batch_operator = batch_operator::random_generator(seed).map(|random| (stage.operator("batches"), random));
     if let Some((operator, random)) = batch_operator.clone() {
-        let selection = Arc::clone(selection);
+        let (etcd, selection) = (stage.sandbox.etcd.clone(), Arc::clone(selection));
         actors.push(tokio::spawn(async move {
-            Box::pin(batch_operator::work(operator, random, began, &selection)).await;
+            Box::pin(batch_operator::work(operator, etcd, random, began, &selection)).await;
         }));
     }
     if let Some(random) = quorum::random(seed) {
@@ -414,22 +415,9 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
     record.keeps_results = hosts_keep_results(seed);
     record.calm_since = Some(calm);
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    record.paused = plan
-        .faults
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| selection.has(&format!("f{i}")))
-        .filter_map(|(_, (at, fault))| match fault {
-            Fault::Freeze { engine, seconds } => {
-                let from = start + *at;
-                Some((format!("engine-{engine}"), from, from + Duration::from_secs(*seconds)))
-            }
-            _ => None,
-        })
-        .collect();
+    record.paused = pauses::planned(&plan, selection, start);
     record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
     record.stuck = stuck.all();
-    record.paused.extend(stuck::pauses(&record.stuck, plan.ttl));
     let mut effect_pairs = Pairs::new();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
     for change in stage.sandbox.members.log().iter().filter(|c| c.trouble != MemberFaults::default()) {
@@ -458,7 +446,8 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
     if let Ok(path) = std::env::var("SIM_DUMP") {
         std::fs::write(path, dump(&record)).unwrap();
     }
-    record.paused = merge_pauses(record.paused, &start_times);
+    record.paused.extend(pauses::while_stuck(&record.stuck, &record.paused, plan.ttl));
+    record.paused = pauses::merge(record.paused, &start_times);
     let view = observers::View::of(&record);
     let breaches = observers::judge(&view);
     Outcome {

@@ -49,9 +49,3 @@ impl Stuck {
         }
     }
 }
-
-/// Times in which a stuck engine counts as paused for the observers: until its process has ended.
-pub fn pauses(stuck: &[(String, Timestamp)], ttl: u64) -> impl Iterator<Item = (String, Timestamp, Timestamp)> {
-    let long = Duration::from_secs(ttl.max(20) / 2 + 15);
-    stuck.iter().map(move |(name, at)| (name.clone(), *at, *at + long))
-}

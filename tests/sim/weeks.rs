@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::{
     engines::{Engines, Slot},
-    gather,
+    enqueues, gather,
     observers::{self, record::Breach},
     outages,
     people::addressed,
@@ -184,6 +184,7 @@ pub fn run_all() -> bool {
         ("blind", outages::silent_node_watch),
         ("grace", outages::long_grace_period),
         ("failover", outages::failover),
+        ("enqueues", enqueues::cancelled),
     ];
     for (name, scenario) in all {
         let clock = std::time::Instant::now();

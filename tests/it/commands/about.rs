@@ -47,6 +47,8 @@ fn screenshots_of_a_sandbox_need_no_server() {
     // the engine of this process leads, and its log is shown
     let logs = shot(&["--view", "logs", "--after", "3"]);
     assert!(logs.contains("became the leader") && !logs.contains("nothing was logged"), "{logs}");
+    let overview = shot(&["--format", "svg", "--size", "120x30"]);
+    assert!(overview.contains('\u{25cf}'), "a picture has the console's signs: {overview}");
     let picture = shot(&["--view", "nodes", "--format", "svg", "--size", "120x30"]);
     assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"), "{picture}");
     assert!(picture.contains("SANDBOX"), "{picture}");

@@ -98,3 +98,34 @@ async fn a_pause_is_refused_while_cke_leads_and_a_resume_is_not() {
     );
     assert_eq!(rig.keys().await, before);
 }
+
+/// In a rolling upgrade an engine of version 0.1 may still lead. It would start the entries of a paused batch.
+#[tokio::test]
+async fn a_pause_is_refused_while_an_older_engine_leads() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let id = add(&rig, "10.0.0.12", "INC-7");
+    let engine = |version: &str| json!({"host": "boot-1", "pid": 1, "version": version, "mode": "daemon"}).to_string();
+    rig.put("/cke/cketerm/engines/7a", &engine("0.1.0")).await;
+    rig.put("/cke/leader//7a", "boot-1").await;
+    let before = rig.keys().await;
+    let refused = rig.run(&["rq", "pause", &id]);
+    assert_message(&refused, 3, &["cketerm on boot-1 leads", "0.1.0", "`pause`", "Update cketerm there first"]);
+    assert_eq!(rig.keys().await, before, "nothing was written");
+    rig.put("/cke/cketerm/engines/7a", &engine("0.2.0")).await;
+    assert_eq!(rig.run(&["rq", "pause", &id]).status, 0);
+}
+
+#[tokio::test]
+async fn a_batch_without_an_open_entry_cannot_be_paused() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let id = add(&rig, "10.0.0.12", "INC-7");
+    assert_eq!(rig.run(&["rq", "cancel", "--batch", &id, "--reason", "wrong rack"]).status, 0);
+    let record = json_of(&rig.get(&format!("/cke/cketerm/batches/{id}")).await.unwrap());
+    assert_eq!(record["cancelled"]["reason"], "wrong rack");
+    assert!(rig.run(&["rq", "batches"]).stdout.contains("cancelled by"));
+    let before = rig.keys().await;
+    assert_message(&rig.run(&["rq", "pause", &id]), 3, &[&format!("batch {id} is done"), "`cketerm rq batches`"]);
+    assert_eq!(rig.keys().await, before, "nothing was written");
+}

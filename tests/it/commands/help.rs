@@ -42,6 +42,7 @@ fn each_scenario_is_listed_with_a_description() {
             "flaky-bmc",
             "api-servers",
             "lost-leader",
+            "beside-cke",
             "interference",
             "repairs",
             "dead-api-server",
@@ -59,7 +60,7 @@ fn a_usage_error_exits_with_2_before_any_server_is_contacted() {
     for (args, message) in [
         (&["nope"][..], "unrecognized subcommand 'nope'"),
         (&["rq", "enable", "x"], "unexpected argument 'x'"),
-        (&["rq", "cancel", "x"], "invalid value 'x' for '<INDEX>'"),
+        (&["rq", "cancel", "x"], "invalid value 'x' for '[INDEX]'"),
         (&["rq", "retry"], "<INDEX>"),
         (&["rq", "list", "-o", "xml"], "[possible values: table, simple, json, yaml]"),
         (&["cluster", "init"], "--from-kubernetes"),

@@ -31,7 +31,7 @@ fn a_console_campaigns_only_by_its_operators_answer_and_not_after_a_daemon() {
     console.wait_for_text("Let this console lead?", 60);
     assert_eq!(candidates(), (0, 0), "an engine that waits for the answer registers nothing");
     console.press("y");
-    console.wait_for_text("leader: this console", 30);
+    console.wait_for_text("● leading", 30);
     assert_eq!(candidates(), (1, 1));
 
     // a second console observes when its operator goes back, and keeps that answer
@@ -45,7 +45,7 @@ fn a_console_campaigns_only_by_its_operators_answer_and_not_after_a_daemon() {
     // the answer is kept: no question at the next start
     assert_eq!(console.quit(30), 0);
     let mut console = start(&first);
-    console.wait_for_text("leader: this console", 60);
+    console.wait_for_text("● leading", 60);
     assert_eq!(console.quit(30), 0);
     assert_eq!(candidates(), (0, 0));
     assert_eq!(value(&world.etcd, "/cke/cketerm/daemon"), None);
@@ -68,7 +68,7 @@ fn a_console_campaigns_only_by_its_operators_answer_and_not_after_a_daemon() {
     console.press("T");
     console.wait_for_text("Let this console lead?", 10);
     console.press("y");
-    console.wait_for_text("leader: this console", 30);
+    console.wait_for_text("● leading", 30);
     world.run(&["policy", "set", "console_leads", "never"]);
     wait_for("it resigns by the policy", 30, || (candidates() == (0, 0)).then_some(()));
     console.press("T");

@@ -5,10 +5,12 @@ use std::{
     num::NonZero,
     path::Path,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use crate::stalls::Stopwatch;
 
 /// Minimum timeout for a screen: tests must pass on a busy machine and are no benchmark.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -120,7 +122,7 @@ impl Console {
     /// Waits until the program has taken the terminal (the alternate screen, no cursor), or until it has restored it.
     /// Its output may still be on its way when its process has ended or stopped.
     pub fn wait_for_terminal_mode(&self, held: bool) {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         loop {
             let modes = {
                 let screen = self.screen.lock().expect("the screen lock");
@@ -149,7 +151,7 @@ impl Console {
     /// Waits until the screen contains this text, for this many seconds and at least 30. Returns the screen.
     pub fn wait_for_text(&self, what: &str, seconds: u64) -> String {
         let timeout = TIMEOUT.max(Duration::from_secs(seconds));
-        let began = Instant::now();
+        let began = Stopwatch::start();
         loop {
             let text = self.text();
             if text.contains(what) {
@@ -163,7 +165,7 @@ impl Console {
     /// Quits, and confirms it if the console asks. Returns the exit status.
     pub fn quit(&mut self, seconds: u64) -> u32 {
         self.press("q");
-        let began = Instant::now();
+        let began = Stopwatch::start();
         while began.elapsed() < Duration::from_secs(1) && self.child.try_wait().expect("a status").is_none() {
             if self.text().contains("Quit?") {
                 self.press("y");
@@ -197,7 +199,7 @@ impl Console {
 
     /// Waits for the end; returns the exit status.
     pub fn wait_for_end(&mut self, seconds: u64) -> u32 {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         loop {
             if let Some(status) = self.child.try_wait().expect("a status") {
                 // wait for the last output

@@ -10,11 +10,14 @@ use std::{
 use etcd_client::{Client, GetOptions};
 use serde_json::{Value, json};
 
-use crate::world::{
-    Options, World,
-    cluster::{Machine, machines},
-    history::value,
-    in_both_worlds, wait_for,
+use crate::{
+    stalls::Stopwatch,
+    world::{
+        Options, World,
+        cluster::{Machine, machines},
+        history::value,
+        in_both_worlds, wait_for,
+    },
 };
 
 in_both_worlds! {
@@ -179,7 +182,7 @@ fn i49_a_taint_is_applied_while_hundreds_of_entries_are_queued(world: &World) {
     let registry = || world.run(&["state", "-o", "json"]);
     let mut last = String::new();
     let mut applied = |what: &str, good: &dyn Fn() -> bool| {
-        let began = std::time::Instant::now();
+        let began = Stopwatch::start();
         while !good() {
             assert!(began.elapsed().as_secs() < 90, "timed out: {what}; {last}\n{}", daemon.logged());
             last = registry();

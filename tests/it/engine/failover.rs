@@ -68,7 +68,7 @@ fn i01_i25_six_machines_reboot_once_each_although_two_leaders_are_killed(world: 
     world.ok("PATCH", "/api/v1/nodes/w3", Some(&json!({"spec": {"unschedulable": true}})));
     world.set_up(
         &machines,
-        &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 8, "protected_job_pods": {"matchLabels": {"keep": "yes"}}}),
+        &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 30, "protected_job_pods": {"matchLabels": {"keep": "yes"}}}),
     );
     world.set_command_seconds(4);
 
@@ -98,7 +98,7 @@ fn i01_i25_six_machines_reboot_once_each_although_two_leaders_are_killed(world: 
     wait_for("a reboot command runs", 60, || open(world).then_some(()));
     second.kill();
     let third = world.daemon("third");
-    world.wait_for_empty_queue(240);
+    world.wait_for_empty_queue_with_operator(240);
     wait_for("only the administrator's cordon is left", 30, || (world.cordoned() == ["w3"]).then_some(()));
     let marks = world.node("w3")["metadata"]["annotations"].to_string();
     assert!(!marks.contains("cke.cybozu.com/reboot") && !marks.contains("cketerm.io/owner"), "{marks}");

@@ -19,7 +19,7 @@ fn i23_i25_each_machine_reboots_once_despite_lease_leader_and_api_server_faults(
     world.add_nodes(&machines);
     world.add_pod("default", "held", "w1", "plain", None);
     world.wait_for_running_pods("default");
-    world.set_up(&machines, &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 8}));
+    world.set_up(&machines, &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 30}));
     world.set_command_seconds(3);
     // without kubelets pods stay Terminating: the drain lasts until kwok is thawed
     world.act("freeze", "kwok");
@@ -48,22 +48,7 @@ fn i23_i25_each_machine_reboots_once_despite_lease_leader_and_api_server_faults(
     std::thread::sleep(std::time::Duration::from_secs(2));
     world.act("start", "apiserver");
 
-    // an operator checks the machine and retries a recorded command that never began
-    wait_for("the queue is empty", 240, || {
-        let entries = world.entries();
-        let begun = world.power();
-        for (index, entry) in entries.iter().filter(|(_, e)| e["status"] == "rebooting") {
-            let index = index.to_string();
-            if begun.iter().all(|p| entry["node"] != p.address)
-                && crate::world::program::cketerm(&world.config(), &["rq", "why", &index, "-o", "json"])
-                    .stdout
-                    .contains("OutcomeUnknown")
-            {
-                crate::world::program::cketerm(&world.config(), &["rq", "retry", &index, "--reason", "it never began"]);
-            }
-        }
-        entries.is_empty().then_some(())
-    });
+    world.wait_for_empty_queue_with_operator(240);
     wait_for("the nodes are uncordoned", 60, || world.cordoned().is_empty().then_some(()));
     let log = world.power();
     for m in &machines {

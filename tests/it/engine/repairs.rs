@@ -50,7 +50,7 @@ fn set_up(world: &World, all: &[Machine]) {
                 {"repair_command": step(world, "on"), "need_drain": true, "watch_seconds": 60}]}]},
         {"machine_types": ["box"], "repair_operations": [
             {"operation": "reset", "health_check_command": health, "repair_steps": [
-                {"repair_command": step(world, "reset"), "watch_seconds": 60, "command_timeout_seconds": 8}]},
+                {"repair_command": step(world, "reset"), "watch_seconds": 60, "command_timeout_seconds": 30}]},
             {"operation": "move", "health_check_command": health, "repair_steps": [
                 {"repair_command": step(world, "move"), "need_drain": true, "watch_seconds": 60}]}]}]});
     let file = world.dir().join("cluster.yaml");

@@ -17,8 +17,8 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::world::built;
 pub use crate::world::free_port;
+use crate::{stalls::Stopwatch, world::built};
 
 /// Debian's etcd 3.4 and 3.6, if installed; missing ones are reported.
 pub fn versions() -> Vec<PathBuf> {
@@ -136,7 +136,7 @@ impl Etcd {
 
     fn ready(&self) {
         let address = self.url.split("://").nth(1).unwrap().to_owned();
-        let began = Instant::now();
+        let began = Stopwatch::start();
         loop {
             let up = std::net::TcpStream::connect(&address).is_ok();
             let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
@@ -272,7 +272,7 @@ async fn pump(
 
 /// Waits for a condition that must hold soon; names it on a timeout.
 pub async fn wait_until(what: &str, bound: Duration, mut true_now: impl FnMut() -> bool) {
-    let began = Instant::now();
+    let began = Stopwatch::start();
     while !true_now() {
         assert!(began.elapsed() < bound, "timed out after {bound:?}: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cketerm_clients::store::{Store, StoreError, commit::CommitError, election::Candidacy};
 use cketerm_model::{
+    cketerm_records::FirstDaemon,
     fence::Fence,
     stored::transaction::{Change, Put},
 };
@@ -217,4 +218,23 @@ async fn the_lease_is_kept_alive_and_counts_as_lost_when_etcd_is_silent() {
     timeout(TTL + Duration::from_secs(1), candidacy.lost()).await.unwrap();
     assert!(began.elapsed() <= TTL + Duration::from_millis(300), "{:?}", began.elapsed());
     assert!(fence.permit_record().is_err());
+}
+
+/// A second daemon whose copy of etcd does not show the first one yet does not replace it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_of_the_first_daemon_is_never_replaced() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    let at = "2026-11-24T10:00:00Z".parse().unwrap();
+    for host in ["first", "second"] {
+        let daemon = FirstDaemon { host: host.to_owned(), version: "0.2.0".to_owned(), at };
+        let heartbeat = Heartbeat::new(TTL);
+        let mut candidacy =
+            Candidacy::campaign_as_first(&store, TTL, host, registration(), &heartbeat, Some(daemon)).await.unwrap();
+        timeout(TTL, candidacy.elected()).await.unwrap().unwrap();
+        let view = store.read_view().await.unwrap();
+        assert_eq!((view.leader().unwrap().host.as_str(), view.engines.len()), (host, 1));
+        assert_eq!(view.daemon.unwrap().get().unwrap().host, "first");
+        candidacy.resign().await;
+    }
 }

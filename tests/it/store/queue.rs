@@ -420,6 +420,17 @@ async fn a_batch_is_usable_after_half_of_its_enqueue_and_a_pause_during_it_stays
     assert_eq!(view.batches.values().filter_map(|b| b.get()).map(|b| b.added).collect::<Vec<_>>(), [2000, 2000]);
     assert_eq!(view.batch(id).unwrap().paused.as_ref().unwrap().reason.as_deref(), Some("wait"));
 
+    // bound to the revision that a dialog showed
+    let shown = view.batches.get(&id).unwrap().mod_revision;
+    let stale = store.resume_batch(id, Some(shown - 1), &person(), None).await.unwrap_err();
+    assert!(matches!(stale, StoreError::Conflict { .. }), "{stale}");
+    let stale = store.mark_batch_cancelled(id, Some(shown - 1), &person(), None).await.unwrap_err();
+    assert!(matches!(stale, StoreError::Conflict { .. }), "{stale}");
+    let unchanged = store.read_view().await.unwrap();
+    assert!(unchanged.batch(id).unwrap().paused.is_some() && unchanged.batch(id).unwrap().cancelled.is_none());
+    store.resume_batch(id, Some(shown), &person(), None).await.unwrap();
+    assert!(store.read_view().await.unwrap().batch(id).unwrap().paused.is_none());
+
     let half = adding(2000);
     let started = loop {
         let view = store.read_view().await.unwrap();

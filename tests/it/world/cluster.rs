@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::{Value, json};
 
-use super::{Backend, World, wait_for};
+use super::{Backend, World, program::cketerm, wait_for};
 
 /// One machine of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,6 +234,24 @@ impl World {
         wait_for("the reboot queue is empty", seconds, || self.entries().is_empty().then_some(()));
     }
 
+    /// Waits until the queue is empty, while an operator checks the machines: a leader killed between a command's record
+    /// and its start leaves an unknown outcome, and only a person may say that the command never began.
+    pub fn wait_for_empty_queue_with_operator(&self, seconds: u64) {
+        wait_for("the reboot queue is empty", seconds, || {
+            let entries = self.entries();
+            let begun = self.power();
+            for (index, entry) in entries.iter().filter(|(_, e)| e["status"] == "rebooting") {
+                let index = index.to_string();
+                let never_began = begun.iter().all(|p| entry["node"] != p.address);
+                let why = || cketerm(&self.config(), &["rq", "why", &index, "-o", "json"]).stdout;
+                if never_began && why().contains("OutcomeUnknown") {
+                    cketerm(&self.config(), &["rq", "retry", &index, "--reason", "it never began"]);
+                }
+            }
+            entries.is_empty().then_some(())
+        });
+    }
+
     /// Waits until the entry has this status.
     pub fn wait_for_entry_status(&self, index: u64, status: &str, seconds: u64) {
         self.wait_or_explain(index, &format!("entry {index} is {status}"), seconds, || {
@@ -249,7 +267,7 @@ impl World {
                 return found;
             }
             if began.elapsed().as_secs() >= seconds {
-                let why = super::program::cketerm(&self.config(), &["rq", "why", &index.to_string(), "-o", "json"]);
+                let why = cketerm(&self.config(), &["rq", "why", &index.to_string(), "-o", "json"]);
                 panic!("timed out after {seconds} s: {what}\n{}{}", why.stdout, why.stderr);
             }
             std::thread::sleep(std::time::Duration::from_millis(100));

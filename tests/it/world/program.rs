@@ -4,10 +4,11 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{World, free_port, wait_for};
+use crate::stalls::Stopwatch;
 
 /// Result of a command.
 #[derive(Debug)]
@@ -45,12 +46,16 @@ pub fn cketerm(config: &Path, args: &[&str]) -> RunOutput {
 
 /// Writes a configuration file in cketerm's form and returns its path.
 pub fn config(dir: &Path, name: &str, etcd: &str, kubeconfig: Option<&Path>, ttl: u64) -> PathBuf {
+    config_with(dir, name, &format!("endpoints: [\"{etcd}\"]"), kubeconfig, ttl)
+}
+
+fn config_with(dir: &Path, name: &str, etcd: &str, kubeconfig: Option<&Path>, ttl: u64) -> PathBuf {
     let path = dir.join(name);
     let kubernetes =
         kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{}\"}}\n", k.display()));
     // all daemons of a test share one state directory, as on one host
     let engine = format!("engine: {{lease_ttl_seconds: {ttl}, state_directory: \"{}/state\"}}\n", dir.display());
-    let text = format!("etcd: {{endpoints: [\"{etcd}\"]}}\n{kubernetes}{engine}");
+    let text = format!("etcd: {{{etcd}}}\n{kubernetes}{engine}");
     // an unchanged file is not rewritten, because a daemon may be reading it
     if std::fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
         std::fs::write(&path, text).expect("the configuration is written");
@@ -66,7 +71,10 @@ impl World {
 
     /// Runs one command that must exit with 0; returns its data.
     pub fn run(&self, args: &[&str]) -> String {
-        let output = cketerm(&self.config(), args);
+        // more than a stall of the machine lasts
+        let etcd = format!("endpoints: [\"{}\"], timeout: 20s", self.etcd);
+        let config = config_with(self.dir(), "client.yaml", &etcd, Some(&self.kubeconfig_bench), 5);
+        let output = cketerm(&config, args);
         assert_eq!(output.code, 0, "cketerm {args:?}: {}{}", output.stdout, output.stderr);
         output.stdout
     }
@@ -161,7 +169,7 @@ impl Daemon {
 
     /// Sends SIGTERM; returns the exit status and the duration of the end.
     pub fn terminate(mut self) -> (ExitStatus, Duration) {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let status = wait_for("the daemon ends on SIGTERM", 30, || self.child.try_wait().expect("a status"));
         (status, began.elapsed())

@@ -41,6 +41,38 @@ fn i53_a_start_of_an_entry_of_a_paused_batch_is_reported() {
 }
 
 #[test]
+fn i53_a_start_of_an_entry_of_an_unreadable_batch_is_reported() {
+    for (value, breaches) in [(json!({"queue": "reboot"}), &["I53"] as &[_]), (batch(false), &[])] {
+        let mut s = scene(false);
+        s.write("etcdctl", &[(&format!("cketerm/batches/{ID}"), value)], &[]);
+        s.advance(1.0);
+        s.moves(0, "draining");
+        assert_breaches(&s, breaches);
+    }
+}
+
+#[test]
+fn i54_an_entry_that_joins_a_cancelled_batch_is_reported() {
+    for is_cancelled in [false, true] {
+        let mut s = scene(false);
+        let who = json!({"user": "bob", "host": "h"});
+        let at = "2026-08-01T12:00:00Z";
+        let mut changed = batch(false);
+        if is_cancelled {
+            changed["cancelled"] = json!({"who": who, "at": at});
+        }
+        s.write("console", &[(&format!("cketerm/batches/{ID}"), changed.clone())], &[]);
+        let request = json!({"who": who, "at": at, "batch": ID});
+        s.write(
+            "console",
+            &[("cketerm/requests/reboots/7", request), (&format!("cketerm/batches/{ID}"), changed)],
+            &[],
+        );
+        assert_breaches(&s, if is_cancelled { &["I54"] } else { &[] });
+    }
+}
+
+#[test]
 fn i53_an_entry_in_work_before_the_pause_may_go_on() {
     let mut s = scene(false);
     s.moves(0, "draining");
