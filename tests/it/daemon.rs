@@ -1,6 +1,13 @@
 //! `cketerm --daemon` under systemd and Prometheus, on `cketerm sandbox serve`.
 
-use std::{collections::BTreeMap, io::Write, net::TcpStream, os::unix::net::UnixDatagram, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    net::TcpStream,
+    os::unix::net::UnixDatagram,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::Value;
 
@@ -29,26 +36,48 @@ fn by_status(entries: &[Value], status: &str) -> String {
     number(entries.iter().filter(|e| e["status"] == status).count())
 }
 
+/// The socket to which systemd lets services report their state.
+struct Systemd {
+    path: PathBuf,
+    socket: UnixDatagram,
+}
+
+impl Systemd {
+    fn listening(dir: &Path) -> Self {
+        let path = dir.join("notify");
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        socket.set_nonblocking(true).expect("a socket that does not block");
+        Self { path, socket }
+    }
+
+    /// The next notification that has already arrived.
+    fn received(&self) -> Option<String> {
+        let mut bytes = [0; 64];
+        let n = self.socket.recv(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes[..n]).into_owned())
+    }
+
+    /// Waits for the next notification of this daemon.
+    fn next(&self, daemon: &Daemon) -> String {
+        wait_for(&format!("systemd is notified; see {}", daemon.log.display()), 60, || self.received())
+    }
+}
+
 /// `sd_notify(3)`: a datagram to the socket named by `NOTIFY_SOCKET`.
 #[test]
 fn the_daemon_notifies_systemd_of_ready_and_stopping() {
     let served = Served::start(&["--nodes", "5"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
-    let path = served.dir.join("notify");
-    let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
-    let daemon = Daemon::start_in(&served.dir, config, "engine", &[("NOTIFY_SOCKET", &path)]);
-    let notification = || {
-        let mut bytes = [0; 64];
-        let n = socket.recv(&mut bytes).expect("a datagram");
-        String::from_utf8_lossy(&bytes[..n]).into_owned()
-    };
-    assert_eq!(notification(), "READY=1");
+    let systemd = Systemd::listening(&served.dir);
+    let daemon = Daemon::start_in(&served.dir, config, "engine", &[("NOTIFY_SOCKET", &systemd.path)]);
+    assert_eq!(systemd.next(&daemon), "READY=1");
     // pages answer as soon as the daemon reports that it is ready
-    assert_eq!(daemon.page("/healthz").0, 200);
+    let (status, page) = daemon.page("/healthz");
+    assert_eq!(status, 200, "{page:?}, log: {}", daemon.logged());
+    let log = daemon.log.clone();
     let (status, _) = daemon.terminate();
-    assert!(status.success());
-    assert_eq!(notification(), "STOPPING=1");
+    assert!(status.success(), "{status}, log: {}", std::fs::read_to_string(&log).unwrap_or_default());
+    assert_eq!(systemd.received().as_deref(), Some("STOPPING=1"));
 }
 
 /// The documented pod and unit run it as a user whose home must not hold results.
@@ -89,23 +118,16 @@ fn the_drop_in_for_a_dedicated_user_leaves_the_state_directory_writable() {
 fn the_main_loop_sends_watchdog_keep_alives_in_time() {
     let served = Served::start(&["--nodes", "5"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
-    let path = served.dir.join("notify");
-    let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
-    let environment = [("NOTIFY_SOCKET", path.as_path()), ("WATCHDOG_USEC", Path::new("4500000"))];
+    let systemd = Systemd::listening(&served.dir);
+    let environment = [("NOTIFY_SOCKET", systemd.path.as_path()), ("WATCHDOG_USEC", Path::new("4500000"))];
     let daemon = Daemon::start_in(&served.dir, config, "engine", &environment);
-    let notification = || {
-        let mut bytes = [0; 64];
-        let n = socket.recv(&mut bytes).expect("a datagram");
-        String::from_utf8_lossy(&bytes[..n]).into_owned()
-    };
-    assert_eq!(notification(), "READY=1");
+    assert_eq!(systemd.next(&daemon), "READY=1");
     for _ in 0..4 {
-        assert_eq!(notification(), "WATCHDOG=1");
+        assert_eq!(systemd.next(&daemon), "WATCHDOG=1");
     }
     let (status, _) = daemon.terminate();
-    assert!(status.success());
-    wait_for("systemd is notified of the shutdown", 10, || (notification() == "STOPPING=1").then_some(()));
+    assert!(status.success(), "{status}");
+    assert!(std::iter::from_fn(|| systemd.received()).any(|text| text == "STOPPING=1"));
 }
 
 /// Idle and silent connections, and requests that never end, in a process with a low limit of open files. Pages still

@@ -9,7 +9,7 @@ use std::{
     path::Path,
     process::Stdio,
     sync::Mutex,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use cketerm::cli::Cli;
@@ -18,7 +18,7 @@ use clap::{Command, CommandFactory};
 use serde_json::{Map, Value};
 
 use self::site::{Site, hostile_value};
-use crate::world::program::command;
+use crate::{stalls::Stopwatch, world::program::command};
 
 /// Every subcommand without further subcommands, including hidden ones.
 fn collect_subcommands(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
@@ -46,7 +46,7 @@ fn run(config: &Path, args: &[String], form: Option<&str>) -> (String, String) {
         })
     };
     let (out, err) = (read(Box::new(child.stdout.take().unwrap())), read(Box::new(child.stderr.take().unwrap())));
-    let began = Instant::now();
+    let began = Stopwatch::start();
     while child.try_wait().unwrap().is_none() && began.elapsed() < Duration::from_secs(4) {
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,6 +1,6 @@
 //! Election, lease, and the writes that remain permitted to a leader.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cketerm_clients::store::{Store, StoreError, commit::CommitError, election::Candidacy};
 use cketerm_model::{
@@ -16,6 +16,7 @@ use super::{
     etcd::{Etcd, LinkState, Proxy, any, versions},
     person, registration, request,
 };
+use crate::stalls::Stopwatch;
 
 const TTL: Duration = Duration::from_secs(5);
 
@@ -51,7 +52,7 @@ async fn the_second_candidate_leads_only_after_the_first_resigns() {
             timeout(Duration::from_millis(500), second.elected()).await.is_err(),
             "the second candidate must not win while the first leads"
         );
-        let began = Instant::now();
+        let began = Stopwatch::start();
         first.resign().await;
         let fence = timeout(TTL, second.elected()).await.unwrap().unwrap();
         assert!(
@@ -214,7 +215,7 @@ async fn the_lease_is_kept_alive_and_counts_as_lost_when_etcd_is_silent() {
     assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
     // a long outage ends the leadership before etcd gives the lock to another candidate
     proxy.set(LinkState::Cut);
-    let began = Instant::now();
+    let began = Stopwatch::start();
     timeout(TTL + Duration::from_secs(1), candidacy.lost()).await.unwrap();
     assert!(began.elapsed() <= TTL + Duration::from_millis(300), "{:?}", began.elapsed());
     assert!(fence.permit_record().is_err());

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use cketerm_clients::store::{StoreError, enqueue::Enqueued, folders::FolderCursor};
@@ -20,6 +20,7 @@ use super::{
     etcd::{Etcd, LinkState, Proxy, any, versions},
     person, request,
 };
+use crate::stalls::Stopwatch;
 
 const ENTRY: &str = r#"{"index":"0","node":"10.0.0.12","status":"queued","last_transition_time":"0001-01-01T00:00:00Z","drain_backoff_expire":"0001-01-01T00:00:00Z"}"#;
 
@@ -109,7 +110,7 @@ async fn two_thousand_addresses_are_queued_in_few_transactions() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     store.read_view().await.unwrap();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let added = store.add_reboots(&person(), &addresses(2000), &request(), &none()).await.unwrap();
     let took = began.elapsed();
     eprintln!("2,000 entries in {took:?} (this build)");

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde_json::{Value, json};
 
 use super::{Backend, World, program::cketerm, wait_for};
+use crate::stalls::Stopwatch;
 
 /// One machine of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,7 +262,7 @@ impl World {
 
     /// Waits for a condition of an entry; on a timeout it prints the entry's reason.
     pub fn wait_or_explain<T>(&self, index: u64, what: &str, seconds: u64, mut poll: impl FnMut() -> Option<T>) -> T {
-        let began = std::time::Instant::now();
+        let began = Stopwatch::start();
         loop {
             if let Some(found) = poll() {
                 return found;
