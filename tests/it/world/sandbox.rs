@@ -50,6 +50,12 @@ impl Served {
         let facts: Value = serde_json::from_str(&line)
             .unwrap_or_else(|e| panic!("{e}: {line:?}; see {}", dir.join("sandbox.log").display()));
         let machines = facts["machines"].as_str().expect("the machines").to_owned();
+        // etcd's default timeout is shorter than a stall of the machine
+        let config = facts["config"].as_str().expect("a path");
+        let text = std::fs::read_to_string(config).expect("the configuration");
+        assert!(text.contains("etcd: {endpoints"), "{text}");
+        let patient = text.replacen("etcd: {", "etcd: {timeout: 20s, ", 1);
+        std::fs::write(config, patient).expect("the configuration is written");
         Self { child, dir, facts, machines }
     }
 

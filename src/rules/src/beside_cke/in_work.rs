@@ -41,7 +41,10 @@ pub(super) fn pods_left(pass: Pass<'_>, node: &NodeRow, rules: Eviction<'_>) -> 
     let kube = &pass.snap.kube;
     let pods = kube.pods.get(&node.name).filter(|pods| pods.synced)?;
     let (mut left, mut job, mut budget, mut stuck) = (PodsLeft::default(), None, None, None);
-    for pod in pods.pods.values() {
+    // CKE asks in the order in which the API server lists pods, and the first refusal ends its drain.
+    let mut listed: Vec<&Arc<PodRow>> = pods.pods.values().collect();
+    listed.sort_by_cached_key(|pod| pod.full_name());
+    for pod in listed {
         let why = match classify_pod(pod, rules, kube) {
             PodVerdict::Ignore => continue,
             PodVerdict::Protected { job: name } => {

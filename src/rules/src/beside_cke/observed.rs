@@ -49,6 +49,8 @@ fn look(pass: Pass<'_>, known: &mut Observed, id: EntryId, address: &Address, af
     let Some(left) = in_work::pods_left(pass, node, rules) else { return };
     let since = pass.snap.store.entry(id).and_then(EntryRef::last_transition_time);
     if known.pods_at_start.is_none() {
+        // the cause of the drain before says nothing of this one
+        known.held = None;
         known.joined_late = since.is_some_and(|since| seconds_between(since, pass.now.wall) > LATE);
     }
     known.pods_at_start = known.pods_at_start.max(Some(left.count));
