@@ -6,6 +6,7 @@ mod batches;
 mod beside_cke;
 mod ckecli;
 mod good_input;
+mod handover;
 mod help;
 mod history_and_audit;
 mod hostile;

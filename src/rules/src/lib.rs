@@ -14,6 +14,7 @@
 //! | `beside_cke/` | reading of CKE's rules while CKE leads |
 //! | `eta/` | estimated end of a queue or of a part of it |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
+//! | `handover` | checks before the queues are handed over between CKE and cketerm |
 //! | `manual_drain` | drain of one node by an operator |
 //! | `usual/` | usual durations of each phase, and the judgement of running ones |
 //! | `trouble` | classification of entries that do not proceed |
@@ -35,6 +36,7 @@ pub mod decide;
 pub mod eta;
 pub mod explain;
 pub mod forecast;
+pub mod handover;
 pub mod manual_drain;
 pub mod memory;
 pub mod metal3;

@@ -87,7 +87,7 @@ impl Rig {
 
     /// Same as [`Self::run`], with this text on standard input.
     pub fn run_with(&self, args: &[&str], stdin: &str) -> RunOutput {
-        let text = format!("endpoints: [\"{}\"]\nprefix: {}\n", self.url, self.prefix);
+        let text = format!("endpoints: [\"{}\"]\nprefix: {}\ntimeout: 20s\n", self.url, self.prefix);
         let config = self.file("cke.yml", &text);
         let mut all = vec!["--config", &config];
         all.extend(args);

@@ -10,6 +10,7 @@ use super::{
     cluster::ClusterCommand,
     config::ConfigCommand,
     constraints::ConstraintsCommand,
+    engine::EngineCommand,
     history::HistoryArgs,
     hosts::HostsCommand,
     listing::ListingArgs,
@@ -210,6 +211,13 @@ pub enum Command {
     State,
     /// Print what the engine would do with a saved state, and why; contacts no server
     Decide(DecideArgs),
+    /// Hand the queues over between CKE and cketerm, step by step
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Engine {
+        /// Subcommand.
+        #[command(subcommand)]
+        command: EngineCommand,
+    },
     /// Print the host name of the leader
     Leader,
     /// Show the leader's current phase

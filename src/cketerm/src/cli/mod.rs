@@ -13,6 +13,7 @@ mod constraints;
 mod context;
 mod diff;
 mod endings;
+mod engine;
 mod explain;
 mod history;
 mod hosts;
@@ -85,6 +86,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Audit(listing_args) => Box::pin(audit::run(listing_args, context)).await,
         Command::State => Box::pin(state::state(context)).await,
         Command::Decide(args) => state::decide(&args, context),
+        Command::Engine { command } => Box::pin(engine::run(command, context)).await,
         Command::Leader => leader::leader(context).await,
         Command::Status => leader::status(context).await,
         Command::Config { command } => Box::pin(config::run(&command, context)).await,

@@ -9,7 +9,7 @@ use cketerm_model::{
     cluster::{Cluster, Members, Node},
     constraints::Constraints,
     entry::{EntryId, Stored},
-    kube::{BudgetRow, Controller, KubeView, NamespaceRow, NodePods, NodeRow, PodRow, SourceState},
+    kube::{BudgetRow, Controller, KubeView, NodePods, NodeRow, PodRow, SourceState},
     names::Address,
     policy::{ApiServerOrder, Policy, UnreachableRule},
     reason::Reason,
