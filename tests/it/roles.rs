@@ -28,7 +28,7 @@ fn etcdctl(file: &Path, url: &str, args: &[&str]) {
 fn config(dir: &Path, url: &str, user: &str, kubeconfig: Option<&str>) -> PathBuf {
     let path = dir.join(format!("{user}.yaml"));
     let kubernetes = kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{k}\"}}\n"));
-    let etcd = format!("etcd: {{endpoints: [\"{url}\"], username: {user}, password: pw-{user}}}\n");
+    let etcd = format!("etcd: {{timeout: 20s, endpoints: [\"{url}\"], username: {user}, password: pw-{user}}}\n");
     std::fs::write(&path, format!("{etcd}{kubernetes}")).expect("the configuration is written");
     // a file with a password must not be readable by everybody
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);

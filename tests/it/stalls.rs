@@ -4,6 +4,7 @@
 //! nothing could have happened, so waits of tests do not count that time.
 
 use std::{
+    panic::{AssertUnwindSafe, resume_unwind},
     sync::{
         Once,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -11,10 +12,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::FutureExt;
+
 /// Interval at which the machine is observed.
 const STEP: Duration = Duration::from_millis(50);
 /// A delay of a step that is no stall: eight tests share two processors.
 const USUAL: Duration = Duration::from_millis(500);
+
+/// Largest number of repetitions of a test.
+const MAX_REPETITIONS: usize = 4;
 
 /// Milliseconds in which the machine stood still, since the first stopwatch was started.
 static STALLED: AtomicU64 = AtomicU64::new(0);
@@ -42,6 +48,23 @@ impl Stopwatch {
 /// All stalls so far.
 pub fn stalled() -> Duration {
     Duration::from_millis(STALLED.load(SeqCst))
+}
+
+/// Runs a test of time, whose servers count seconds themselves. If it fails and the machine stood still meanwhile, it is
+/// repeated; a failure without a stall remains one.
+pub async fn undisturbed(test: impl AsyncFn()) {
+    observe();
+    for _ in 0..MAX_REPETITIONS {
+        let before = stalled();
+        let Err(failure) = AssertUnwindSafe(test()).catch_unwind().await else { return };
+        // the thread that measures notices a stall at its next step
+        tokio::time::sleep(2 * USUAL).await;
+        if stalled() == before {
+            resume_unwind(failure);
+        }
+        eprintln!("repeated, because this machine stood still");
+    }
+    test().await;
 }
 
 /// Starts the thread that measures stalls.

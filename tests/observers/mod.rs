@@ -50,7 +50,7 @@ mod tests;
 pub use record::Record;
 pub use view::View;
 #[allow(unused_imports)] // for the simulation
-pub use view::status as status_of;
+pub use view::{is_engine, status as status_of};
 
 use record::Breach;
 

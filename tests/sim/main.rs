@@ -17,6 +17,7 @@ mod engine_reports;
 mod engines;
 mod enqueues;
 mod gather;
+mod handovers;
 mod hosts;
 mod inject;
 mod maintenance_windows;
@@ -80,6 +81,10 @@ fn main() -> ExitCode {
         Ok(name) if !name.is_empty() => return mutations::find_mutations(&name, from, threads),
         _ => {}
     }
+    if let Ok(stories) = std::env::var("HANDOVERS") {
+        let stories = stories.parse().unwrap_or(*handovers::SEEDS.end());
+        return if handovers::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     if let Ok(line) = std::env::var("ONLY")
         && !line.is_empty()
     {
@@ -88,7 +93,9 @@ fn main() -> ExitCode {
         return if outcome.breaches.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let fixed_scenarios_ok = verbose
-        || (regressions::run_all() & maintenance_windows::run_all() & (seeds < COMPLETE_RUN || weeks::run_all()));
+        || (regressions::run_all()
+            & maintenance_windows::run_all()
+            & (seeds < COMPLETE_RUN || (weeks::run_all() & handovers::run(handovers::SEEDS))));
     let began = Instant::now();
     let mut total = run_all(seeds, from, threads, verbose);
     total.print(began.elapsed().as_secs_f64());

@@ -20,7 +20,7 @@ use crate::{preflight_fault::PreflightFault, snapshot::Snapshot};
 #[cfg(test)]
 mod tests;
 
-/// What CKE's leader does under the same lock, and nobody does while cketerm leads.
+/// Work of CKE's leader under the same lock, which nobody does while cketerm leads.
 pub const STOPS_WITH_CKE: &str = "certificates are not renewed, machines are neither joined nor removed, etcd and the cluster's components are \
      neither repaired nor upgraded until CKE leads again";
 
@@ -199,7 +199,7 @@ fn in_work(store: &StoreView, found: &mut Findings, text: impl Fn(String) -> Str
     }
 }
 
-/// What an operator told cketerm and CKE will not obey.
+/// Orders and settings that an operator gave cketerm and CKE will not obey.
 fn unknown_to_cke(store: &StoreView, now: Timestamp, found: &mut Findings) {
     let policy = store.policy();
     if policy.freeze.as_ref().is_some_and(|freeze| freeze.holds(now)) {

@@ -182,7 +182,9 @@ impl Etcd {
     }
 
     pub fn settings(&self) -> EtcdSettings {
-        EtcdSettings { endpoints: vec![self.url.clone()], ..EtcdSettings::default() }
+        // more than a stall of the machine lasts
+        let timeout = Duration::from_secs(20);
+        EtcdSettings { endpoints: vec![self.url.clone()], timeout, ..EtcdSettings::default() }
     }
 
     pub async fn store(&self) -> Store {

@@ -16,7 +16,7 @@ use super::{
     etcd::{Etcd, LinkState, Proxy, any, versions},
     person, registration, request,
 };
-use crate::stalls::Stopwatch;
+use crate::stalls::{Stopwatch, undisturbed};
 
 const TTL: Duration = Duration::from_secs(5);
 
@@ -36,34 +36,44 @@ fn put(key: &str, value: &str) -> Put {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_second_candidate_leads_only_after_the_first_resigns() {
-    for version in versions() {
-        let etcd = Etcd::start(&version, &[]);
-        let store = etcd.store().await;
-        let (first, fence) = lead(&store).await;
-        assert_eq!(etcd.value(fence.key()), "first");
-        let view = store.read_view_from(fence.create_revision()).await.unwrap();
-        assert_eq!(view.leader().map(|c| (c.lease, c.create_revision)), Some((first.lease(), fence.create_revision())));
-        assert_eq!(view.engines.len(), 1, "the registration must be written with the election");
-        assert!(view.leader().is_some_and(|c| !view.is_cke(c)));
+    undisturbed(async || {
+        for version in versions() {
+            let etcd = Etcd::start(&version, &[]);
+            let store = etcd.store().await;
+            let (first, fence) = lead(&store).await;
+            assert_eq!(etcd.value(fence.key()), "first");
+            let view = store.read_view_from(fence.create_revision()).await.unwrap();
+            assert_eq!(
+                view.leader().map(|c| (c.lease, c.create_revision)),
+                Some((first.lease(), fence.create_revision()))
+            );
+            assert_eq!(view.engines.len(), 1, "the registration must be written with the election");
+            assert!(view.leader().is_some_and(|c| !view.is_cke(c)));
 
-        let other = etcd.store().await;
-        let mut second = campaign(&other, "second").await;
-        assert!(
-            timeout(Duration::from_millis(500), second.elected()).await.is_err(),
-            "the second candidate must not win while the first leads"
-        );
-        let began = Stopwatch::start();
-        first.resign().await;
-        let fence = timeout(TTL, second.elected()).await.unwrap().unwrap();
-        assert!(
-            began.elapsed() < Duration::from_millis(800),
-            "the watch must report the resignation at once: {:?}",
-            began.elapsed()
-        );
-        assert_eq!(other.leader().await.unwrap().map(|c| c.host).as_deref(), Some("second"));
-        assert_eq!(other.read_view().await.unwrap().engines.len(), 1, "the registration must be deleted with the lock");
-        assert!(fence.permit_record().is_ok());
-    }
+            let other = etcd.store().await;
+            let mut second = campaign(&other, "second").await;
+            assert!(
+                timeout(Duration::from_millis(500), second.elected()).await.is_err(),
+                "the second candidate must not win while the first leads"
+            );
+            let began = Stopwatch::start();
+            first.resign().await;
+            let fence = timeout(TTL, second.elected()).await.unwrap().unwrap();
+            assert!(
+                began.elapsed() < Duration::from_millis(800),
+                "the watch must report the resignation at once: {:?}",
+                began.elapsed()
+            );
+            assert_eq!(other.leader().await.unwrap().map(|c| c.host).as_deref(), Some("second"));
+            assert_eq!(
+                other.read_view().await.unwrap().engines.len(),
+                1,
+                "the registration must be deleted with the lock"
+            );
+            assert!(fence.permit_record().is_ok());
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,28 +207,31 @@ async fn a_commit_without_an_answer_has_an_unknown_outcome() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lease_is_kept_alive_and_counts_as_lost_when_etcd_is_silent() {
-    let Some(etcd) = any() else { return };
-    let proxy = Proxy::before(&etcd).await;
-    let store = proxy.store().await;
-    let (candidacy, fence) = lead(&store).await;
-    let kept = tokio::time::sleep(TTL + Duration::from_secs(1));
-    tokio::select! {
-        () = candidacy.lost() => panic!("the leadership must not be lost while etcd answers"),
-        () = kept => {}
-    }
-    assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
-    // a short outage has no effect
-    proxy.set(LinkState::Cut);
-    tokio::time::sleep(TTL / 5).await;
-    proxy.set(LinkState::Open);
-    tokio::time::sleep(TTL / 2).await;
-    assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
-    // a long outage ends the leadership before etcd gives the lock to another candidate
-    proxy.set(LinkState::Cut);
-    let began = Stopwatch::start();
-    timeout(TTL + Duration::from_secs(1), candidacy.lost()).await.unwrap();
-    assert!(began.elapsed() <= TTL + Duration::from_millis(300), "{:?}", began.elapsed());
-    assert!(fence.permit_record().is_err());
+    undisturbed(async || {
+        let Some(etcd) = any() else { return };
+        let proxy = Proxy::before(&etcd).await;
+        let store = proxy.store().await;
+        let (candidacy, fence) = lead(&store).await;
+        let kept = tokio::time::sleep(TTL + Duration::from_secs(1));
+        tokio::select! {
+            () = candidacy.lost() => panic!("the leadership must not be lost while etcd answers"),
+            () = kept => {}
+        }
+        assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
+        // a short outage has no effect
+        proxy.set(LinkState::Cut);
+        tokio::time::sleep(TTL / 5).await;
+        proxy.set(LinkState::Open);
+        tokio::time::sleep(TTL / 2).await;
+        assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
+        // a long outage ends the leadership before etcd gives the lock to another candidate
+        proxy.set(LinkState::Cut);
+        let began = Stopwatch::start();
+        timeout(TTL + Duration::from_secs(1), candidacy.lost()).await.unwrap();
+        assert!(began.elapsed() <= TTL + Duration::from_millis(300), "{:?}", began.elapsed());
+        assert!(fence.permit_record().is_err());
+    })
+    .await;
 }
 
 /// A second daemon whose copy of etcd does not show the first one yet does not replace it.
