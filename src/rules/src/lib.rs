@@ -12,6 +12,7 @@
 //! | `publish` | progress and status for every observer |
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
 //! | `beside_cke/` | reading of CKE's rules while CKE leads |
+//! | `cancels` | cancels that CKE's write has overwritten |
 //! | `eta/` | estimated end of a queue or of a part of it |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
 //! | `manual_drain` | drain of one node by an operator |
@@ -30,6 +31,7 @@
 pub mod assumptions;
 pub mod batches;
 pub mod beside_cke;
+pub mod cancels;
 pub mod console_leads;
 pub mod decide;
 pub mod eta;
