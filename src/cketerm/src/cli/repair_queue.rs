@@ -144,7 +144,8 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::Pause(args) => batches::pause(QueueKind::Repair, &args, context).await,
         RepairCommand::Resume(args) => batches::resume(QueueKind::Repair, &args, context).await,
         RepairCommand::Delete { batch: Some(id), reason, .. } => {
-            batches::cancel(QueueKind::Repair, id, &reason, context).await
+            let operator = context.operator().await?;
+            batches::cancel(QueueKind::Repair, id, &reason, &operator, context).await.map(drop)
         }
         RepairCommand::Delete { index: None, .. } => {
             Err(ActionError::misused("repair-queue delete needs an index or --batch"))
