@@ -13,6 +13,7 @@ mod confirm;
 mod definition;
 mod error;
 pub mod estimate;
+mod guard_rails;
 mod host;
 mod host_actions;
 mod manual_drain;

@@ -11,6 +11,7 @@
 //! | `memory` | state kept between passes: observations only |
 //! | `publish` | progress and status for every observer |
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
+//! | `add_warnings` | warnings before machines are added to a queue |
 //! | `beside_cke/` | reading of CKE's rules while CKE leads |
 //! | `cancels` | cancels that CKE's write has overwritten |
 //! | `eta/` | estimated end of a queue or of a part of it |
@@ -28,6 +29,7 @@
 // a new effect, outcome or reason is decided at each place
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+pub mod add_warnings;
 pub mod assumptions;
 pub mod batches;
 pub mod beside_cke;

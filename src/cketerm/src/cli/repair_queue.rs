@@ -183,6 +183,9 @@ async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator_with_kube().await?;
     let address = operator.resolve_machine(&machine).await?;
     let wanted = NewRepair { operation, machine_type, address, serial };
+    for warning in Box::pin(operator.repair_warnings(&wanted)).await {
+        context.print_message(&warning);
+    }
     let added = operator.add_repair(&wanted, reason.get()).await?;
     for note in &added.notes {
         context.print_message(note);
