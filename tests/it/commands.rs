@@ -1,6 +1,7 @@
 //! Commands of the built program on a real etcd, as scripts and people see them.
 
 mod about;
+mod add_warnings;
 mod bad_input;
 mod batches;
 mod beside_cke;

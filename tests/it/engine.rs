@@ -16,6 +16,7 @@ mod evictions;
 mod failover;
 mod faults;
 mod live_output;
+mod lost_cancels;
 mod migration;
 mod preflight;
 mod repairs;

@@ -143,6 +143,15 @@ fn each_documented_etcd_role_can_do_its_work_and_no_more() {
     let (status, _) = daemon.terminate();
     assert!(status.success());
 
+    // without a leading cketerm a cancel leaves a record, unless an older role forbids it
+    let cancels = ["cketerm-operator", "/cke/cketerm/cancels/", "--prefix=true"];
+    root(&[&["role", "revoke-permission"], &cancels[..]].concat());
+    for index in ["3", "4"] {
+        done(&["rq", "add", "-"], &address);
+        done(&["rq", "cancel", index], "");
+        root(&["role", "grant-permission", "cketerm-operator", "readwrite", "/cke/cketerm/cancels/", "--prefix=true"]);
+    }
+
     // a missing right is reported before any attempt, by a request that writes nothing
     let revision = || {
         let args = ["--user", "root:pw-root", "--endpoints", &etcd.url, "get", "/cke/cluster", "--write-out=json"];

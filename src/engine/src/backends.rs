@@ -47,6 +47,9 @@ pub struct Backends {
     pub notices: Arc<Vec<Receiver>>,
     /// Client for webhooks.
     pub webhooks: Http,
+    /// Whether its engines repeat cancels that CKE's write has overwritten: not if the operator asked for a process that
+    /// writes nothing.
+    pub repeats_cancels: bool,
     /// TTL of an engine's lease.
     pub ttl: Duration,
     /// Host name: the value of the key in `leader/`, as CKE writes it.
@@ -83,6 +86,7 @@ impl Backends {
             answer,
             mode,
             http,
+            repeats_cancels: self.repeats_cancels,
             ttl: self.ttl,
             host: self.host.clone(),
             pid: self.pid,

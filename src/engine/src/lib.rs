@@ -10,6 +10,7 @@
 //! | `results` | publishes outcomes of commands that this host ran for a leader that no longer leads |
 //! | `probe` | probes of the API servers |
 //! | `etcd_members` | queries of the Kubernetes etcd's members |
+//! | `cancels` | repeats cancels that CKE's write has overwritten |
 //! | `event_recorder` | Kubernetes Events on Nodes |
 //! | `inventory_poller` | queries of sabakan and planning, outside the main loop |
 //! | `metal3/` | Metal3's controller role, with one task for each host |
@@ -18,6 +19,7 @@
 
 mod act;
 pub mod backends;
+mod cancels;
 pub mod command;
 mod counters;
 mod etcd_members;

@@ -1,5 +1,6 @@
 //! Values under `cketerm/`: cketerm's own keys, which CKE never reads (STO-23 to STO-33).
 
+mod accepted_cancel;
 mod audit;
 mod ending;
 
@@ -9,6 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    accepted_cancel::{AcceptedCancel, REPEATED_CANCEL},
     audit::{Audit, OneAnAction, Repeats},
     ending::{EndKind, Ending},
 };

@@ -9,7 +9,12 @@ use std::{
     time::Duration,
 };
 
-use crate::{boot_time::BootTime, cketerm_records::Who, clock::Clock, fault};
+use crate::{
+    boot_time::BootTime,
+    cketerm_records::{AcceptedCancel, Who},
+    clock::Clock,
+    fault,
+};
 
 /// The leadership of this engine: the key that every write compares, and the rest of the lease.
 #[derive(Clone, Debug)]
@@ -57,7 +62,8 @@ impl Permit {
 }
 
 /// Proof that an operator requested a write. It is required for every write that uses the operator's rights and is not
-/// fenced. The operator is a person or a script acting for one. The engine never creates it.
+/// fenced. The operator is a person or a script acting for one. The engine creates it only from the record of an
+/// accepted cancel.
 #[derive(Clone, Debug)]
 pub struct Person(Who);
 
@@ -65,6 +71,11 @@ impl Person {
     /// Creates the proof for a request of this operator.
     pub fn asks(who: &Who) -> Self {
         Self(who.clone())
+    }
+
+    /// Creates the proof for a cancel that this operator asked for earlier, from its record.
+    pub fn asked(cancel: &AcceptedCancel) -> Self {
+        Self(cancel.who.clone())
     }
 
     /// Returns the operator, for the audit.

@@ -11,7 +11,9 @@
 //! | `memory` | state kept between passes: observations only |
 //! | `publish` | progress and status for every observer |
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
+//! | `add_warnings` | warnings before machines are added to a queue |
 //! | `beside_cke/` | reading of CKE's rules while CKE leads |
+//! | `cancels` | cancels that CKE's write has overwritten |
 //! | `eta/` | estimated end of a queue or of a part of it |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
 //! | `handover` | checks before the queues are handed over between CKE and cketerm |
@@ -28,9 +30,11 @@
 // a new effect, outcome or reason is decided at each place
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+pub mod add_warnings;
 pub mod assumptions;
 pub mod batches;
 pub mod beside_cke;
+pub mod cancels;
 pub mod console_leads;
 pub mod decide;
 pub mod eta;

@@ -198,6 +198,7 @@ pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, links: &Links) -> B
         bmcs: bmcs(&sandbox.machines),
         notices: Arc::default(),
         webhooks: unreachable_receivers(),
+        repeats_cancels: true,
         ttl: Duration::from_secs(10),
         host: name.to_owned(),
         pid: std::process::id(),

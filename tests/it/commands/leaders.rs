@@ -88,8 +88,9 @@ const COMMANDS: &[(&[&str], [i32; 5])] = &[
     (&["rq", "enable"], [0, 0, 0, 0, 0]),
     (&["repair-queue", "disable"], [0, 0, 0, 0, 0]),
     (&["sabakan", "disable"], [0, 0, 0, 0, 0]),
-    (&["rq", "cancel", "2"], [0, 0, 0, 0, 0]),
-    (&["rq", "cancel-all"], [0, 0, 0, 0, 0]),
+    // no CKE is there that would remove the entries
+    (&["rq", "cancel", "2", "--wait=false"], [0, 0, 0, 0, 0]),
+    (&["rq", "cancel-all", "--wait=false"], [0, 0, 0, 0, 0]),
     (&["rq", "reset-backoff"], [0, 0, 0, 0, 0]),
     (&["stop", "--reason", "x"], [0, 0, 0, 0, 0]),
     (&["resume"], [0, 0, 0, 0, 0]),
@@ -121,6 +122,59 @@ async fn i52_under_each_leader_a_command_is_accepted_or_refused_with_3_and_write
             assert_eq!(ran.stderr.contains("NOT IN FORCE"), stored, "{what}: {}", ran.stderr);
         }
     }
+}
+
+/// Runs the program on another thread, so that the test can act meanwhile.
+async fn meanwhile(rig: &Rig, args: &[&str], act: impl AsyncFnOnce()) -> RunOutput {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| rig.run(args));
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(act()));
+        running.join().unwrap()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_cke_a_cancel_waits_until_the_entry_is_gone_or_is_unconfirmed() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    reset_state(&rig).await;
+    let record = |index: u64| format!("/cke/cketerm/cancels/reboots/{index}");
+    let key = |index: u64| format!("/cke/reboots/data/{index:016x}");
+
+    // under cketerm, nothing is waited for and nothing is recorded
+    set_leader(&rig, "cketerm").await;
+    let ran = rig.run(&["rq", "cancel", "0"]);
+    assert_eq!((ran.status, ran.stderr.as_str(), rig.get(&record(0)).await), (0, "cancelled: 0\n", None));
+
+    // CKE removes the entry
+    set_leader(&rig, "CKE").await;
+    let draining = rig.get(&key(1)).await.unwrap();
+    let ran = meanwhile(&rig, &["rq", "cancel", "1", "--reason", "wrong rack"], async || {
+        while rig.get(&record(1)).await.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        // CKE's write loses the first cancel
+        rig.put(&key(1), &draining).await;
+        while !rig.get(&key(1)).await.unwrap().contains("cancelled") {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        rig.delete(&key(1)).await;
+    })
+    .await;
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.stderr.contains("CKE on boot-0 leads: waiting up to 30 s"), "{ran:?}");
+    assert!(ran.stderr.contains("repeated the cancel: CKE's write had lost it"), "{ran:?}");
+    assert_eq!(rig.get(&record(1)).await, None);
+
+    // CKE does nothing
+    let ran = rig.run(&["rq", "cancel-all", "--wait=false"]);
+    assert!(ran.status == 0 && ran.stderr.contains("CKE on boot-0 leads: not confirmed"), "{ran:?}");
+    let stored: Value = serde_json::from_str(&rig.get(&record(2)).await.unwrap()).unwrap();
+    assert_eq!(stored["address"], "10.0.0.14");
+    let began = std::time::Instant::now();
+    let ran = rig.run(&["rq", "cancel", "2"]);
+    assert!(ran.status == 1 && ran.stderr.contains("unconfirmed: 2: "), "{ran:?}");
+    assert!(began.elapsed().as_secs() >= 29, "{:?}", began.elapsed());
 }
 
 /// An unhold is accepted under any leader: it withdraws an order that has no effect.

@@ -44,6 +44,9 @@ pub struct AddArgs {
 pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator_with_kube().await?;
     let addresses = addresses(args, &operator).await?;
+    for warning in Box::pin(operator.reboot_warnings(&addresses)).await {
+        context.print_message(&warning);
+    }
     if args.dry_run {
         return Box::pin(dry_run(&addresses, &operator, context)).await;
     }

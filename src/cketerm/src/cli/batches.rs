@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cketerm_actions::{
-    ActionError, BatchRow,
+    ActionError, BatchRow, Operator,
     estimate::{Basis, usual_times},
 };
 use cketerm_clients::store::Store;
@@ -210,19 +210,25 @@ pub async fn resume(queue: QueueKind, args: &BatchArgs, context: &Context) -> Re
     Ok(())
 }
 
-/// Cancels the unfinished entries of a batch.
-pub async fn cancel(queue: QueueKind, id: BatchId, reason: &Reason, context: &Context) -> Result<(), ActionError> {
-    let cancelled = Box::pin(context.operator().await?.cancel_batch(queue, id, None, reason.get())).await?;
+/// Cancels the unfinished entries of a batch, and returns their indexes.
+pub async fn cancel(
+    queue: QueueKind,
+    id: BatchId,
+    reason: &Reason,
+    operator: &Operator,
+    context: &Context,
+) -> Result<Vec<u64>, ActionError> {
+    let cancelled = Box::pin(operator.cancel_batch(queue, id, None, reason.get())).await?;
     let done = match queue {
         QueueKind::Reboot => "cancelled",
         QueueKind::Repair => "deleted",
     };
     if cancelled.is_empty() {
         context.print_message(&format!("nothing was {done}: batch {id} has no open entry"));
-        return Ok(());
+        return Ok(cancelled);
     }
     context.print_message(&format!("{done}: {}", join(&cancelled)));
-    Ok(())
+    Ok(cancelled)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod audit;
 mod batches;
 mod cluster;
 mod config;
+mod confirm;
 mod constraints;
 mod context;
 mod diff;

@@ -15,7 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Returns the snapshot of an engine that only observes, once everything has been read. After a timeout it names what
 /// is missing.
 pub async fn read_complete(backends: &Backends, context: &Context) -> Arc<Seen> {
-    let engine = backends.start(EngineMode::Console, false, None);
+    let reader = Backends { repeats_cancels: false, ..backends.clone() };
+    let engine = reader.start(EngineMode::Console, false, None);
     let mut seen = engine.seen();
     let deadline = Instant::now() + TIMEOUT;
     let missing_sources = |seen: &Seen| missing(seen, backends.kube.is_some());

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::{
     Context, add,
     batches::{self, BatchArgs},
+    confirm::{Wait, confirm},
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
     output::{cell, columns, join},
@@ -56,10 +57,20 @@ pub enum RebootCommand {
         unreadable: Option<i64>,
         #[command(flatten)]
         #[allow(missing_docs)]
+        wait: Wait,
+        #[command(flatten)]
+        #[allow(missing_docs)]
         reason: Reason,
     },
     /// Cancel every entry
-    CancelAll(Reason),
+    CancelAll {
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        wait: Wait,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
     /// End the backoff of one entry or of all, so that the next pass retries them
     ResetBackoff {
         /// Index of the entry; without it, all entries
@@ -107,18 +118,21 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::Batches => batches::list(QueueKind::Reboot, context).await,
         RebootCommand::Pause(args) => batches::pause(QueueKind::Reboot, &args, context).await,
         RebootCommand::Resume(args) => batches::resume(QueueKind::Reboot, &args, context).await,
-        RebootCommand::Cancel { batch: Some(id), reason, .. } => {
-            batches::cancel(QueueKind::Reboot, id, &reason, context).await
+        RebootCommand::Cancel { batch: Some(id), wait, reason, .. } => {
+            let operator = context.operator().await?;
+            let cancelled = batches::cancel(QueueKind::Reboot, id, &reason, &operator, context).await?;
+            confirm(&operator, &cancelled, wait, &reason, context).await
         }
         RebootCommand::Cancel { index: None, .. } => Err(ActionError::misused("rq cancel needs an index or --batch")),
         RebootCommand::Cancel { index: Some(index), unreadable: Some(revision), reason, .. } => {
             Box::pin(remove_unreadable(EntryId::reboot(index), revision, &reason, context)).await
         }
-        RebootCommand::Cancel { index: Some(index), unreadable: None, reason, .. } => {
-            Box::pin(cancel(index, &reason, context)).await
+        RebootCommand::Cancel { index: Some(index), unreadable: None, wait, reason, .. } => {
+            Box::pin(cancel(index, wait, &reason, context)).await
         }
-        RebootCommand::CancelAll(reason) => {
-            let cancelled = context.operator().await?.cancel_all_reboots(reason.get()).await?;
+        RebootCommand::CancelAll { wait, reason } => {
+            let operator = context.operator().await?;
+            let cancelled = operator.cancel_all_reboots(reason.get()).await?;
             let left = unreadable_indexes(&context.store().await?.read_view().await?);
             let which = match (cancelled.is_empty(), left.is_empty()) {
                 (false, _) => join(&cancelled),
@@ -126,6 +140,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
                 (true, false) => "nothing".to_owned(),
             };
             context.print_message(&format!("cancelled: {which}"));
+            confirm(&operator, &cancelled, wait, &reason, context).await?;
             unreadable_error(&left)
         }
         RebootCommand::ResetBackoff { index, reason } => {
@@ -142,12 +157,13 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
     }
 }
 
-async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), ActionError> {
+async fn cancel(index: u64, wait: Wait, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let view = context.store().await?.read_view().await?;
     let attempts = || view.attempts_of(EntryId::reboot(index)).filter_map(Stored::get);
     let open = attempts().find(|a| a.open());
     let node = open.map(|a| a.node.as_ref().map_or_else(|| a.address.to_string(), ToString::to_string));
-    context.operator().await?.cancel_reboot(index, None, reason.get()).await?;
+    let operator = context.operator().await?;
+    operator.cancel_reboot(index, None, reason.get()).await?;
     let what = match node {
         Some(node) => format!(
             "; its reboot command has started, or may have: the node stays cordoned until it has booted; if you have \
@@ -159,7 +175,7 @@ async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), Ac
         None => String::new(),
     };
     context.print_message(&format!("cancelled: {index}{what}"));
-    Ok(())
+    confirm(&operator, &[index], wait, reason, context).await
 }
 
 const COLUMNS: [(&str, &str); 6] = [

@@ -144,7 +144,8 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::Pause(args) => batches::pause(QueueKind::Repair, &args, context).await,
         RepairCommand::Resume(args) => batches::resume(QueueKind::Repair, &args, context).await,
         RepairCommand::Delete { batch: Some(id), reason, .. } => {
-            batches::cancel(QueueKind::Repair, id, &reason, context).await
+            let operator = context.operator().await?;
+            batches::cancel(QueueKind::Repair, id, &reason, &operator, context).await.map(drop)
         }
         RepairCommand::Delete { index: None, .. } => {
             Err(ActionError::misused("repair-queue delete needs an index or --batch"))
@@ -182,6 +183,9 @@ async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator_with_kube().await?;
     let address = operator.resolve_machine(&machine).await?;
     let wanted = NewRepair { operation, machine_type, address, serial };
+    for warning in Box::pin(operator.repair_warnings(&wanted)).await {
+        context.print_message(&warning);
+    }
     let added = operator.add_repair(&wanted, reason.get()).await?;
     for note in &added.notes {
         context.print_message(note);

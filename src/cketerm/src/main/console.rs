@@ -90,7 +90,7 @@ pub async fn run(
     let (publish, seen) = watch::channel(Arc::<Seen>::default());
     let (clients, clients_receiver) = watch::channel(None);
     let (ask, resign_requests) = mpsc::channel(1);
-    let modes = options.modes;
+    let (modes, read_only) = (options.modes, options.read_only);
     // a sandbox belongs to this console, so it leads without asking
     let answer = (!options.sandbox).then(|| {
         let (sender, answer) = watch::channel(LeadAnswer::default());
@@ -99,7 +99,7 @@ pub async fn run(
     });
     options.resign = Some(Resign { requests: ask, longest: LONGEST_END });
     let engine = tokio::spawn(async move {
-        let backends = backends.await?;
+        let backends = Backends { repeats_cancels: !read_only, ..backends.await? };
         let bmcs =
             || BmcLookup::new(backends.bmcs.clone()).and_registry(backends.store.clone(), backends.registry.clone());
         let operator = Some(Operator::new(backends.store.clone(), backends.kube.clone()).with_bmcs(bmcs()));

@@ -7,7 +7,6 @@ use cketerm_model::{
     batch::{Batch, BatchId, Cancelled, Paused},
     entry::{EntryId, QueueKind},
     fence::Person,
-    reboot::RebootEntry,
     repair::RepairEntry,
     stored::leadership::LeaderGuard,
 };
@@ -18,7 +17,7 @@ use super::{
     error::StoreError,
     leadership::compare,
     operator::{AuditNote, WriteOutcome, json},
-    queue::{MAX_CONFLICTS, cancelled},
+    queue::MAX_CONFLICTS,
     repairs::deleted,
 };
 
@@ -115,13 +114,10 @@ impl Store {
         person: &Person,
         reason: Option<&str>,
     ) -> Result<Vec<u64>, StoreError> {
-        let note = ("batch cancel", person.who(), reason);
         match queue {
-            QueueKind::Reboot => {
-                let change = |e: &RebootEntry| cancelled(e).filter(|_| entries.contains(&EntryId::reboot(e.index)));
-                self.change_entries(queue, None, note, change).await
-            }
+            QueueKind::Reboot => self.cancel_reboots_of_batch(entries, person, reason).await,
             QueueKind::Repair => {
+                let note = ("batch cancel", person.who(), reason);
                 let change = |e: &RepairEntry| {
                     deleted(e).filter(|_| e.unfinished() && entries.contains(&EntryId::repair(e.index)))
                 };

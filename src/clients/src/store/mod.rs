@@ -4,6 +4,7 @@
 
 mod answer;
 pub mod batches;
+pub mod cancels;
 pub mod commit;
 pub mod connect;
 pub mod election;

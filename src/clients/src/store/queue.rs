@@ -10,6 +10,7 @@ use cketerm_model::{
     repair::RepairEntry,
     stored::{
         keys::{KeyKind, SwitchName},
+        leadership::LeaderGuard,
         limits::MAX_OPS,
         view::Switch,
     },
@@ -20,6 +21,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     connect::Store,
     error::StoreError,
+    leadership::compare,
     operator::{AuditNote, WriteOutcome, format_ranges, json},
 };
 
@@ -27,50 +29,48 @@ use super::{
 pub(crate) const MAX_CONFLICTS: u32 = 50;
 
 impl Store {
-    /// Cancels one reboot; `expect` is the ModRevision that the operator saw, if any. A cancelled entry stays as it is.
-    pub async fn cancel_reboot(
-        &self,
-        index: u64,
-        expect: Option<i64>,
-        person: &Person,
-        reason: Option<&str>,
-    ) -> Result<(), StoreError> {
-        let who = person.who();
-        let describe = |entry: &RebootEntry| format!("cancelled {} ({})", entry.node, entry.status);
-        self.change_entry(EntryId::reboot(index), expect, ("reboot cancel", who, reason), cancelled, describe).await
-    }
-
     /// Changes one entry, compared, if `change` returns a new value. `expect` is the ModRevision that the operator saw.
     /// `(what, who, why)` go into the audit, with the text that `describe` makes of the entry.
     pub(super) async fn change_entry<E: DeserializeOwned + Serialize>(
         &self,
         id: EntryId,
         expect: Option<i64>,
-        (what, who, reason): (&str, &Who, Option<&str>),
+        note: (&str, &Who, Option<&str>),
         change: impl Fn(&E) -> Option<E>,
         describe: impl Fn(&E) -> String,
     ) -> Result<(), StoreError> {
+        let change = |_: &KeyValue, entry: &E| change(entry).map(EntryChange::from);
+        self.change_entry_with(id, expect, note, None, change, describe).await
+    }
+
+    /// Changes one entry in the same way, with a further operation in the transaction. With `under`, it is written only
+    /// while this leader leads.
+    pub(super) async fn change_entry_with<E: DeserializeOwned + Serialize>(
+        &self,
+        id: EntryId,
+        expect: Option<i64>,
+        (what, who, reason): (&str, &Who, Option<&str>),
+        under: Option<LeaderGuard>,
+        change: impl Fn(&KeyValue, &E) -> Option<EntryChange<E>>,
+        describe: impl Fn(&E) -> String,
+    ) -> Result<(), StoreError> {
         for _ in 0..MAX_CONFLICTS {
-            let (entry, mod_revision) = self.entry::<E>(id).await?;
-            if expect.is_some_and(|seen| seen != mod_revision) {
+            let (entry, kv) = self.entry::<E>(id).await?;
+            if expect.is_some_and(|seen| seen != kv.mod_revision()) {
                 return Err(StoreError::Conflict { what: id.to_string() });
             }
-            let Some(changed) = change(&entry) else { return Ok(()) };
+            let Some(changed) = change(&kv, &entry) else { return Ok(()) };
             let note = AuditNote { who, what, on: &id.to_string(), reason };
             let key = self.keys().entry(id);
-            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, mod_revision)];
-            let ops = vec![TxnOp::put(key, json(&changed), None)];
+            let mut compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, kv.mod_revision())];
+            compares.extend(under.as_ref().map(|under| compare(under, self.keys())));
+            let ops = changed.ops(key).collect();
             if let WriteOutcome::At(_) = self.write(note, &describe(&entry), compares, ops).await? {
                 return Ok(());
             }
+            self.check_same_leader(under.as_ref()).await?;
         }
         Err(StoreError::Conflict { what: id.to_string() })
-    }
-
-    /// Cancels every reboot in the queue and returns the indexes that it cancelled. Unreadable entries stay.
-    pub async fn cancel_all_reboots(&self, person: &Person, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
-        let who = person.who();
-        self.change_entries(QueueKind::Reboot, None, ("reboot cancel-all", who, reason), cancelled).await
     }
 
     /// Clears the backoff of one entry, or of all; returns the indexes that had one.
@@ -101,14 +101,33 @@ impl Store {
         &self,
         queue: QueueKind,
         only: Option<u64>,
-        (what, who, reason): (&str, &Who, Option<&str>),
+        note: (&str, &Who, Option<&str>),
         change: impl Fn(&E) -> Option<E>,
     ) -> Result<Vec<u64>, StoreError> {
         let mut changed: Vec<u64> = Vec::new();
-        let (mut conflicts, mut batch) = (0, MAX_OPS - 1);
+        let change = |_: &KeyValue, entry: &E| change(entry).map(EntryChange::from);
+        self.change_entries_with(queue, only, note, None, &mut changed, change).await?;
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(changed)
+    }
+
+    /// Changes entries in the same way, each with a further operation in its transaction, and adds their indexes to
+    /// `changed`. With `under`, they are written only while this leader leads.
+    pub(super) async fn change_entries_with<E: DeserializeOwned + Serialize>(
+        &self,
+        queue: QueueKind,
+        only: Option<u64>,
+        (what, who, reason): (&str, &Who, Option<&str>),
+        under: Option<LeaderGuard>,
+        changed: &mut Vec<u64>,
+        change: impl Fn(&KeyValue, &E) -> Option<EntryChange<E>>,
+    ) -> Result<(), StoreError> {
+        // the audit record is one operation and one comparison, the leader is another comparison
+        let (mut conflicts, mut batch) = (0, MAX_OPS - 1 - usize::from(under.is_some()));
         loop {
             let all = self.entries_of(queue, only).await?;
-            let matching: Vec<(u64, i64, E)> = all
+            let matching: Vec<(u64, i64, EntryChange<E>)> = all
                 .iter()
                 .filter_map(|kv| match self.keys().parse(kv.key()) {
                     Some(KeyKind::Entry(_, Ok(index))) => Some((index, kv)),
@@ -116,16 +135,19 @@ impl Store {
                 })
                 .filter_map(|(index, kv)| {
                     let entry: E = serde_json::from_slice(kv.value()).ok()?;
-                    Some((index, kv.mod_revision(), change(&entry)?))
+                    Some((index, kv.mod_revision(), change(kv, &entry)?))
                 })
                 .collect();
             let mut conflicted = false;
+            if matching.iter().any(|(.., change)| change.beside.is_some()) {
+                batch = batch.min((MAX_OPS - 1) / 2);
+            }
             for part in matching.chunks(batch) {
                 let indexes: Vec<u64> = part.iter().map(|(index, ..)| *index).collect();
                 let key = |index: u64| self.keys().entry(EntryId { queue, index });
-                let compares =
-                    part.iter().map(|(i, r, _)| Compare::mod_revision(key(*i), CompareOp::Equal, *r)).collect();
-                let ops = part.iter().map(|(i, _, entry)| TxnOp::put(key(*i), json(entry), None)).collect();
+                let revisions = part.iter().map(|(i, r, _)| Compare::mod_revision(key(*i), CompareOp::Equal, *r));
+                let compares = revisions.chain(under.as_ref().map(|under| compare(under, self.keys()))).collect();
+                let ops = part.iter().flat_map(|(i, _, change)| change.ops(key(*i))).collect();
                 let on = format!("{} {}", queue.folder(), format_ranges(&indexes));
                 match self.write(AuditNote { who, what, on: &on, reason }, "done", compares, ops).await {
                     Ok(WriteOutcome::At(_)) => changed.extend(indexes),
@@ -140,10 +162,9 @@ impl Store {
                 }
             }
             if !conflicted {
-                changed.sort_unstable();
-                changed.dedup();
-                return Ok(changed);
+                return Ok(());
             }
+            self.check_same_leader(under.as_ref()).await?;
             conflicts += 1;
             // One entry that keeps changing must not hold up the others.
             batch = (batch / 2).max(1);
@@ -154,7 +175,7 @@ impl Store {
     }
 
     /// Reads all entries of a queue, or one, in stored form.
-    async fn entries_of(&self, queue: QueueKind, only: Option<u64>) -> Result<Vec<KeyValue>, StoreError> {
+    pub(super) async fn entries_of(&self, queue: QueueKind, only: Option<u64>) -> Result<Vec<KeyValue>, StoreError> {
         if let Some(index) = only {
             return match self.stored_entry(EntryId { queue, index }).await {
                 Ok(kv) => Ok(vec![kv]),
@@ -178,12 +199,24 @@ impl Store {
         }
     }
 
-    pub(super) async fn entry<E: DeserializeOwned>(&self, id: EntryId) -> Result<(E, i64), StoreError> {
+    /// Reads one entry, or `None` if it does not exist.
+    pub(super) async fn entry_if_there<E: DeserializeOwned>(
+        &self,
+        id: EntryId,
+    ) -> Result<Option<(E, KeyValue)>, StoreError> {
+        match self.entry(id).await {
+            Ok(found) => Ok(Some(found)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    pub(super) async fn entry<E: DeserializeOwned>(&self, id: EntryId) -> Result<(E, KeyValue), StoreError> {
         let kv = self.stored_entry(id).await?;
         let key = self.keys().entry(id);
         let broken = |cause| StoreError::Broken { key, cause, remedy: "fix it with etcdctl, or remove it".to_owned() };
         match (cketerm_model::stored::row::unreadable(id, kv.value()), serde_json::from_slice(kv.value())) {
-            (None, Ok(entry)) => Ok((entry, kv.mod_revision())),
+            (None, Ok(entry)) => Ok((entry, kv)),
             (Some(why), _) => Err(broken(why)),
             (None, Err(e)) => Err(broken(e.to_string())),
         }
@@ -232,10 +265,25 @@ pub struct SwitchChange {
     pub before: Option<Switch>,
 }
 
-/// Cancels an entry as `ckecli reboot-queue cancel` writes it: only the status changes. Returns `None` if it is
-/// cancelled already.
-pub(super) fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
-    (entry.status != RebootStatus::Cancelled).then(|| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() })
+/// Change of one entry, with a further operation of its transaction.
+#[derive(Debug)]
+pub(super) struct EntryChange<E> {
+    /// The new value.
+    pub(super) entry: E,
+    /// The further operation.
+    pub(super) beside: Option<TxnOp>,
+}
+
+impl<E> From<E> for EntryChange<E> {
+    fn from(entry: E) -> Self {
+        Self { entry, beside: None }
+    }
+}
+
+impl<E: Serialize> EntryChange<E> {
+    fn ops(&self, key: String) -> impl Iterator<Item = TxnOp> {
+        std::iter::once(TxnOp::put(key, json(&self.entry), None)).chain(self.beside.clone())
+    }
 }
 
 fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {

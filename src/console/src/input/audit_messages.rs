@@ -1,7 +1,10 @@
 //! Announcements of other people's actions. The etcd watch delivers the audit records as they are written, so the
 //! console reads nothing extra.
 
-use cketerm_model::{cketerm_records::Audit, stored::recent::RecentRecords};
+use cketerm_model::{
+    cketerm_records::{Audit, REPEATED_CANCEL},
+    stored::recent::RecentRecords,
+};
 use cketerm_rules::seen::Seen;
 
 use crate::state::{
@@ -27,7 +30,7 @@ pub fn follow(app: &mut App) {
     let rendered: Vec<String> = store
         .recent
         .actions_after(known)
-        .filter(|(_, audit)| !is_own(audit))
+        .filter(|(_, audit)| !is_own(audit) || audit.what == REPEATED_CANCEL)
         .map(|(_, audit)| sentence(&app.seen, audit))
         .collect();
     let Some((last, before)) = rendered.split_last() else { return };
@@ -61,6 +64,9 @@ pub fn omitted_notice(recent: &RecentRecords, revision: i64) -> Option<String> {
 
 /// Returns an audit record as a sentence: `bob@ops2 cancelled reboots/7: wrong rack`.
 pub fn sentence(seen: &Seen, audit: &Audit) -> String {
+    if audit.what == REPEATED_CANCEL {
+        return repeated(seen, audit);
+    }
     let action = match audit.what.as_str() {
         "reboot add" => "queued a reboot of",
         "repair add" => "queued a repair of",
@@ -88,12 +94,24 @@ pub fn sentence(seen: &Seen, audit: &Audit) -> String {
     rendered(seen, audit, action)
 }
 
-fn rendered(seen: &Seen, audit: &Audit, action: &str) -> String {
+/// Returns the record of a repeated cancel as a sentence. Its author is the operator who cancelled the entry.
+fn repeated(seen: &Seen, audit: &Audit) -> String {
+    let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let (author, on) = (author(audit), abbreviated(seen, &audit.on));
+    short_text::safe(&shorten_middle(&format!("cketerm repeated {author}'s cancel of {on}{why}"), MAX_WIDTH))
+}
+
+fn author(audit: &Audit) -> String {
     let host = if audit.who.host.is_empty() { String::new() } else { format!("@{}", audit.who.host) };
+    format!("{}{host}", audit.who.user)
+}
+
+fn rendered(seen: &Seen, audit: &Audit, action: &str) -> String {
+    let author = author(audit);
     let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let failed = if audit.failed { format!(" ({})", audit.shown().result) } else { String::new() };
     short_text::safe(&shorten_middle(
-        &format!("{}{host} {action} {}{why}{failed}", audit.who.user, abbreviated(seen, &audit.on)),
+        &format!("{author} {action} {}{why}{failed}", abbreviated(seen, &audit.on)),
         MAX_WIDTH,
     ))
 }

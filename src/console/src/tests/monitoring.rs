@@ -247,6 +247,23 @@ fn an_announcement_leaves_an_own_message_that_could_not_be_read_yet() {
     }
 }
 
+/// A process of cketerm repeats it in the operator's name, without being asked.
+#[test]
+fn a_repeat_of_an_own_cancel_is_announced() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    app.session.operator_identity =
+        Some(cketerm_model::cketerm_records::Who { user: "bob".to_owned(), host: "ops2".to_owned(), ssh_client: None });
+    world.store.recent = RecentRecords::after_revision(42);
+    for (revision, what) in [(43, "reboot cancel"), (44, "reboot cancel repeated")] {
+        world.store.recent.record_value(Folder::Audit, revision, &action("bob", what, "reboots/9"));
+    }
+    world.store.revision = 44;
+    update(&mut app, Event::Seen(world.seen()));
+    let shown: Vec<&str> = app.session.messages.iter().map(|(_, message)| message.text.as_str()).collect();
+    assert_eq!(shown, ["cketerm repeated bob@ops2's cancel of reboots/9: wrong rack"]);
+}
+
 #[test]
 fn an_action_on_many_machines_is_one_short_line() {
     for (what, on, expected) in [

@@ -28,8 +28,8 @@ use tokio::{
 
 use super::Loop;
 use crate::{
-    command::Spawner, counters::Counters, etcd_members::Poller, inventory_poller::InventoryPoller, probe::Prober,
-    results::Publisher,
+    cancels::CancelRepeater, command::Spawner, counters::Counters, etcd_members::Poller,
+    inventory_poller::InventoryPoller, probe::Prober, results::Publisher,
 };
 
 /// Options of an engine.
@@ -43,6 +43,8 @@ pub struct Options {
     pub mode: EngineMode,
     /// Address of the engine's HTTP endpoint, for its registration.
     pub http: Option<String>,
+    /// Whether it repeats cancels that CKE's write has overwritten, leading or not.
+    pub repeats_cancels: bool,
     /// TTL of the lease.
     pub ttl: Duration,
     /// Host name: the value of the engine's key in `leader/`.
@@ -124,11 +126,14 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let counters = Arc::new(Counters::default());
     let heartbeat = Heartbeat::new(options.ttl);
     cketerm_runtime::tasks::spawn(heartbeat.clone().watch());
-    let mut publisher = JoinSet::new();
+    let mut helpers = JoinSet::new();
     if options.campaign && options.spawner.keeps_results() {
         let who = Who { user: "engine".to_owned(), host: options.host.clone(), ssh_client: None };
         let (live, spawner) = (Arc::clone(&live), options.spawner.clone());
-        publisher.spawn(held(Publisher { store: store.clone(), live, spawner, who }.run()));
+        helpers.spawn(held(Publisher { store: store.clone(), live, spawner, who }.run()));
+    }
+    if options.repeats_cancels {
+        helpers.spawn(held(CancelRepeater { store: store.clone(), live: Arc::clone(&live) }.run()));
     }
     let looped = Loop {
         heartbeat: heartbeat.clone(),
@@ -167,7 +172,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         programs_of: (None, None),
         power_programs: None,
         barred: (Vec::new(), None),
-        _publisher: publisher,
+        _helpers: helpers,
         options,
     };
     let task = cketerm_runtime::tasks::spawn_main(looped.run(stopped));

@@ -120,8 +120,8 @@ struct Loop {
     power_programs: Option<(Arc<BmcInventory>, BootTime)>,
     /// Kinds of faults, and why this engine stands back (without digits), as logged last.
     barred: (Vec<std::mem::Discriminant<PreflightFault>>, Option<String>),
-    /// Publishes what commands of this host ended with whose leader is gone.
-    _publisher: JoinSet<()>,
+    /// Tasks that need no leadership: results of commands whose leader is gone, and lost cancels.
+    _helpers: JoinSet<()>,
     options: Options,
 }
 

@@ -152,6 +152,7 @@ impl StoreView {
             }
             KeyKind::Progress(id) => insert_value(&mut self.progress, id, key, row),
             KeyKind::Order(id) => insert_value(&mut self.orders, id, key, row),
+            KeyKind::Cancel(id) => insert_value(&mut self.cancels, id, key, row),
             KeyKind::Batch(id) => insert_value(&mut self.batches, id, key, row),
             KeyKind::BatchEnd(id) => insert_value(&mut self.batch_ends, id, key, row),
             KeyKind::Registry(which) => self.registry.take(which, key, row),
@@ -189,6 +190,7 @@ impl StoreView {
             KeyKind::Output(Ok(id)) => drop(self.output.remove(&id)),
             KeyKind::Progress(Ok(id)) => drop(self.progress.remove(&id)),
             KeyKind::Order(Ok(id)) => drop(self.orders.remove(&id)),
+            KeyKind::Cancel(Ok(id)) => drop(self.cancels.remove(&id)),
             KeyKind::Batch(Ok(id)) => drop(self.batches.remove(&id)),
             KeyKind::BatchEnd(Ok(id)) => drop(self.batch_ends.remove(&id)),
             _ => {}
@@ -346,7 +348,7 @@ mod tests {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
 
-    const KEYS: [&str; 19] = [
+    const KEYS: [&str; 20] = [
         "leader//a",
         "leader//b",
         "leader//?",
@@ -364,6 +366,7 @@ mod tests {
         "cketerm/results/reboots-0-1",
         "cketerm/output/reboots-0-1",
         "cketerm/orders/reboots/0",
+        "cketerm/cancels/reboots/0",
         "cketerm/batches/00000000",
         "cketerm/batches/00000000/reboots/0",
     ];

@@ -218,6 +218,11 @@ impl Keys {
         self.per_entry_key("orders", id)
     }
 
+    /// `cketerm/cancels/<queue>/<index>`.
+    pub fn cancel(&self, id: EntryId) -> String {
+        self.per_entry_key("cancels", id)
+    }
+
     /// `cketerm/batches/<id>`.
     pub fn batch(&self, id: BatchId) -> String {
         self.at(&format!("cketerm/batches/{id}"))
@@ -346,6 +351,7 @@ mod tests {
             (keys.attempt(id, 3), KeyKind::Attempt(Ok((id, 3)))),
             (keys.progress(id), KeyKind::Progress(Ok(id))),
             (keys.order(id), KeyKind::Order(Ok(id))),
+            (keys.cancel(id), KeyKind::Cancel(Ok(id))),
             (keys.batch(batch), KeyKind::Batch(Ok(batch))),
             (keys.batch_end(batch, id), KeyKind::BatchEnd(Ok((batch, id)))),
             (keys.result(&attempt_id(id, 3)), KeyKind::Result(Ok((id, 3)))),
@@ -376,6 +382,7 @@ mod tests {
             "reboots/data/12",
             "reboots/data/000000000000000A",
             "cketerm/orders/reboots/007",
+            "cketerm/cancels/reboots/007",
             "cketerm/engines/0A",
             "cketerm/attempts/reboots/1/+2",
             "cketerm/batches/0000000",

@@ -136,6 +136,8 @@ pub enum KeyKind {
     Progress(Result<EntryId, String>),
     /// `cketerm/orders/<queue>/<index>`.
     Order(Result<EntryId, String>),
+    /// `cketerm/cancels/<queue>/<index>`.
+    Cancel(Result<EntryId, String>),
     /// `cketerm/batches/<id>`.
     Batch(Result<BatchId, String>),
     /// `cketerm/batches/<id>/<queue>/<index>`.

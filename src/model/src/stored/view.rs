@@ -17,7 +17,8 @@ use crate::{
     batch::{Batch, BatchId},
     boot_time::BootTime,
     cketerm_records::{
-        EndKind, EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request, Status, Stopped,
+        AcceptedCancel, EndKind, EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request,
+        Status, Stopped,
     },
     cluster::{Cluster, Members},
     constraints::Constraints,
@@ -175,6 +176,9 @@ pub struct StoreView {
     pub progress: OrdMap<EntryId, Stored<Progress>>,
     /// `cketerm/orders/`.
     pub orders: OrdMap<EntryId, Stored<Order>>,
+    /// `cketerm/cancels/`: cancels that the leader has not carried out yet.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub cancels: OrdMap<EntryId, Stored<AcceptedCancel>>,
     /// `cketerm/batches/` by id.
     #[serde(default, with = "crate::pairs", skip_serializing_if = "OrdMap::is_empty")]
     pub batches: OrdMap<BatchId, Stored<Batch>>,

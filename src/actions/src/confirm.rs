@@ -1,0 +1,99 @@
+//! Confirmation of cancels while CKE leads. CKE removes a cancelled entry in its next pass; until then one of its writes
+//! may overwrite the cancel.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cketerm_clients::store::live::Live;
+use cketerm_model::{acceptance::LeaderKind, cketerm_records::AcceptedCancel, entry::EntryId, stored::view::StoreView};
+use cketerm_rules::cancels::{CancelState, state};
+use tokio::time::{Instant, timeout_at};
+
+use super::{error::ActionError, operator::Operator};
+
+/// Longest wait until CKE has removed cancelled entries.
+pub const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
+/// Shortest time between two repeats of one cancel.
+const REPEAT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Result of a confirmation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confirmation {
+    /// Indexes of entries that CKE has not removed in time.
+    pub unconfirmed: Vec<u64>,
+    /// Number of cancels that were repeated because CKE's write had lost them.
+    pub repeated: usize,
+}
+
+/// Cancel that is not confirmed yet.
+struct Open {
+    cancel: AcceptedCancel,
+    /// Time of the next repeat, if it is needed.
+    next: Instant,
+}
+
+impl Operator {
+    /// Returns the leader as text if it is CKE, which may lose a cancel: `CKE on boot-0 leads`.
+    pub async fn leader_that_loses_cancels(&self) -> Result<Option<String>, ActionError> {
+        let leadership = self.store.leadership().await?;
+        Ok((leadership.lead == LeaderKind::Cke).then_some(leadership.message))
+    }
+
+    /// Waits until the leader has removed these cancelled entries, for at most [`CONFIRM_TIMEOUT`]. A cancel that CKE's
+    /// write overwrites meanwhile is repeated.
+    pub async fn confirm_cancels(&self, indexes: &[u64], reason: Option<&str>) -> Result<Confirmation, ActionError> {
+        let deadline = Instant::now() + CONFIRM_TIMEOUT;
+        let mut confirmation = Confirmation::default();
+        let mut open: BTreeMap<u64, Open> = BTreeMap::new();
+        for (index, entry, created) in self.store.created_reboots(indexes).await? {
+            let (who, at) = (self.who().clone(), self.store.clock().wall());
+            let cancel = AcceptedCancel { who, at, reason: reason.map(str::to_owned), address: entry.node, created };
+            open.insert(index, Open { cancel, next: Instant::now() });
+        }
+        if open.is_empty() {
+            return Ok(confirmation);
+        }
+        let live = Live::follow(&self.store);
+        let mut views = live.subscribe();
+        loop {
+            let view = views.borrow_and_update().clone();
+            if view.synced {
+                self.round(&view, &mut open, &mut confirmation).await;
+            }
+            if open.is_empty() || Instant::now() >= deadline {
+                break;
+            }
+            // Without a change, a repeat that failed is due again.
+            let next = deadline.min(Instant::now() + REPEAT_PAUSE);
+            if matches!(timeout_at(next, views.changed()).await, Ok(Err(_))) {
+                return Err(ActionError::failed("the watch of etcd ended: run the command again"));
+            }
+        }
+        confirmation.unconfirmed = open.into_keys().collect();
+        Ok(confirmation)
+    }
+
+    /// Takes out the confirmed cancels and repeats the lost ones.
+    async fn round(&self, view: &StoreView, open: &mut BTreeMap<u64, Open>, confirmation: &mut Confirmation) {
+        let states: Vec<(u64, CancelState)> =
+            open.iter().map(|(i, open)| (*i, state(&open.cancel, view.reboots.entries.get(i)))).collect();
+        for (index, state) in states {
+            match (state, open.get_mut(&index)) {
+                (CancelState::Over, _) => {
+                    open.remove(&index);
+                    let id = EntryId::reboot(index);
+                    if let Some(stored) = view.cancels.get(&id) {
+                        // Another process of cketerm removes a record that stays.
+                        let _ = self.store.forget_cancel(id, stored).await;
+                    }
+                }
+                (CancelState::Lost, Some(lost)) if lost.next <= Instant::now() => {
+                    lost.next = Instant::now() + REPEAT_PAUSE;
+                    // A failed write is tried again in the next round.
+                    let repeated = self.store.repeat_cancel(index, &lost.cancel, None).await;
+                    confirmation.repeated += usize::from(repeated == Ok(true));
+                }
+                (CancelState::Lost | CancelState::Waiting, _) => {}
+            }
+        }
+    }
+}

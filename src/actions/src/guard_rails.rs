@@ -1,0 +1,127 @@
+//! Warnings before machines are added to a queue. They need Kubernetes, which may be silent, and must not keep an
+//! operator waiting.
+
+use std::time::Duration;
+
+use cketerm_clients::kubernetes::Kube;
+use cketerm_model::{
+    cluster::Cluster,
+    entry::QueueKind,
+    names::{Address, NodeName},
+    stored::view::StoreView,
+};
+use cketerm_rules::add_warnings::{Added, KubeFacts, warnings};
+use futures::{StreamExt, stream};
+use tokio::time::{Instant, timeout_at};
+
+use super::{operator::Operator, repair::NewRepair};
+
+/// Longest time that the reads of all warnings together take.
+const LIMIT: Duration = Duration::from_secs(2);
+/// Number of nodes whose pods are read at once.
+const CONCURRENT_READS: usize = 8;
+/// Most warnings that are printed.
+const MAX_WARNINGS: usize = 20;
+
+impl Operator {
+    /// Returns the warnings about reboots of these machines as lines. Nothing is refused, and a source that is silent is
+    /// named. Takes at most 2 s.
+    pub async fn reboot_warnings(&self, addresses: &[Address]) -> Vec<String> {
+        self.add_warnings(QueueKind::Reboot, addresses, |_| true).await
+    }
+
+    /// Returns the same about a repair.
+    pub async fn repair_warnings(&self, wanted: &NewRepair) -> Vec<String> {
+        let drains = |cluster: &Cluster| {
+            let operation = cluster.repair.operation(&wanted.machine_type, &wanted.operation);
+            operation.is_ok_and(|o| o.repair_steps.iter().flatten().any(|step| step.need_drain == Some(true)))
+        };
+        self.add_warnings(QueueKind::Repair, std::slice::from_ref(&wanted.address), drains).await
+    }
+
+    async fn add_warnings(
+        &self,
+        queue: QueueKind,
+        addresses: &[Address],
+        drains: impl Fn(&Cluster) -> bool,
+    ) -> Vec<String> {
+        let deadline = Instant::now() + LIMIT;
+        let view = match timeout_at(deadline, self.store.read_view()).await {
+            Ok(Ok(view)) => view,
+            Ok(Err(why)) => return vec![format!("note: checks before the add skipped: {why}")],
+            Err(_) => return vec![skipped("etcd")],
+        };
+        let Some(definition) = view.definition() else { return Vec::new() };
+        let cluster = &definition.cluster;
+        let added = Added { queue, addresses, drain: drains(cluster).then(|| cluster.eviction(queue)) };
+        let mut notes = Vec::new();
+        let facts = match &self.kube {
+            Some(kube) => facts(kube, &view, added, deadline, &mut notes).await,
+            None => None,
+        };
+        let found = warnings(&view, facts.as_ref(), added);
+        let more = found.len().saturating_sub(MAX_WARNINGS);
+        let shown = found.iter().take(MAX_WARNINGS).map(|warning| format!("warning: {warning}"));
+        let more = (more > 0).then(|| format!("warning: {more} more; see `cketerm {} plan`", queue.command()));
+        shown.chain(more).chain(notes).collect()
+    }
+}
+
+fn skipped(source: &str) -> String {
+    format!("note: checks before the add skipped: {source} did not answer within {} s", LIMIT.as_secs())
+}
+
+/// Reads the facts of Kubernetes. `None` if it does not answer; `notes` says so.
+async fn facts(
+    kube: &Kube,
+    view: &StoreView,
+    added: Added<'_>,
+    deadline: Instant,
+    notes: &mut Vec<String>,
+) -> Option<KubeFacts> {
+    let mut facts = KubeFacts::default();
+    let read = async { tokio::join!(kube.read_drain_objects(), kube.nodes()) };
+    match timeout_at(deadline, read).await {
+        Ok((Ok(objects), Ok(nodes))) => {
+            facts.view = objects;
+            nodes.into_iter().for_each(|row| facts.view.put_node(row));
+        }
+        Ok((Err(why), _) | (_, Err(why))) => {
+            notes.push(format!("note: checks of nodes and budgets skipped: {why}"));
+            return None;
+        }
+        Err(_) => {
+            notes.push(skipped("Kubernetes"));
+            return None;
+        }
+    }
+    if added.drain.is_none() || !facts.view.budgets.values().any(|budget| budget.never_allows()) {
+        return Some(facts);
+    }
+    let definition = view.definition()?;
+    let member = |address: &Address| definition.members.by_address(&definition.cluster, address);
+    let names: Vec<NodeName> = added.addresses.iter().filter_map(member).map(|m| m.node_name().clone()).collect();
+    let there = names.into_iter().filter(|name| facts.view.by_name.contains_key(name));
+    let names: Vec<NodeName> = there.collect();
+    let (asked, mut read) = (names.len(), 0);
+    let mut pods = stream::iter(names)
+        .map(|name| async move {
+            let pods = kube.pods_on(&name).await;
+            (name, pods)
+        })
+        .buffer_unordered(CONCURRENT_READS);
+    while let Ok(Some((name, pods))) = timeout_at(deadline, pods.next()).await {
+        if let Ok(pods) = pods {
+            facts.pods.insert(name, pods);
+            read += 1;
+        }
+    }
+    if read < asked {
+        let left = asked - read;
+        notes.push(format!(
+            "note: the pods of {left} nodes were not read in {} s: budgets not checked",
+            LIMIT.as_secs()
+        ));
+    }
+    Some(facts)
+}

@@ -1,0 +1,28 @@
+//! Records of cancels that were accepted while a program other than cketerm led.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Who;
+use crate::names::Address;
+
+/// Value of `cketerm/cancels/<queue>/<index>`: an operator's cancel. The transaction that cancels the entry writes it,
+/// unless cketerm leads. CKE writes entries without a comparison, so its write may overwrite the cancel; every cketerm
+/// process then repeats it. The record is removed once the entry is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptedCancel {
+    /// The user.
+    pub who: Who,
+    /// Time of the cancel.
+    pub at: Timestamp,
+    /// Reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Address of the entry's machine.
+    pub address: Address,
+    /// CreateRevision of the entry's key. An entry with another one is another entry, which this cancel never touches.
+    pub created: i64,
+}
+
+/// Action of the audit record of a repeated cancel.
+pub const REPEATED_CANCEL: &str = "reboot cancel repeated";

@@ -1,0 +1,106 @@
+//! Cancels that were accepted while a program other than cketerm led (STO-68). CKE reads an entry and writes it later
+//! without a comparison, so a cancel in between is overwritten.
+
+use cketerm_model::{
+    cketerm_records::{AcceptedCancel, SCHEMA},
+    entry::{EntryId, QueueKind, Stored},
+    reboot::{RebootEntry, RebootStatus},
+    stored::view::StoreView,
+};
+
+/// State of the entry of an accepted cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelState {
+    /// The entry is cancelled; the leader has not removed it yet.
+    Waiting,
+    /// The entry is no longer cancelled: the cancel was overwritten.
+    Lost,
+    /// The entry is gone, or another machine's entry has its place: the record is over.
+    Over,
+}
+
+/// Work on one accepted cancel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Due<'a> {
+    /// The entry.
+    pub id: EntryId,
+    /// The record.
+    pub stored: &'a Stored<AcceptedCancel>,
+    /// Whether to cancel the entry again; else the record is removed.
+    pub repeat: bool,
+}
+
+/// Returns the state of an entry that was cancelled. `entry`: as etcd has it now; `None` if it is gone. Nothing is known
+/// of an unreadable entry, so it counts as waiting.
+pub fn state(cancel: &AcceptedCancel, entry: Option<&Stored<RebootEntry>>) -> CancelState {
+    let Some(stored) = entry else { return CancelState::Over };
+    match stored.get() {
+        None => CancelState::Waiting,
+        Some(entry) if entry.node != cancel.address => CancelState::Over,
+        Some(entry) if entry.status == RebootStatus::Cancelled => CancelState::Waiting,
+        Some(_) => CancelState::Lost,
+    }
+}
+
+/// Returns the accepted cancels that are to be repeated, and those whose records are over. A record that cannot be read
+/// is left alone. Under a schema that this version does not know, nothing is done.
+pub fn due(view: &StoreView) -> Vec<Due<'_>> {
+    let newer = view.schema.as_ref().is_some_and(|schema| schema.get().is_none_or(|number| *number > SCHEMA));
+    if !view.synced || newer {
+        return Vec::new();
+    }
+    let due = |(id, stored): (&EntryId, &'_ Stored<AcceptedCancel>)| match id.queue {
+        QueueKind::Repair => None,
+        QueueKind::Reboot => match state(stored.get()?, view.reboots.entries.get(&id.index)) {
+            CancelState::Waiting => None,
+            CancelState::Lost => Some((*id, true)),
+            CancelState::Over => Some((*id, false)),
+        },
+    };
+    let found = view.cancels.iter().filter_map(due);
+    found.filter_map(|(id, repeat)| Some(Due { id, stored: view.cancels.get(&id)?, repeat })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use cketerm_model::stored::{keys::Keys, row::Row};
+    use serde_json::json;
+
+    use super::*;
+
+    const RECORD: &str = r#"{"who": {"user": "alice", "host": "ops1"}, "at": "2026-11-24T10:00:00Z", "address":
+        "10.0.0.11", "created": 5}"#;
+
+    fn view(entry: Option<(&str, &str)>, schema: u32) -> StoreView {
+        let (keys, mut view) = (Keys::new("/cke/"), StoreView { synced: true, ..StoreView::default() });
+        if let Some((node, status)) = entry {
+            let entry = json!({"index": "3", "node": node, "status": status}).to_string();
+            view.put(&keys, &Row::new(&keys.reboot(3), &entry, 7, 5));
+        }
+        view.put(&keys, &Row::new(&keys.cancel(EntryId::reboot(3)), RECORD, 6, 6));
+        view.put(&keys, &Row::new(&keys.schema(), &schema.to_string(), 1, 1));
+        view
+    }
+
+    fn repeats(view: &StoreView) -> Vec<bool> {
+        due(view).iter().map(|due| due.repeat).collect()
+    }
+
+    #[test]
+    fn a_cancel_is_repeated_only_for_its_own_entry_and_only_if_it_was_overwritten() {
+        for status in ["queued", "draining", "rebooting"] {
+            assert_eq!(repeats(&view(Some(("10.0.0.11", status)), SCHEMA)), [true], "{status}");
+        }
+        assert_eq!(repeats(&view(Some(("10.0.0.11", "cancelled")), SCHEMA)), [] as [bool; 0]);
+        assert_eq!(repeats(&view(Some(("10.0.0.12", "queued")), SCHEMA)), [false], "another machine's entry");
+        assert_eq!(repeats(&view(None, SCHEMA)), [false]);
+        assert_eq!(repeats(&view(Some(("10.0.0.11", "?")), SCHEMA)), [] as [bool; 0], "an unreadable entry");
+    }
+
+    #[test]
+    fn nothing_is_repeated_under_a_newer_schema_or_before_everything_is_read() {
+        assert_eq!(repeats(&view(Some(("10.0.0.11", "queued")), SCHEMA + 1)), [] as [bool; 0]);
+        let unsynced = StoreView { synced: false, ..view(Some(("10.0.0.11", "queued")), SCHEMA) };
+        assert_eq!(repeats(&unsynced), [] as [bool; 0]);
+    }
+}
