@@ -28,6 +28,7 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod assumptions;
+pub mod batch_state;
 pub mod batches;
 pub mod beside_cke;
 pub mod console_leads;
