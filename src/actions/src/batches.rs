@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cketerm_clients::store::{StoreError, enqueue::Enqueued};
+use cketerm_clients::store::{StoreError, batches::BatchMark, enqueue::Enqueued};
 use cketerm_model::{
     acceptance::OperatorCommand,
     batch::{Batch, BatchId, BatchState, BatchTotals},
@@ -54,7 +54,7 @@ impl Operator {
             if let Some(why) = nothing_to_pause(&view, id, self.store.clock().wall()) {
                 return Err(ActionError::refused(why));
             }
-            match self.store.pause_batch(id, &self.person, reason, &leadership.under).await {
+            match self.store.mark_batch(id, BatchMark::Paused(&leadership.under), &self.person, reason).await {
                 // another leader has taken over: whether it honours the pause has to be checked again
                 Err(StoreError::LeaderChanged) if checks < MAX_CHECKS => checks += 1,
                 paused => return Ok(paused?),
@@ -89,7 +89,7 @@ impl Operator {
         if !growing && view.entries_of_batch(id).next().is_none() {
             return Ok(Vec::new());
         }
-        match self.store.mark_batch_cancelled(id, shown, &self.person, reason).await {
+        match self.store.mark_batch(id, BatchMark::Cancelled(shown), &self.person, reason).await {
             // A role of version 0.1 may cancel entries, not write batches.
             Ok(()) | Err(StoreError::Denied { .. }) => {}
             Err(failed) => return Err(failed.into()),

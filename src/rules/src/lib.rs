@@ -32,6 +32,7 @@
 
 pub mod add_warnings;
 pub mod assumptions;
+pub mod batch_state;
 pub mod batches;
 pub mod beside_cke;
 pub mod cancels;

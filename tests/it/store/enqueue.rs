@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_clients::store::{Store, StoreError, enqueue::Enqueued};
+use cketerm_clients::store::{Store, StoreError, batches::BatchMark, enqueue::Enqueued};
 use cketerm_model::{batch::BatchId, cketerm_records::Request, names::Address, repair::RepairEntry};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -28,7 +28,7 @@ async fn i54_a_cancel_during_an_enqueue_stops_it() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let (adding, id) = begin_enqueue(&store).await;
-    store.mark_batch_cancelled(id, None, &person(), Some("wrong rack")).await.unwrap();
+    store.mark_batch(id, BatchMark::Cancelled(None), &person(), Some("wrong rack")).await.unwrap();
     let after = store.read_view().await.unwrap();
     let stopped = adding.await.unwrap().unwrap_err();
     let StoreError::Partial { done, all: 2000, cause } = stopped else { panic!("{stopped:?}") };
@@ -40,7 +40,7 @@ async fn i54_a_cancel_during_an_enqueue_stops_it() {
     let view = store.read_view().await.unwrap();
     assert_eq!((view.reboots.entries.len(), after.reboots.entries.len()), (done, done), "nothing joined later");
     // a second cancel keeps the first one's name
-    store.mark_batch_cancelled(id, None, &person(), Some("again")).await.unwrap();
+    store.mark_batch(id, BatchMark::Cancelled(None), &person(), Some("again")).await.unwrap();
     let stored: Value = serde_json::from_str(&etcd.value(&format!("/cke/cketerm/batches/{id}"))).unwrap();
     assert_eq!(stored["cancelled"]["reason"], "wrong rack");
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use cketerm_clients::store::{StoreError, enqueue::Enqueued, folders::FolderCursor};
+use cketerm_clients::store::{StoreError, batches::BatchMark, enqueue::Enqueued, folders::FolderCursor};
 use cketerm_model::{
     cketerm_records::{Audit, Verb},
     entry::{EntryId, QueueKind},
@@ -414,7 +414,7 @@ async fn a_batch_is_usable_after_half_of_its_enqueue_and_a_pause_during_it_stays
             break *id;
         }
     };
-    store.pause_batch(id, &person(), Some("wait"), &LeaderGuard::Nobody).await.unwrap();
+    store.mark_batch(id, BatchMark::Paused(&LeaderGuard::Nobody), &person(), Some("wait")).await.unwrap();
     let ids = [first.await.unwrap().unwrap().batch.unwrap(), second.await.unwrap().unwrap().batch.unwrap()];
     assert!(ids[0] != ids[1] && ids.contains(&id), "{ids:?}");
     let view = store.read_view().await.unwrap();
@@ -425,7 +425,7 @@ async fn a_batch_is_usable_after_half_of_its_enqueue_and_a_pause_during_it_stays
     let shown = view.batches.get(&id).unwrap().mod_revision;
     let stale = store.resume_batch(id, Some(shown - 1), &person(), None).await.unwrap_err();
     assert!(matches!(stale, StoreError::Conflict { .. }), "{stale}");
-    let stale = store.mark_batch_cancelled(id, Some(shown - 1), &person(), None).await.unwrap_err();
+    let stale = store.mark_batch(id, BatchMark::Cancelled(Some(shown - 1)), &person(), None).await.unwrap_err();
     assert!(matches!(stale, StoreError::Conflict { .. }), "{stale}");
     let unchanged = store.read_view().await.unwrap();
     assert!(unchanged.batch(id).unwrap().paused.is_some() && unchanged.batch(id).unwrap().cancelled.is_none());

@@ -15,7 +15,10 @@ use cketerm_model::{
     kube::KubeView,
     stored::view::StoreView,
 };
-use cketerm_rules::eta::{Answer, Estimate, Interval, text::Detail};
+use cketerm_rules::{
+    batch_state::ShownState,
+    eta::{Answer, Estimate, Interval, text::Detail},
+};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -73,6 +76,9 @@ impl From<&Estimate> for ShownEstimate {
 struct Shown<'a> {
     id: BatchId,
     state: BatchState,
+    /// What keeps the queued entries of an open batch from starting, other than a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<String>,
     who: &'a Who,
     at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,12 +99,13 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(row: &'a BatchRow, ends: &Ends) -> Self {
+    fn of(row: &'a BatchRow, state: ShownState, ends: &Ends) -> Self {
         let (batch, totals) = (&row.batch, &row.totals);
         let estimate = end_of(row, ends).map(ShownEstimate::from);
         Self {
             id: row.id,
             state: row.state(),
+            held_by: state.is_held().then(|| state.to_string()),
             who: &batch.who,
             at: batch.at,
             reason: batch.reason.as_deref(),
@@ -121,8 +128,13 @@ fn end_of<'a>(row: &BatchRow, ends: &'a Ends) -> Option<&'a Estimate> {
     ends.get(&row.id).filter(|_| row.state() == BatchState::Running)?.as_ref().ok()
 }
 
+/// Returns the state of a batch by the rule of the console: what holds it comes before *running*.
+fn shown_state(view: &StoreView, row: &BatchRow, now: Timestamp) -> ShownState {
+    ShownState::of(view, &row.batch, &row.totals, view.leader().is_some(), now)
+}
+
 /// Returns the cells of a batch. `clock` formats the times of its end.
-fn cells(row: &BatchRow, ends: &Ends, clock: impl Fn(Timestamp) -> String) -> Vec<String> {
+fn cells(row: &BatchRow, state: ShownState, ends: &Ends, clock: impl Fn(Timestamp) -> String) -> Vec<String> {
     let (batch, totals) = (&row.batch, &row.totals);
     let interrupted = (batch.added < batch.asked).then(|| format!("only {} of {} added", batch.added, batch.asked));
     let paused = batch.paused.as_ref().filter(|_| row.state() == BatchState::Paused).map(|paused| {
@@ -137,7 +149,7 @@ fn cells(row: &BatchRow, ends: &Ends, clock: impl Fn(Timestamp) -> String) -> Ve
         [batch.reason.clone(), interrupted, paused, cancelled].into_iter().flatten().collect::<Vec<_>>().join("; ");
     vec![
         row.id.to_string(),
-        row.state().to_string(),
+        state.to_string(),
         format!("{}/{}", totals.done(), totals.all()),
         totals.in_work.to_string(),
         totals.queued.to_string(),
@@ -156,13 +168,16 @@ pub async fn list(queue: QueueKind, context: &Context) -> Result<(), ActionError
     let rows = BatchRow::all(&view, queue);
     let ends = ends(&store, &view, (queue, &rows), context).await;
     let clock = |at| moment(&view.policy(), at);
+    let now = Timestamp::now();
+    let state = |row: &BatchRow| shown_state(&view, row, now);
     match context.output(Output::Table) {
         Output::Table => {
-            context
-                .out
-                .text(columns(&COLUMNS, &rows.iter().map(|row| cells(row, &ends, clock)).collect::<Vec<_>>()))?;
+            let lines: Vec<Vec<String>> = rows.iter().map(|row| cells(row, state(row), &ends, clock)).collect();
+            context.out.text(columns(&COLUMNS, &lines))?;
         }
-        form => context.out.value(&rows.iter().map(|row| Shown::of(row, &ends)).collect::<Vec<_>>(), form)?,
+        form => {
+            context.out.value(&rows.iter().map(|row| Shown::of(row, state(row), &ends)).collect::<Vec<_>>(), form)?
+        }
     }
     let broken: Vec<&str> =
         view.batches.values().filter_map(|stored| stored.value.as_ref().err()).map(String::as_str).collect();
@@ -233,7 +248,14 @@ pub async fn cancel(
 
 #[cfg(test)]
 mod tests {
-    use cketerm_model::batch::{Batch, BatchEnds, BatchTotals};
+    use cketerm_model::{
+        batch::{Batch, BatchEnds, BatchTotals},
+        cketerm_records::EngineRegistration,
+        entry::Stored,
+        freeze::Freeze,
+        policy::Policy,
+        stored::view::{Candidate, Switch},
+    };
 
     use super::*;
 
@@ -254,16 +276,70 @@ mod tests {
         let estimate = Estimate { at, low: after(55), likely: after(60), high: after(65), steady: None, samples: 20 };
         let ends = Ends::from([(row.id, Ok(estimate))]);
         let clock = |at: Timestamp| at.strftime("%H:%MZ").to_string();
-        let shown = cells(&row, &ends, clock).join(" | ");
+        let mut view = StoreView::default();
+        let lead = Candidate { key: "/cke/leader/1".to_owned(), lease: 1, host: "ops1".to_owned(), create_revision: 1 };
+        view.candidates.insert(1, lead);
+        view.engines.insert(1, registered());
+        let state = |view: &StoreView, row: &BatchRow| shown_state(view, row, at);
+        let shown = cells(&row, state(&view, &row), &ends, clock).join(" | ");
         assert!(shown.ends_with("| running | 34/58 | 4 | 20 | 0 | 11:00Z ± 5m | 2026-11-24T10:00:00Z | alice@ops1 | kernel 6.6.74; only 60 of 62 added"), "{shown}");
         row.batch.paused = Some(Paused { who, at, reason: Some("budget".to_owned()) });
-        let shown = cells(&row, &ends, clock);
+        let shown = cells(&row, state(&view, &row), &ends, clock);
         assert_eq!(
             (shown[1].as_str(), shown[6].as_str(), shown[9].ends_with("paused by alice@ops1: budget")),
             ("paused", "", true),
             "{shown:?}"
         );
         row.totals = BatchTotals { queued: 0, in_work: 0, ..row.totals };
-        assert_eq!(cells(&row, &ends, clock)[1], "done");
+        assert_eq!(cells(&row, state(&view, &row), &ends, clock)[1], "ended", "two entries were withdrawn");
+        row.totals.ends.withdrawn = 0;
+        assert_eq!(cells(&row, state(&view, &row), &ends, clock)[1], "done");
+    }
+
+    /// A registration of a cketerm engine, so that the leader is not taken for CKE.
+    fn registered() -> Stored<EngineRegistration> {
+        let value = serde_json::json!({"host": "ops1", "pid": 1, "version": "0.2.0", "mode": "daemon"});
+        let value = serde_json::from_value(value).map(std::sync::Arc::new).map_err(|why| why.to_string());
+        Stored { key: "/cke/cketerm/engines/1".to_owned(), mod_revision: 1, value: value.map_err(Into::into) }
+    }
+
+    /// The command line said `running` of batches that the console called frozen, disabled or without a leader.
+    #[test]
+    fn a_batch_that_starts_nothing_is_not_called_running() {
+        let at: Timestamp = "2026-11-24T10:00:00Z".parse().unwrap();
+        let who = Who { user: "alice".to_owned(), host: "ops1".to_owned(), ssh_client: None };
+        let batch = Batch { added: 5, ..Batch::new(QueueKind::Reboot, who.clone(), at, None, 5) };
+        let totals = BatchTotals { queued: 3, in_work: 2, ends: BatchEnds::default(), unrecorded: 0 };
+        let row = BatchRow { id: BatchId::at(at), batch, totals };
+        let in_work = BatchRow { totals: BatchTotals { queued: 0, ..totals }, ..row.clone() };
+        let mut led = StoreView::default();
+        let lead = Candidate { key: "/cke/leader/1".to_owned(), lease: 1, host: "ops1".to_owned(), create_revision: 1 };
+        led.candidates.insert(1, lead);
+        led.engines.insert(1, registered());
+        let until = at + jiff::SignedDuration::from_hours(1);
+        let freeze = Freeze { until, reason: "night".to_owned(), who, unknown: serde_json::Map::new() };
+        let policy = Policy { freeze: Some(freeze), ..Policy::default() };
+        let stored = Stored { key: "p".to_owned(), mod_revision: 1, value: Ok(std::sync::Arc::new(policy)) };
+        let frozen = StoreView { policy: Some(stored), ..led.clone() };
+        let mut disabled = led.clone();
+        disabled.reboots.switch = Switch { raw: Some("true".to_owned()), mod_revision: 5 };
+        // CKE leads: a candidate without a registration. It knows no freeze.
+        let cke = StoreView { engines: StoreView::default().engines, ..frozen.clone() };
+        let table = [
+            (&led, "running", "running"),
+            (&frozen, "frozen", "running"),
+            (&disabled, "disabled", "running"),
+            (&StoreView::default(), "waits for a leader", "waits for a leader"),
+            (&cke, "running", "running"),
+        ];
+        for (view, queued, finishing) in table {
+            let clock = |at: Timestamp| at.to_string();
+            let cell = |row: &BatchRow| cells(row, shown_state(view, row, at), &Ends::new(), clock)[1].clone();
+            assert_eq!((cell(&row).as_str(), cell(&in_work).as_str()), (queued, finishing));
+            let shown = serde_json::to_value(Shown::of(&row, shown_state(view, &row, at), &Ends::new())).unwrap();
+            assert_eq!(shown["state"], "running", "scripts read the stored state");
+            let held_by = (queued != "running").then_some(queued);
+            assert_eq!(shown.get("held_by").and_then(serde_json::Value::as_str), held_by);
+        }
     }
 }

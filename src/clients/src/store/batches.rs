@@ -21,20 +21,43 @@ use super::{
     repairs::deleted,
 };
 
+/// Mark of an operator on a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum BatchMark<'a> {
+    /// Pause: its queued entries do not start. It is written only while this leader leads.
+    Paused(&'a LeaderGuard),
+    /// Cancellation: an enqueue that still runs stops. With the revision at which the operator saw the batch, as for
+    /// [`Store::resume_batch`].
+    Cancelled(Option<i64>),
+}
+
 impl Store {
-    /// Pauses a batch. A paused batch stays as it is, with the first pause. It is written only while this leader leads.
-    pub async fn pause_batch(
+    /// Writes an operator's mark on a batch: its pause or its cancellation. A batch that has this mark stays as it is.
+    pub async fn mark_batch(
         &self,
         id: BatchId,
+        mark: BatchMark<'_>,
         person: &Person,
         reason: Option<&str>,
-        under: &LeaderGuard,
     ) -> Result<(), StoreError> {
-        let (at, reason_text) = (self.clock().wall(), reason.map(str::to_owned));
-        let paused = Paused { who: person.who().clone(), at, reason: reason_text };
-        let change =
-            |batch: &Batch| batch.paused.is_none().then(|| Batch { paused: Some(paused.clone()), ..batch.clone() });
-        self.change_batch((id, None), ("batch pause", "paused"), person, reason, Some(under), change).await
+        let (who, at, why) = (person.who(), self.clock().wall(), reason.map(str::to_owned));
+        let (shown, under, note) = match mark {
+            BatchMark::Paused(under) => (None, Some(under), ("batch pause", "paused")),
+            BatchMark::Cancelled(shown) => (shown, None, ("batch cancel", "no entry is added any more")),
+        };
+        let change = |batch: &Batch| {
+            let (who, reason) = (who.clone(), why.clone());
+            match mark {
+                BatchMark::Paused(_) if batch.paused.is_none() => {
+                    Some(Batch { paused: Some(Paused { who, at, reason }), ..batch.clone() })
+                }
+                BatchMark::Cancelled(_) if batch.cancelled.is_none() => {
+                    Some(Batch { cancelled: Some(Cancelled { who, at, reason }), ..batch.clone() })
+                }
+                BatchMark::Paused(_) | BatchMark::Cancelled(_) => None,
+            }
+        };
+        self.change_batch((id, shown), note, person, reason, under, change).await
     }
 
     /// Ends the pause of a batch. A batch that is not paused stays as it is. `shown`: revision at which the operator saw
@@ -85,24 +108,6 @@ impl Store {
     async fn batch_at(&self, key: &str, revision: i64) -> Option<Batch> {
         let got = self.get(key, GetOptions::new().with_revision(revision)).await.ok()?;
         serde_json::from_slice(got.kvs().first()?.value()).ok()
-    }
-
-    /// Marks a batch as cancelled, so that an enqueue that still runs stops. A cancelled batch stays as it is. `shown`:
-    /// as for [`Self::resume_batch`].
-    pub async fn mark_batch_cancelled(
-        &self,
-        id: BatchId,
-        shown: Option<i64>,
-        person: &Person,
-        reason: Option<&str>,
-    ) -> Result<(), StoreError> {
-        let (at, reason_text) = (self.clock().wall(), reason.map(str::to_owned));
-        let cancelled = Cancelled { who: person.who().clone(), at, reason: reason_text };
-        let change = |batch: &Batch| {
-            batch.cancelled.is_none().then(|| Batch { cancelled: Some(cancelled.clone()), ..batch.clone() })
-        };
-        self.change_batch((id, shown), ("batch cancel", "no entry is added any more"), person, reason, None, change)
-            .await
     }
 
     /// Cancels the unfinished entries of a batch that are in this set, and returns their indexes: reboots as `cancel`

@@ -4,6 +4,7 @@ pub mod add;
 pub mod backoff;
 pub mod batches;
 pub mod cancel;
+mod force;
 pub mod freeze;
 pub mod hold;
 pub mod host;

@@ -10,7 +10,7 @@ use cketerm_model::{
     repair::StepStatus,
 };
 
-use super::tier;
+use super::{force, tier};
 use crate::state::{
     App, Target,
     dialog::{Dialog, DialogAction, Precondition, ReasonPolicy},
@@ -123,81 +123,17 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     if api {
         dialog.lines.insert(0, "! API server; its checks still apply".to_owned());
     }
+    if verb == Verb::Force {
+        dialog.lines.extend(force::gates(app, *id));
+    }
     if let Some(why) = app.seen.reasons.get(id) {
-        if verb == Verb::Force {
-            dialog.lines.extend(despite_force(why).map(str::to_owned));
-        }
+        dialog.lines.extend(force::warning(why).filter(|_| verb == Verb::Force).map(str::to_owned));
         dialog.lines.push(short_text::sentence(why));
     }
     dialog.why = ReasonPolicy::Required;
     dialog.preconditions = vec![Precondition::Entry(*id, revision)];
     dialog.expect = tier::confirmation_text(app, &verb.to_string(), 1, usize::from(api));
     Ok(dialog)
-}
-
-/// Returns the warning about a reason that an order `force` does not overcome, or that it ends.
-fn despite_force(why: &Reason) -> Option<&'static str> {
-    match why {
-        Reason::OnHold { .. } => Some("! force ends this hold, because an entry has one order:"),
-        Reason::Frozen { .. } | Reason::OutsideWindow { .. } | Reason::BatchPaused { .. } | Reason::QueueDisabled => {
-            Some("! force does not overcome this; it acts once this has ended, unless you cancel the entry:")
-        }
-        Reason::WaitingForSlot { .. } | Reason::WaitingForWorkers { .. } | Reason::WaitingForControlPlane { .. } => {
-            Some("! force does not overcome this; the entry keeps its turn:")
-        }
-        Reason::UnreachableGate { .. }
-        | Reason::ControlPlaneUnhealthy { .. }
-        | Reason::EtcdMemberUnhealthy { .. }
-        | Reason::EtcdQuorumWouldBeLost { .. }
-        | Reason::EtcdUnchecked { .. }
-        | Reason::WaitingForGroup { .. }
-        | Reason::Backoff { .. }
-        | Reason::BlockedByPdb { .. }
-        | Reason::PdbNeverAllows { .. }
-        | Reason::WaitingForRepairs { .. }
-        | Reason::BlockedByManyPdbs { .. }
-        | Reason::BlockedByJob { .. }
-        | Reason::PodsLeaving { .. }
-        | Reason::EvictionRefused { .. }
-        | Reason::DeferredToWebhook { .. }
-        | Reason::DeniedByWebhook { .. }
-        | Reason::EvictionFailing { .. }
-        | Reason::TerminatingStuck { .. }
-        | Reason::VolumeAttached { .. }
-        | Reason::UncordonedByOther { .. }
-        | Reason::CommandRunning { .. }
-        | Reason::CommandFailed { .. }
-        | Reason::OutcomeUnknown { .. }
-        | Reason::CheckUnavailable { .. }
-        | Reason::NodeMismatch { .. }
-        | Reason::OrphanedCordon { .. }
-        | Reason::AwaitingApproval { .. }
-        | Reason::EngineElsewhere { .. }
-        | Reason::EngineObserving { .. }
-        | Reason::NoEngine { .. }
-        | Reason::OrderIgnored { .. }
-        | Reason::BatchUnreadable { .. }
-        | Reason::BatchPauseIgnored { .. }
-        | Reason::Stale { .. }
-        | Reason::ProgramMissing { .. }
-        | Reason::BmcNotAllowed { .. }
-        | Reason::DuplicateOf { .. }
-        | Reason::MachineInRepair { .. }
-        | Reason::MachineInReboot { .. }
-        | Reason::WaitingForHealth { .. }
-        | Reason::WaitingForJoin { .. }
-        | Reason::WaitingForBoot { .. }
-        | Reason::Settling { .. }
-        | Reason::PowerError { .. }
-        | Reason::HeldByOtherKey { .. }
-        | Reason::NoCommand { .. }
-        | Reason::NotMember { .. }
-        | Reason::InvalidEntry { .. }
-        | Reason::EffectFailed { .. }
-        | Reason::TransactionTooLarge { .. }
-        | Reason::Working { .. }
-        | Reason::Ready => None,
-    }
 }
 
 /// Opens the dialog that releases an orphaned cordon.

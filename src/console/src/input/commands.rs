@@ -50,12 +50,16 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Line => super::command_line::begin(app),
         Command::Reboots => {
             // the key of the queue leaves its batches again
-            app.navigation.batches &= app.navigation.view != View::Reboots;
+            if app.navigation.view == View::Reboots {
+                app.navigation.show_batches(false);
+            }
             show(app, View::Reboots);
         }
         Command::Nodes => show(app, View::Nodes),
         Command::Repairs => {
-            app.navigation.batches &= app.navigation.view != View::Repairs;
+            if app.navigation.view == View::Repairs {
+                app.navigation.show_batches(false);
+            }
             show(app, View::Repairs);
         }
         Command::Machines => show(app, View::Machines),
@@ -68,7 +72,7 @@ pub(super) fn go(app: &mut App, command: Command) {
             super::seen::rows(app);
         }
         Command::Racks if matches!(app.navigation.view, View::Reboots | View::Repairs) => {
-            app.navigation.batches = !app.navigation.batches;
+            app.navigation.show_batches(!app.navigation.shows_batches());
             app.navigation.pane = None;
             super::seen::rows(app);
         }

@@ -85,7 +85,7 @@ pub(super) fn push_position(app: &mut App) {
     app.navigation.before.push(ViewPosition {
         view: app.navigation.view,
         cke_records: app.navigation.cke_records,
-        batches: app.navigation.batches,
+        batches: app.navigation.shows_batches(),
         racks: app.navigation.racks,
         pane: app.navigation.pane.clone(),
         at,
@@ -117,7 +117,7 @@ pub(super) fn pop_position(app: &mut App) -> bool {
     }
     enter(app, place.view);
     (app.navigation.cke_records, app.navigation.racks) = (place.cke_records, place.racks);
-    app.navigation.batches = place.batches;
+    app.navigation.show_batches(place.batches);
     let columns = columns::of(app);
     app.list_mut().restore_position(&columns);
     super::seen::rows(app);
@@ -191,8 +191,11 @@ pub(super) fn visit(app: &mut App, of: Target) {
         Target::Machine(_) | Target::Fold(_) | Target::Line(_) => return,
     };
     push_position(app);
-    app.navigation.batches &= !matches!(of, Target::Entry(_));
     enter(app, view);
+    if matches!(of, Target::Entry(_)) && app.navigation.shows_batches() {
+        app.navigation.show_batches(false);
+        super::seen::rows(app);
+    }
     let found = match &of {
         Target::Entry(id) if id.queue == QueueKind::Reboot => app.lists.reboots.select_id(id),
         Target::Entry(id) => app.lists.repairs.select_id(id),

@@ -5,9 +5,9 @@ use crate::state::{App, Pane, View};
 
 /// Shows the entries of the batch under the cursor; Esc leads back.
 fn open_batch(app: &mut App) {
-    let Some(id) = app.lists.batches.cursor else { return };
+    let Some(id) = app.lists.batches_of(app.navigation.view).cursor else { return };
     push_position(app);
-    app.navigation.batches = false;
+    app.navigation.show_batches(false);
     let under = app.list().filter().to_owned();
     super::typing::set_filter(app, &format!("batch:{}", id.0));
     record_arrival(app);

@@ -107,8 +107,8 @@ pub(super) fn filtered_rows(app: &mut App) {
         View::History => past(app, Folder::History),
         View::Audit => past(app, Folder::Audit),
         View::Logs => log(app),
-        View::Reboots if app.navigation.batches => batches(app, QueueKind::Reboot),
-        View::Repairs if app.navigation.batches => batches(app, QueueKind::Repair),
+        View::Reboots if app.navigation.shows_batches() => batches(app, QueueKind::Reboot),
+        View::Repairs if app.navigation.shows_batches() => batches(app, QueueKind::Repair),
         _ => {}
     }
 }
@@ -116,10 +116,10 @@ pub(super) fn filtered_rows(app: &mut App) {
 /// Makes the rows of the batches of a queue.
 fn batches(app: &mut App, queue: QueueKind) {
     let ids: Vec<BatchRowId> = app.knowledge.batches.of_queue(queue).map(|batch| Reverse(batch.id)).collect();
-    let (mut list, total) = (std::mem::take(&mut app.lists.batches), ids.len());
+    let (mut list, total) = (std::mem::take(app.lists.batches_of_mut(View::of_queue(queue))), ids.len());
     let rows = filtered_and_sorted::<BatchTable, _>(app, &list, ids.iter());
     list.refresh(rows, total, |id| app.knowledge.batches.get(id.0).is_some_and(|batch| batch.batch.queue == queue));
-    app.lists.batches = list;
+    *app.lists.batches_of_mut(View::of_queue(queue)) = list;
 }
 
 /// Makes the rows of the log. A cursor on the newest line stays on the newest line.

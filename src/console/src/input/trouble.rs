@@ -46,8 +46,8 @@ pub(super) fn open(app: &mut App, object: &Object) {
         super::navigation::record_arrival(app);
     }
     let shows_batches = matches!(object, Object::Batch(..));
-    if matches!(object, Object::Entry(_) | Object::Batch(..)) && app.navigation.batches != shows_batches {
-        app.navigation.batches = shows_batches;
+    if matches!(object, Object::Entry(_) | Object::Batch(..)) && app.navigation.shows_batches() != shows_batches {
+        app.navigation.show_batches(shows_batches);
         super::seen::rows(app);
     }
     if !select(app, object) && !app.list().filter().is_empty() {
@@ -64,7 +64,7 @@ fn select(app: &mut App, object: &Object) -> bool {
     match object {
         Object::Entry(id) if View::of_queue(id.queue) == View::Reboots => app.lists.reboots.select_id(id),
         Object::Entry(id) => app.lists.repairs.select_id(id),
-        Object::Batch(_, id) => app.lists.batches.select_id(&std::cmp::Reverse(*id)),
+        Object::Batch(queue, id) => app.lists.batches_of_mut(View::of_queue(*queue)).select_id(&std::cmp::Reverse(*id)),
         Object::Node(name) => app.lists.nodes.select_id(name),
         Object::Host(id) => app.lists.hosts.select_id(id),
         Object::Machine(address) => {

@@ -23,8 +23,10 @@ pub type VisibleColumns = BTreeMap<&'static str, Vec<ColumnId>>;
 pub struct Lists {
     /// Rows of Reboots.
     pub reboots: List<EntryId>,
-    /// Rows of Reboots and Repairs while they show batches.
+    /// Rows of Reboots while it shows batches.
     pub batches: List<BatchRowId>,
+    /// Rows of Repairs while it shows batches.
+    pub repair_batches: List<BatchRowId>,
     /// Rows of Nodes.
     pub nodes: List<String>,
     /// Rows of Repairs.
@@ -54,6 +56,7 @@ impl Default for Lists {
         Self {
             reboots: List::default(),
             batches: List::default(),
+            repair_batches: List::default(),
             nodes: List::default(),
             repairs: List::default(),
             machines: List::default(),
@@ -78,7 +81,7 @@ impl Lists {
             View::History => &self.history,
             View::Audit => &self.audit,
             View::Logs => &self.log,
-            View::Reboots | View::Repairs if second => &self.batches,
+            View::Reboots | View::Repairs if second => self.batches_of(view),
             View::Reboots => &self.reboots,
             View::Nodes => &self.nodes,
             View::Repairs => &self.repairs,
@@ -96,7 +99,7 @@ impl Lists {
             View::History => &mut self.history,
             View::Audit => &mut self.audit,
             View::Logs => &mut self.log,
-            View::Reboots | View::Repairs if second => &mut self.batches,
+            View::Reboots | View::Repairs if second => self.batches_of_mut(view),
             View::Reboots => &mut self.reboots,
             View::Nodes => &mut self.nodes,
             View::Repairs => &mut self.repairs,
@@ -106,12 +109,23 @@ impl Lists {
         }
     }
 
+    /// Returns the batches of a queue's view.
+    pub fn batches_of(&self, view: View) -> &List<BatchRowId> {
+        if view == View::Repairs { &self.repair_batches } else { &self.batches }
+    }
+
+    /// Returns the batches of a queue's view, mutable.
+    pub fn batches_of_mut(&mut self, view: View) -> &mut List<BatchRowId> {
+        if view == View::Repairs { &mut self.repair_batches } else { &mut self.batches }
+    }
+
     /// Returns all lists.
-    pub fn all_mut(&mut self) -> [&mut dyn Rows; 12] {
+    pub fn all_mut(&mut self) -> [&mut dyn Rows; 13] {
         [
             &mut self.overview_rows,
             &mut self.reboots,
             &mut self.batches,
+            &mut self.repair_batches,
             &mut self.nodes,
             &mut self.repairs,
             &mut self.machines,

@@ -100,7 +100,7 @@ pub struct ViewPosition {
     pub view: View,
     /// Whether History showed CKE's records.
     pub cke_records: bool,
-    /// Whether Reboots and Repairs showed their batches.
+    /// Whether the view, one of a queue, showed its batches.
     pub batches: bool,
     /// Whether Machines and Diff showed the racks.
     pub racks: bool,
@@ -114,16 +114,56 @@ pub struct ViewPosition {
     pub under: Option<String>,
 }
 
+/// Choice between batches and entries, for the view of each queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchTables {
+    reboots: bool,
+    repairs: bool,
+}
+
+impl BatchTables {
+    /// Reports whether a view shows batches.
+    fn of(self, view: View) -> bool {
+        match view {
+            View::Reboots => self.reboots,
+            View::Repairs => self.repairs,
+            View::Overview
+            | View::Nodes
+            | View::Machines
+            | View::Diff
+            | View::Hosts
+            | View::History
+            | View::Audit
+            | View::Logs => false,
+        }
+    }
+
+    /// Chooses batches or entries for a view. Other views have no batches.
+    fn set(&mut self, view: View, shown: bool) {
+        match view {
+            View::Reboots => self.reboots = shown,
+            View::Repairs => self.repairs = shown,
+            View::Overview
+            | View::Nodes
+            | View::Machines
+            | View::Diff
+            | View::Hosts
+            | View::History
+            | View::Audit
+            | View::Logs => {}
+        }
+    }
+}
+
 /// Place in the console.
-#[allow(clippy::struct_excessive_bools)] // four independent switches of views
 #[derive(Clone, Debug, Default)]
 pub struct Navigation {
     /// The open view.
     pub view: View,
     /// Whether History shows CKE's records.
     pub cke_records: bool,
-    /// Whether Reboots and Repairs show their batches instead of their entries.
-    pub batches: bool,
+    /// Queues whose view shows their batches instead of their entries.
+    pub batches: BatchTables,
     /// Whether Machines and Diff show the racks instead of their rows.
     pub racks: bool,
     /// The map of the racks, while Nodes shows it instead of its rows.
@@ -155,16 +195,21 @@ impl Navigation {
     pub fn second_table(&self) -> bool {
         match self.view {
             View::History => self.cke_records,
-            View::Reboots | View::Repairs => self.batches,
+            View::Reboots | View::Repairs => self.shows_batches(),
             View::Overview | View::Nodes | View::Machines | View::Diff | View::Hosts | View::Audit | View::Logs => {
                 false
             }
         }
     }
 
-    /// Reports whether a queue shows its batches.
+    /// Reports whether the open view, one of a queue, shows its batches.
     pub fn shows_batches(&self) -> bool {
-        matches!(self.view, View::Reboots | View::Repairs) && self.batches
+        self.batches.of(self.view)
+    }
+
+    /// Chooses batches or entries for the open view. Each view of a queue keeps its own choice.
+    pub fn show_batches(&mut self, shown: bool) {
+        self.batches.set(self.view, shown);
     }
 
     /// Reports whether a search is one in the pane's own text. Beside a detail it filters the table.

@@ -6,191 +6,19 @@
 //! rights and permission in time, too.
 
 mod entries;
+mod line;
+mod objects;
 
 use std::collections::BTreeMap;
 
-use cketerm_model::{entry::QueueKind, reason::Reason};
+use cketerm_model::entry::QueueKind;
 use cketerm_rules::{decide::ApplyState, publish::MAX_WAITING};
 use cketerm_sabakan::change::Kind;
-use jiff::{SignedDuration, Timestamp};
-use unicode_width::UnicodeWidthStr;
+use jiff::SignedDuration;
 
-use super::{
-    App, View, available,
-    batches::BatchSummary,
-    calendar, leaders,
-    object::Object,
-    queries::{self, Leader},
-    registry, short_text, sources,
-};
-use crate::{keys::Command, theme::Severity};
-
-/// Most names of objects with one cause that are kept.
-const MAX_NAMES: usize = 6;
-
-/// Importance of a line, the greatest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// Nothing moves, or nothing is known.
-    Everything,
-    /// Something failed, or is stuck until a person acts.
-    Stuck,
-    /// Something waits for a decision, or may still end by itself.
-    Waits,
-}
-
-/// A line: an object that waits for a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NeedsYou {
-    /// The object. Of several with one cause: the one that has waited longest.
-    pub object: Object,
-    /// Its name.
-    pub name: String,
-    /// Number of objects with the same cause.
-    pub count: usize,
-    /// All objects with the same cause, this one first: the keys of the line act on all of them.
-    pub objects: Vec<Object>,
-    /// Names of the first of these objects, this one first.
-    names: Vec<String>,
-    /// Views of the other reasons for which the same machine waits.
-    pub more_reasons: Vec<View>,
-    /// Description of the fault.
-    pub what: String,
-    /// Time since which it has waited.
-    pub since: Option<Timestamp>,
-    /// Its importance.
-    pub urgency: Urgency,
-    /// Commands that end it, the usual one first.
-    remedies: Vec<Command>,
-}
-
-impl NeedsYou {
-    fn new(object: Object, name: impl Into<String>, what: impl Into<String>, urgency: Urgency) -> Self {
-        let (name, what) = (short_text::safe(&name.into()), short_text::safe(&what.into()));
-        let names = vec![name.clone()];
-        Self {
-            objects: vec![object.clone()],
-            object,
-            name,
-            count: 1,
-            names,
-            more_reasons: Vec::new(),
-            what,
-            since: None,
-            urgency,
-            remedies: Vec::new(),
-        }
-    }
-
-    fn since(self, since: Option<Timestamp>) -> Self {
-        Self { since, ..self }
-    }
-
-    /// Adds an object with the same cause. The line is about the one that has waited longest.
-    fn add(&mut self, other: Self) {
-        if self.names.contains(&other.name) {
-            // one machine in both queues
-            self.more_reasons.push(other.object.view());
-            return;
-        }
-        let count = self.count + 1;
-        let mut objects = std::mem::take(&mut self.objects);
-        objects.push(other.object.clone());
-        let mut names = std::mem::take(&mut self.names);
-        names.extend(other.names.first().cloned().filter(|_| names.len() < MAX_NAMES));
-        if self.since.is_none_or(|at| other.since.is_some_and(|since| since < at)) && other.since.is_some() {
-            *self = other;
-        }
-        names.retain(|name| *name != self.name);
-        names.insert(0, self.name.clone());
-        objects.retain(|object| *object != self.object);
-        objects.insert(0, self.object.clone());
-        (self.count, self.names, self.objects) = (count, names, objects);
-    }
-
-    /// Sets the other objects with the same cause.
-    fn others<'a>(mut self, all: impl ExactSizeIterator<Item = (&'a str, Object)>) -> Self {
-        self.count = all.len();
-        for (name, object) in all.filter(|(_, object)| *object != self.object).collect::<Vec<_>>() {
-            if self.names.len() < MAX_NAMES {
-                self.names.push(short_text::safe(name));
-            }
-            self.objects.push(object);
-        }
-        self
-    }
-
-    fn remedies(self, remedies: &[Command]) -> Self {
-        Self { remedies: remedies.to_vec(), ..self }
-    }
-
-    /// Returns the severity that colours the line.
-    pub fn severity(&self) -> Severity {
-        match self.urgency {
-            Urgency::Everything | Urgency::Stuck => Severity::Failed,
-            Urgency::Waits => Severity::Slow,
-        }
-    }
-
-    /// Returns the commands that work on the object here and now, the usual one first.
-    pub fn keys(&self, app: &App) -> Vec<Command> {
-        let works = |command: &Command| available::on(app, *command, &self.object);
-        let mut keys: Vec<Command> = self.remedies.iter().copied().filter(works).collect();
-        let is_for_one = |command: &Command| available::is_for_one(*command, &self.object);
-        if self.objects.len() > 1 && keys.iter().any(is_for_one) {
-            // nobody could tell on which of them such a key would act
-            keys.retain(|command| !is_for_one(command) && *command != Command::Open);
-            keys.insert(0, Command::Open);
-        }
-        keys
-    }
-
-    /// Returns that the line is about several objects, with the names of the others: `1 of 3 with this cause; also w03, w04`.
-    pub fn others_named(&self) -> String {
-        let others = self.names.get(1..).unwrap_or_default().join(", ");
-        let more = if self.count > self.names.len() { " and more" } else { "" };
-        format!("{}: 1 of {} with this cause; also {others}{more}", self.name, self.count)
-    }
-
-    /// Returns the name, with the number of the others that have the same cause: `w02 +3`.
-    pub fn title(&self) -> String {
-        self.title_within(0)
-    }
-
-    /// Returns the names that fit into this width, at least one, and the number of the others: `w02, w03 +2`.
-    pub fn title_within(&self, width: usize) -> String {
-        let with_rest = |shown: usize| {
-            let names = self.names.get(..shown).unwrap_or_default().join(", ");
-            if self.count > shown { format!("{names} +{}", self.count - shown) } else { names }
-        };
-        let fits = (2..=self.names.len()).rev().map(with_rest).find(|text| text.width() <= width);
-        fits.unwrap_or_else(|| with_rest(1))
-    }
-
-    /// Reports whether something of this view waits.
-    pub fn is_of(&self, view: View) -> bool {
-        self.object.view() == view || self.more_reasons.contains(&view)
-    }
-
-    /// Returns the name of the machine, if the line is about one.
-    fn machine(&self) -> Option<&str> {
-        match &self.object {
-            Object::Entry(_) | Object::Node(_) | Object::Machine(_) if self.count == 1 => Some(&self.name),
-            Object::Entry(_)
-            | Object::Node(_)
-            | Object::Machine(_)
-            | Object::Source(_)
-            | Object::Leadership
-            | Object::Queue(_)
-            | Object::Definition
-            | Object::Batch(..)
-            | Object::Host(_) => None,
-        }
-    }
-}
-
-/// Time for which a machine may be unhealthy in the registry after its reboot has ended.
-const REGISTRY_LAG: SignedDuration = SignedDuration::from_secs(120);
+pub use self::line::{NeedsYou, Urgency};
+use super::{App, batches::BatchSummary, calendar, leaders, object::Object, queries::Leader, registry, sources};
+use crate::keys::Command;
 
 /// Makes the list again. A message about the old list goes with it.
 pub fn refresh(app: &mut App) {
@@ -228,9 +56,9 @@ fn lines(app: &App) -> Vec<NeedsYou> {
     lines.extend(paused_batches(app));
     lines.extend(entries::lines(app));
     lines.extend(entries::slow(app));
-    lines.extend(nodes(app));
-    lines.extend(hosts(app));
-    lines.extend(machines(app));
+    lines.extend(objects::nodes(app));
+    lines.extend(objects::hosts(app));
+    lines.extend(objects::machines(app));
     lines.sort_by(|a, b| {
         let key = |line: &NeedsYou| (line.urgency, line.since.is_none(), line.since);
         key(a).cmp(&key(b)).then_with(|| a.object.cmp(&b.object))
@@ -411,93 +239,4 @@ fn paused_batches(app: &App) -> Vec<NeedsYou> {
 /// Returns the time after which work counts as stuck, by the policy.
 fn stuck_after(app: &App) -> SignedDuration {
     SignedDuration::from_secs(i64::try_from(app.seen.snapshot.store.policy().stuck_seconds).unwrap_or(i64::MAX))
-}
-
-/// Returns nodes that are unexpectedly away, members without a Node, and orphaned cordons.
-fn nodes(app: &App) -> Vec<NeedsYou> {
-    let totals = &app.knowledge.totals;
-    let mut lines = Vec::new();
-    let patience = stuck_after(app);
-    // a new member needs a while until it has joined
-    let is_joining =
-        |name: &&String| totals.joining.get(*name).is_some_and(|since| app.known().duration_since(*since) < patience);
-    let missing: Vec<String> = totals.missing.iter().filter(|name| !is_joining(name)).cloned().collect();
-    let absent =
-        [(&totals.unready, "not Ready, and nothing restarts it"), (&missing, "in the definition, but has no Node")];
-    for (names, what) in absent {
-        // of several, the one that has been away longest
-        let since = |name: &String| queries::node(&app.seen, name).filter(|row| !row.ready)?.ready_since;
-        if let Some(first) = names.iter().min_by_key(|name| (since(name).is_none(), since(name))) {
-            let line = NeedsYou::new(Object::Node(first.clone()), first.clone(), what, Urgency::Stuck);
-            let line = line.others(names.iter().map(|name| (name.as_str(), Object::Node(name.clone()))));
-            lines.push(line.since(since(first)).remedies(&[Command::Repair, Command::Reboot]));
-        }
-    }
-    lines.extend(app.seen.orphans.iter().filter_map(|(name, why)| {
-        let what = short_text::reason(why, app.known());
-        // this one ends by itself if its machine boots
-        let ends = matches!(why, Reason::OrphanedCordon { .. });
-        let urgency = if ends { Urgency::Waits } else { Urgency::Stuck };
-        let line = NeedsYou::new(Object::Node(name.to_string()), name.as_str(), what, urgency);
-        let owner = queries::node(&app.seen, name.as_str()).and_then(|row| row.owner.as_ref()?.as_ref().ok()?.since);
-        let is_recent = owner.is_some_and(|since| app.known().duration_since(since) < patience);
-        (!ends || !is_recent).then(|| line.since(owner).remedies(&[Command::Release]))
-    }));
-    lines
-}
-
-/// Returns hosts with an error, and hosts that somebody holds off.
-fn hosts(app: &App) -> Vec<NeedsYou> {
-    let hosts = &app.knowledge.totals.hosts;
-    let mut lines: Vec<NeedsYou> = Vec::new();
-    for id in &hosts.trouble {
-        let what = short_text::host(&app.seen, id).0;
-        let line = NeedsYou::new(Object::Host(id.clone()), id.1.clone(), what, Urgency::Stuck);
-        let line = line.since(queries::host(&app.seen, id).and_then(|host| host.pending_reboot_since));
-        let line = line.remedies(&[Command::Unhold, Command::HostPower]);
-        match lines.iter_mut().find(|known| known.what == line.what) {
-            Some(known) => known.add(line),
-            None => lines.push(line),
-        }
-    }
-    if let Some(first) = hosts.held.first() {
-        let by = queries::host(&app.seen, first)
-            .map(|host| host.asked.keys.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
-        let what = format!("held off by {}", by.unwrap_or_default());
-        let line = NeedsYou::new(Object::Host(first.clone()), first.1.clone(), what, Urgency::Waits);
-        lines.push(
-            line.others(hosts.held.iter().map(|id| (id.1.as_str(), Object::Host(id.clone()))))
-                .remedies(&[Command::Unhold]),
-        );
-    }
-    lines
-}
-
-/// Returns members that the registry reports as unhealthy, unless they are repaired or will be.
-fn machines(app: &App) -> Vec<NeedsYou> {
-    let (seen, totals) = (&app.seen, &app.knowledge.totals);
-    let repair = &seen.auto_repair;
-    if seen.snapshot.store.auto_repair.enabled() && repair.off.is_none() && repair.plan.capped.is_none() {
-        return Vec::new();
-    }
-    let mut lines: Vec<NeedsYou> = Vec::new();
-    for address in &app.knowledge.registry.unhealthy {
-        let name = seen.snapshot.machine(address);
-        let handled = totals.unready.contains(&name)
-            || totals.missing.contains(&name)
-            || totals.entries_of(&name).any(|id| queries::in_work(seen, id) || id.queue == QueueKind::Repair);
-        let Some(machine) = app.knowledge.registry.at(seen, address).filter(|_| !handled) else { continue };
-        // the registry notices only after a while that a machine is up again
-        if machine.since.is_some_and(|since| app.known().duration_since(since) < REGISTRY_LAG) {
-            continue;
-        }
-        let what = format!("{} in the registry", machine.state);
-        let line = NeedsYou::new(Object::Machine(address.clone()), name, what, Urgency::Stuck);
-        let line = line.since(machine.since).remedies(&[Command::Repair]);
-        match lines.iter_mut().find(|known| known.what == line.what) {
-            Some(known) => known.add(line),
-            None => lines.push(line),
-        }
-    }
-    lines
 }

@@ -94,8 +94,15 @@ impl Ended {
 
     /// Returns the outcome with the operator who cancelled or deleted the entry: `cancelled by alice@admin1`.
     pub fn described(&self) -> String {
-        let by = self.withdrawn_by.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
-        format!("{}{by}", self.outcome)
+        self.end.described(&self.outcome, self.withdrawn_by.as_ref())
+    }
+}
+
+impl Ended {
+    /// Returns the same in short, for a row: `cancelled by ?` if the operator is not recorded.
+    pub fn described_in_row(&self) -> String {
+        let is_unknown = self.withdrawn_by.is_none() && matches!(self.end, EndKind::Cancelled | EndKind::Deleted);
+        if is_unknown { format!("{} by {}", self.outcome, super::when::UNKNOWN) } else { self.described() }
     }
 }
 

@@ -43,7 +43,7 @@ impl App {
     /// Returns the object of the row under the cursor, whatever the pane shows.
     pub fn row_target(&self) -> Option<Target> {
         match self.navigation.view {
-            View::Reboots | View::Repairs if self.navigation.batches => None,
+            View::Reboots | View::Repairs if self.navigation.shows_batches() => None,
             View::Reboots => self.lists.reboots.cursor.map(Target::Entry),
             View::Nodes => self.lists.nodes.cursor.clone().map(Target::Node),
             View::Repairs => self.lists.repairs.cursor.map(Target::Entry),
@@ -163,7 +163,7 @@ impl App {
                 self.overview_targets().iter().flat_map(entries).collect()
             }
             // a verb for entries never means a whole batch
-            (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
+            (None, View::Reboots | View::Repairs) if self.navigation.shows_batches() => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen(),
             (None, View::Repairs) => self.lists.repairs.chosen(),
             (None, View::Nodes) => {
@@ -180,7 +180,7 @@ impl App {
             (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
             (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
             (None, View::Nodes) => self.lists.nodes.chosen(),
-            (None, View::Reboots | View::Repairs) if self.navigation.batches => Vec::new(),
+            (None, View::Reboots | View::Repairs) if self.navigation.shows_batches() => Vec::new(),
             (None, View::Reboots) => self.lists.reboots.chosen().iter().filter_map(machine).collect(),
             (None, View::Repairs) => self.lists.repairs.chosen().iter().filter_map(machine).collect(),
             (None, View::Overview) => {
@@ -217,7 +217,7 @@ impl App {
         if self.navigation.view == View::Overview {
             return self.overview_batch().and_then(|id| self.knowledge.batches.get(id)).into_iter().collect();
         }
-        let ids = self.lists.batches.chosen();
+        let ids = self.lists.batches_of(self.navigation.view).chosen();
         ids.iter().filter_map(|id| self.knowledge.batches.get(id.0)).collect()
     }
 

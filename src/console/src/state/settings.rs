@@ -208,11 +208,12 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
     let open = (app.navigation.view, app.navigation.cke_records, app.navigation.batches);
     for (name, of) in &settings.tables {
         let tables = View::ALL.into_iter().flat_map(|view| [(view, false), (view, true)]);
-        let Some((view, second)) = tables.into_iter().find(|(v, second)| columns::table(*v, *second) == name) else {
+        let shown: Vec<(View, bool)> = tables.filter(|(v, second)| columns::table(*v, *second) == name).collect();
+        let Some((view, second)) = shown.first().copied() else {
             problems.push(format!("there is no table {name}"));
             continue;
         };
-        (app.navigation.view, app.navigation.cke_records, app.navigation.batches) = (view, second, second);
+        open_table(app, view, second);
         let all = columns::all(view, second);
         let (known, unknown): (Vec<_>, Vec<_>) = of
             .columns
@@ -229,13 +230,22 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
         }
         let (by, direction) = of.sort.as_deref().map(|s| s.split_once(' ').unwrap_or((s, ""))).unwrap_or_default();
         match columns::of(app).iter().find(|c| **c == by) {
-            Some(column) => app.list_mut().set_sort(Some((*column, direction == "desc"))),
+            // both queues have a table of their batches
+            Some(column) => shown.iter().for_each(|(view, second)| {
+                app.lists.of_mut(*view, *second).set_sort(Some((*column, direction == "desc")));
+            }),
             None if by.is_empty() => {}
             None => problems.push(format!("{name} has no column {by} to sort by")),
         }
     }
     (app.navigation.view, app.navigation.cke_records, app.navigation.batches) = open;
     problems
+}
+
+/// Opens a view with its first or second table, to read its columns.
+fn open_table(app: &mut App, view: View, second: bool) {
+    (app.navigation.view, app.navigation.cke_records) = (view, second);
+    app.navigation.show_batches(second);
 }
 
 /// Returns the columns of the open view's table, to be saved.

@@ -73,6 +73,12 @@ pub fn coarse(seconds: Seconds) -> String {
     if seconds < Seconds::new(60.0) { "under 1m".to_owned() } else { self::seconds(seconds) }
 }
 
+/// Returns the age of `then` as [`age`], but advances by minutes.
+pub fn coarse_age(then: Timestamp, now: Timestamp) -> String {
+    let is_fresh = now.duration_since(then) < SignedDuration::from_mins(1);
+    if is_fresh && !is_unknown(then) { "under 1m".to_owned() } else { age(then, now) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

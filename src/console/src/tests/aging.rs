@@ -227,6 +227,26 @@ fn a_dialog_expires_when_one_of_its_nodes_leaves_the_definition() {
     assert!(text.contains("EXPIRED") && text.contains("API servers have changed"), "{text}");
 }
 
+/// A Node that has just become Ready redrew its detail each second.
+#[test]
+fn the_age_of_a_fresh_node_advances_by_minutes() {
+    let mut world = World::usual();
+    let mut row = NodeRow::clone(&world.kube.nodes["cp-2"]);
+    row.ready_since = Some(after(super::world::wall(), -5));
+    world.kube.put_node(row);
+    world.each_source(|source| source.last_seen = BOOT + Seconds::new(600.0));
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let mut app = world.console_in(View::Nodes, columns, rows);
+        press(&mut app, ": \"goto cp-2\" enter");
+        let first = line(&app, "ready ");
+        assert!(first.contains("(under 1m ago)"), "{first}");
+        tick(&mut app, 20.0);
+        assert_eq!(line(&app, "ready "), first);
+        tick(&mut app, 60.0);
+        assert!(line(&app, "ready ").contains("(1m ago)"), "{}", line(&app, "ready "));
+    }
+}
+
 /// The age of a Node's state depends on Kubernetes, that of an entry on etcd.
 #[test]
 fn node_ages_stop_with_kubernetes_and_entry_ages_with_etcd() {

@@ -15,6 +15,7 @@ use crate::{
     state::{
         App, View,
         event::{Action, BatchAction, Effect, Event},
+        overview::OverviewRow,
         racks::State,
     },
     terminal::screen,
@@ -76,12 +77,58 @@ fn v_shows_the_batches_newest_first_with_their_progress() {
     }
 }
 
+/// The choice of one queue's view changed what the other one showed.
 #[test]
-fn the_batches_of_the_other_queue_are_not_shown() {
-    let (mut app, _) = batches(false);
+fn each_queue_keeps_its_own_choice_between_batches_and_entries() {
+    let (mut app, [_, kernel, _]) = batches(false);
     press(&mut app, "3");
     assert_eq!(app.navigation.view, View::Repairs);
+    assert!(screen::text(&app).contains("the repair queue is empty"), "{}", screen::text(&app));
+    press(&mut app, "v");
     assert!(screen::text(&app).contains("there are no batches"), "{}", screen::text(&app));
+    press(&mut app, "2 1");
+    assert!(app.navigation.shows_batches(), "Reboots showed its batches before");
+    press(&mut app, "j enter");
+    assert_eq!(app.lists.reboots.filter, format!("batch:{kernel}"));
+    press(&mut app, "3");
+    assert!(screen::text(&app).contains("there are no batches"), "Enter in Reboots: {}", screen::text(&app));
+    press(&mut app, "1");
+    assert!(!app.navigation.shows_batches() && app.lists.reboots.rows.len() == 4, "{}", screen::text(&app));
+    press(&mut app, "1 3 3");
+    assert!(screen::text(&app).contains("the repair queue is empty"), "its key leaves the batches");
+}
+
+/// A filter that is typed for the batches of one queue is not one for those of the other queue.
+#[test]
+fn each_queue_filters_its_own_batches() {
+    let (mut app, _) = batches(true);
+    press(&mut app, "/ \"state:paused\" enter 3 v");
+    assert_eq!(app.list().filter(), "");
+    press(&mut app, "1");
+    assert_eq!((app.list().filter(), app.list().counts().0), ("state:paused", 1));
+}
+
+/// The row said `L resume`, the footer `L unhold`.
+#[test]
+fn the_key_that_ends_a_pause_has_one_word() {
+    let (mut app, _) = batches(true);
+    press(&mut app, "j");
+    let footer = |app: &App| screen::text(app).lines().last().unwrap_or_default().to_owned();
+    assert!(footer(&app).contains("L resume"), "{}", footer(&app));
+    let (world, [_, kernel, _]) = world(true);
+    for object in [false, true] {
+        let mut app = world.console_in(View::Overview, 120, 36);
+        let is_batch = |row: &OverviewRow| row.batch() == Some(kernel);
+        let is_needs = |row: &OverviewRow| matches!(row, OverviewRow::NeedsYou(_));
+        for _ in 0..30 {
+            if app.lists.overview_rows.cursor.as_ref().is_some_and(|row| is_batch(row) && is_needs(row) == object) {
+                break;
+            }
+            press(&mut app, "j");
+        }
+        assert!(app.lists.overview_rows.cursor.as_ref().is_some_and(is_batch), "{}", screen::text(&app));
+        assert!(footer(&app).contains("L resume") && !footer(&app).contains("unhold"), "{}", screen::text(&app));
+    }
 }
 
 #[test]

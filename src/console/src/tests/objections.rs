@@ -3,12 +3,15 @@
 
 use cketerm_model::{
     batch::{Batch, BatchEnds, BatchId},
-    cketerm_records::Who,
+    cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
+    freeze::Freeze,
     kube::NodeRow,
     names::NodeName,
+    policy::Policy,
     reason::Reason,
     reboot::RebootStatus,
+    stored::view::Switch,
     time::after,
 };
 
@@ -80,6 +83,75 @@ fn keys_typed_into_an_expired_dialog_without_a_reason_are_no_reason() {
     assert!(!screen::text(&app).contains("kept for the next try"), "{}", screen::text(&app));
     press(&mut app, "esc F");
     assert_eq!(super::dialogs::reason(&app), "");
+}
+
+/// An operator forced a drain and waited: a gate that the order leaves in place held the machine.
+#[test]
+fn force_names_the_gates_that_still_hold() {
+    let dialog = |change: &dyn Fn(&mut World), key: &str| {
+        let mut world = World::with_repairs();
+        change(&mut world);
+        let mut app = world.console(120, 40);
+        press(&mut app, key);
+        assert!(app.dialog.is_some(), "{}", screen::text(&app));
+        app.dialog.as_ref().unwrap().lines.iter().filter(|line| line.starts_with('!')).cloned().collect::<Vec<_>>()
+    };
+    let (reboot, repair) = ("1 g g F", "3 g g j j F");
+    for key in [reboot, repair] {
+        assert_eq!(dialog(&|_| {}, key), Vec::<String>::new(), "force overcomes a budget");
+    }
+    // the gate is the entry's own reason
+    let names = || vec![NodeName::new("w1"), NodeName::new("w2")];
+    let gates = [
+        Reason::UnreachableGate { count: 2, limit: 1, names: names().into() },
+        Reason::ControlPlaneUnhealthy { node: NodeName::new("cp-1"), why: "etcd".into() },
+        Reason::EtcdUnchecked { why: "no answer".into() },
+        Reason::MachineInRepair { entry: EntryId::repair(2) },
+        Reason::UncordonedByOther { since: wall() },
+    ];
+    for gate in gates {
+        let held = |world: &mut World| {
+            world.reasons.insert(EntryId::reboot(3), gate.clone());
+            world.reasons.insert(EntryId::repair(2), gate.clone());
+        };
+        for key in [reboot, repair] {
+            let lines = dialog(&held, key);
+            assert!(lines.iter().any(|line| line.contains("force does not overcome this")), "{gate:?}: {lines:?}");
+        }
+    }
+    // the entry's reason is a budget, and a gate holds besides
+    let frozen = |world: &mut World| {
+        let freeze = Freeze {
+            until: after(wall(), 3600),
+            reason: "night".into(),
+            who: Who::default(),
+            unknown: serde_json::Map::new(),
+        };
+        world.store.policy = Some(stored("p", 70, Policy { freeze: Some(freeze), ..Policy::default() }));
+    };
+    let disabled = |world: &mut World| {
+        world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 50 };
+        world.store.repairs.switch = Switch { raw: Some("true".into()), mod_revision: 50 };
+    };
+    for (change, words) in [
+        (&frozen as &dyn Fn(&mut World), "nothing starts before 11:00Z (freeze)"),
+        (&disabled, "the queue is disabled"),
+    ] {
+        for key in [reboot, repair] {
+            let lines = dialog(change, key);
+            let named = lines.iter().any(|line| line.contains("despite force") && line.contains(words));
+            assert!(named, "{words} {key}: {lines:?}");
+        }
+    }
+    // a queued entry of a paused batch
+    let paused = |world: &mut World| {
+        let (batches, [_, kernel, _]) = super::batches::world(true);
+        world.store.batches = batches.store.batches;
+        let request = Request { who: Who::default(), at: wall(), reason: None, node_uid: None, batch: Some(kernel) };
+        world.store.requests.insert(EntryId::reboot(6), stored("/cke/cketerm/requests/x", 20, request));
+    };
+    let lines = dialog(&paused, "1 g g j j j F");
+    assert!(lines.iter().any(|line| line.contains("despite force") && line.contains("paused by carol")), "{lines:?}");
 }
 
 /// The dialog of `force` says what the order does not overcome, and whose hold it ends.

@@ -1,17 +1,22 @@
 //! Tests of undo: it is bound to what was written, and to what that replaced.
 
 use cketerm_actions::HostAction;
+use cketerm_clients::store::pages::Part;
 use cketerm_model::{
     cketerm_records::Who, constraints::Constraints, entry::EntryId, freeze::Freeze, host::Mode, policy::Policy,
     reboot::RebootStatus, stored::view::Switch,
 };
 
-use super::world::{World, message, press, stored, wall};
+use super::{
+    past::{page, timed},
+    world::{World, message, press, stored, wall},
+};
 use crate::{
     input::update,
     state::{
         App,
         event::{Action, ActionOutcome, Effect, Event, Replaced},
+        past::ReadResponse,
         undo::UndoAction,
     },
     terminal::screen,
@@ -115,6 +120,63 @@ fn undo_cancels_queued_reboots_that_have_not_begun() {
     refresh(&mut app, &world);
     let entries = vec![EntryId::reboot(30)];
     assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Cancel { entries, reason: None })]);
+}
+
+/// Returns the lines of an open dialog that need no answer of Kubernetes: waves and the estimated end.
+fn known(app: &App) -> Vec<String> {
+    app.dialog.as_ref().and_then(|dialog| dialog.plan.as_ref()).map(|plan| plan.known.clone()).unwrap_or_default()
+}
+
+/// The undo of a cancel queues again what was queued: its confirmation shows the estimate that an add of the same
+/// machines shows at the same time. The undo of an add cancels, and estimates nothing.
+#[test]
+fn an_undo_that_queues_again_shows_the_estimate_of_the_add() {
+    let ended = || (0..20).map(|i| timed(i, 60 * i64::try_from(i).unwrap())).collect();
+    let history = || Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(ended(), false)))));
+    // the cancelled entries may still be in the queue: the leader removes them in its next pass
+    for removed in [true, false] {
+        let mut world = World::usual();
+        world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
+        let mut app = world.console(120, 40);
+        update(&mut app, history());
+        press(&mut app, "g g j j space G space X enter y");
+        finish_action(
+            &mut app,
+            ActionOutcome {
+                done: Some(vec![EntryId::reboot(5), EntryId::reboot(30)]),
+                ..ActionOutcome::from("cancelled 2 reboots")
+            },
+        );
+        for (index, address) in [(5, "10.0.0.16"), (30, "10.0.0.18")] {
+            world.entry(index, address, RebootStatus::Cancelled, 10, 98);
+            if removed {
+                world.store.reboots.entries.remove(&index);
+            }
+            world.reasons.remove(&EntryId::reboot(index));
+        }
+        refresh(&mut app, &world);
+        press(&mut app, "u");
+        let again = known(&app);
+        assert!(again.iter().any(|line| line.contains("like the last 20")), "{again:?} {}", screen::text(&app));
+        press(&mut app, "esc");
+        for names in [["worker-3", "worker-5"], ["worker-5", "worker-3"]] {
+            app.dialog = crate::dialogs::add::of(&app, names.map(str::to_owned).to_vec()).ok();
+            assert_eq!(known(&app), again, "{removed}");
+            refresh(&mut app, &world);
+            assert_eq!(known(&app), again, "{removed}: made again while the dialog is open");
+        }
+    }
+    let mut world = World::usual();
+    let mut app = world.console(120, 40);
+    update(&mut app, history());
+    press(&mut app, ": \"goto worker-5\" enter R enter y");
+    let queued = vec![EntryId::reboot(30)];
+    finish_action(&mut app, ActionOutcome { queued, ..ActionOutcome::from("queued 1 reboot") });
+    world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
+    refresh(&mut app, &world);
+    press(&mut app, "u");
+    let text = screen::text(&app);
+    assert!(text.contains("Cancel 1 reboot?") && !text.contains("like the last"), "{text}");
 }
 
 #[test]

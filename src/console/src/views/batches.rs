@@ -6,7 +6,12 @@ use crate::state::{App, columns::BatchTable};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if !super::columns::draw::<BatchTable, _>(app, (&mut *buffer, area), &app.lists.batches, stale) {
+    if !super::columns::draw::<BatchTable, _>(
+        app,
+        (&mut *buffer, area),
+        app.lists.batches_of(app.navigation.view),
+        stale,
+    ) {
         super::draw_empty(buffer, area, &empty(app), app);
     }
 }
@@ -15,7 +20,7 @@ fn empty(app: &App) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
-    if app.lists.batches.total > 0 {
+    if app.lists.batches_of(app.navigation.view).total > 0 {
         return super::no_matches(app, "batch");
     }
     vec![

@@ -201,6 +201,11 @@ impl Text<'_> {
         format!("{} ({} ago)", calendar::time(self.app, at), when::age(at, now))
     }
 
+    /// Formats a time with an age that advances by minutes, for states that last.
+    fn coarse_moment(&self, at: Timestamp, now: Timestamp) -> String {
+        format!("{} ({} ago)", calendar::time(self.app, at), when::coarse_age(at, now))
+    }
+
     /// Adds an entry of either queue. `alone` = the pane is the entry's; otherwise the node's lines are above already.
     fn entry_or_broken(&mut self, id: EntryId, alone: bool) {
         let store = Arc::clone(&self.app.seen.snapshot.store);

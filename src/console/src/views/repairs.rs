@@ -6,7 +6,7 @@ use crate::state::{App, columns::Repairs};
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if app.navigation.batches {
+    if app.navigation.shows_batches() {
         return super::batches::draw(app, buffer, area, stale);
     }
     if !super::columns::draw::<Repairs, _>(app, (&mut *buffer, area), &app.lists.repairs, stale) {

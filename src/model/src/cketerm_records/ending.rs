@@ -38,6 +38,18 @@ impl EndKind {
         }
     }
 
+    /// Returns an outcome of this kind for people, with the operator who took the entry out of its queue. A record without
+    /// one says so: the operator is unknown, not absent.
+    pub fn described(self, outcome: &str, by: Option<&Who>) -> String {
+        match (self, by) {
+            (_, Some(who)) => format!("{outcome} by {who}"),
+            (Self::Cancelled | Self::Deleted, None) => format!("{outcome}, by whom is not recorded"),
+            (Self::Booted | Self::Done | Self::Succeeded | Self::Failed | Self::Dequeued | Self::Unrecorded, None) => {
+                outcome.to_owned()
+            }
+        }
+    }
+
     /// Reports whether the entry was taken out of its queue: it neither reached its goal nor failed.
     pub fn withdrawn(self) -> bool {
         match self {
@@ -86,8 +98,7 @@ const MAX_ENTRY_BYTES: usize = 128 << 10;
 impl Ending {
     /// Returns the outcome for people, with the operator who took the entry out of its queue: `cancelled by alice@admin1`.
     pub fn described(&self) -> String {
-        let by = self.withdrawn_by.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
-        format!("{}{by}", self.outcome)
+        self.end.described(&self.outcome, self.withdrawn_by.as_ref())
     }
 
     /// Adds the operator who took the entry out of its queue. An entry that ended otherwise stays as it is.
@@ -149,7 +160,8 @@ mod tests {
             "at": "2026-06-01T00:00:30Z", "last": {},
         });
         let old: Ending = serde_json::from_value(old).unwrap();
-        assert_eq!((old.described().as_str(), &old.withdrawn_by), ("cancelled", &None));
+        let unknown = "cancelled, by whom is not recorded";
+        assert_eq!((old.described().as_str(), &old.withdrawn_by), (unknown, &None));
         let who = Who { user: "alice".into(), host: "admin1".into(), ssh_client: None };
         assert_eq!(old.clone().withdrawn_by(None), old, "ckecli records nobody");
         let new = old.withdrawn_by(Some(&who));

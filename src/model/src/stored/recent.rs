@@ -140,6 +140,36 @@ mod tests {
         assert_eq!(keys(&recent, 1018).unwrap(), ["x"]);
     }
 
+    /// A leader that watched a cancel names its operator. One that no longer keeps the action, or never watched it, does
+    /// not know the operator, and the record must not read as if nobody had cancelled.
+    #[test]
+    fn the_end_of_a_cancelled_entry_says_that_its_operator_is_unknown_once_the_action_is_no_longer_kept() {
+        let mut recent = RecentRecords::after_revision(10);
+        let action = |user: &str, on: &str| {
+            let who = serde_json::json!({"user": user, "host": "ops2"});
+            let audit = serde_json::json!({
+                "at": "2026-11-21T10:00:00Z", "who": who, "what": "reboot cancel", "on": on, "result": "done",
+            });
+            audit.to_string()
+        };
+        let ending = || {
+            let ending = serde_json::json!({
+                "entry": "reboots/3", "address": "10.0.0.12", "end": "cancelled", "outcome": "cancelled",
+                "at": "2026-11-21T10:00:30Z", "last": {},
+            });
+            serde_json::from_value::<crate::cketerm_records::Ending>(ending).unwrap()
+        };
+        let described = |recent: &RecentRecords| ending().withdrawn_by(recent.author_of(11)).described();
+        recent.record_value(Folder::Audit, 11, action("bob", "reboots/3").as_bytes());
+        assert_eq!(described(&recent), "cancelled by bob@ops2");
+        let later = 12..12 + i64::try_from(MAX_ACTIONS).unwrap();
+        for revision in later {
+            recent.record_value(Folder::Audit, revision, action("carol", "reboots/9").as_bytes());
+        }
+        assert_eq!(described(&recent), "cancelled, by whom is not recorded");
+        assert_eq!(described(&RecentRecords::after_revision(20)), "cancelled, by whom is not recorded");
+    }
+
     #[test]
     fn audit_records_of_people_are_kept_and_those_of_engines_are_not() {
         let mut recent = RecentRecords::after_revision(10);

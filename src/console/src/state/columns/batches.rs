@@ -1,7 +1,7 @@
 //! Columns of the batches: the entries of one enqueue each.
 
 use cketerm_model::batch::{BatchState, Paused};
-use cketerm_rules::eta::text::Detail;
+use cketerm_rules::{batch_state::ShownState, eta::text::Detail};
 
 use super::{
     Table,
@@ -109,34 +109,18 @@ fn state_cell(app: &App, batch: &BatchSummary) -> Cell {
     Cell::styled(text, app.config.theme.severity(severity))
 }
 
-/// Returns the state of a batch. One that is over is done only if all its entries reached their goal.
+/// Returns the state of a batch, and its severity.
 fn state(app: &App, batch: &BatchSummary) -> (String, Severity) {
-    let state = leaders::batch_state(app, batch);
-    let (text, severity) = match state {
-        BatchState::Running if let Some((hold, severity)) = held_by(app, batch) => (Some(hold), severity),
-        BatchState::Running if batch.totals.in_work > 0 => (None, Severity::Rebooting),
-        BatchState::Running => (None, Severity::Waiting),
-        BatchState::Paused => (None, Severity::Slow),
-        BatchState::Done if batch.totals.ends.failed > 0 => (Some("failed"), Severity::Failed),
-        BatchState::Done if batch.totals.ends.withdrawn > 0 => (Some("ended"), Severity::Waiting),
-        BatchState::Done => (None, Severity::Done),
+    let is_led = sources::current_leader(&app.seen, app.now.boot) != Leader::Nobody;
+    let state = ShownState::of(&app.seen.snapshot.store, &batch.batch, &batch.totals, is_led, app.now.wall);
+    let severity = match state {
+        ShownState::Running if batch.totals.in_work > 0 => Severity::Rebooting,
+        ShownState::Running | ShownState::Ended => Severity::Waiting,
+        ShownState::Paused => Severity::Slow,
+        ShownState::Disabled | ShownState::NoLeader | ShownState::Frozen | ShownState::Failed => Severity::Failed,
+        ShownState::Done => Severity::Done,
     };
-    (text.map_or_else(|| state.to_string(), str::to_owned), severity)
-}
-
-/// Returns what keeps the entries of a batch from starting, as the Overview and the header say it of its queue.
-fn held_by(app: &App, batch: &BatchSummary) -> Option<(&'static str, Severity)> {
-    let nothing_starts = batch.totals.queued > 0;
-    let is_frozen = calendar::freeze(app).is_some() && leaders::not_in_force(app).is_none();
-    if !app.seen.snapshot.store.switch(batch.batch.queue).enabled() && nothing_starts {
-        Some(("disabled", Severity::Failed))
-    } else if sources::current_leader(&app.seen, app.now.boot) == Leader::Nobody {
-        Some(("waits for a leader", Severity::Failed))
-    } else if is_frozen && nothing_starts {
-        Some(("frozen", Severity::Failed))
-    } else {
-        None
-    }
+    (state.to_string(), severity)
 }
 
 fn failed_cell(row: &Row<'_>) -> Cell {

@@ -107,5 +107,5 @@ pub fn outcome_style(app: &App, ended: &Ended) -> Style {
 }
 
 fn outcome_cell(app: &App, ended: &Ended) -> Cell {
-    Cell::signed(&app.config.theme, severity(ended), short_text::safe(&ended.described()))
+    Cell::signed(&app.config.theme, severity(ended), short_text::safe(&ended.described_in_row()))
 }

@@ -41,7 +41,7 @@ impl Text<'_> {
             self.plain("addresses", &row.addresses.join(", "));
             let ready = row
                 .ready_since
-                .map(|at| format!(" since {}", self.moment_by(at, self.app.known_of_kube())))
+                .map(|at| format!(" since {}", self.coarse_moment(at, self.app.known_of_kube())))
                 .unwrap_or_default();
             self.plain("ready", &format!("{}{ready}", if row.ready { "yes" } else { "no" }));
             self.plain("kubelet", &row.kubelet);
