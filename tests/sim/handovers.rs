@@ -5,7 +5,7 @@
 //! I24, H1), no machine is rebooted twice for one entry (H2), no accepted cancel is lost (H3), and in the end nothing is
 //! left: no entry, no cordon, no machine that is off (H4).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use cketerm_actions::Operator;
 use cketerm_model::{acceptance::LeaderKind, clock::Clock, reboot::RebootStatus, stored::view::StoreView};
