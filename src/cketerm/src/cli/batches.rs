@@ -76,7 +76,7 @@ impl From<&Estimate> for ShownEstimate {
 struct Shown<'a> {
     id: BatchId,
     state: BatchState,
-    /// What keeps the queued entries of an open batch from starting, other than a pause.
+    /// Condition that keeps the queued entries of an open batch from starting, other than a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<String>,
     who: &'a Who,
@@ -176,7 +176,7 @@ pub async fn list(queue: QueueKind, context: &Context) -> Result<(), ActionError
             context.out.text(columns(&COLUMNS, &lines))?;
         }
         form => {
-            context.out.value(&rows.iter().map(|row| Shown::of(row, state(row), &ends)).collect::<Vec<_>>(), form)?
+            context.out.value(&rows.iter().map(|row| Shown::of(row, state(row), &ends)).collect::<Vec<_>>(), form)?;
         }
     }
     let broken: Vec<&str> =
@@ -300,7 +300,7 @@ mod tests {
     fn registered() -> Stored<EngineRegistration> {
         let value = serde_json::json!({"host": "ops1", "pid": 1, "version": "0.2.0", "mode": "daemon"});
         let value = serde_json::from_value(value).map(std::sync::Arc::new).map_err(|why| why.to_string());
-        Stored { key: "/cke/cketerm/engines/1".to_owned(), mod_revision: 1, value: value.map_err(Into::into) }
+        Stored { key: "/cke/cketerm/engines/1".to_owned(), mod_revision: 1, value }
     }
 
     /// The command line said `running` of batches that the console called frozen, disabled or without a leader.
@@ -313,8 +313,9 @@ mod tests {
         let row = BatchRow { id: BatchId::at(at), batch, totals };
         let in_work = BatchRow { totals: BatchTotals { queued: 0, ..totals }, ..row.clone() };
         let mut led = StoreView::default();
-        let lead = Candidate { key: "/cke/leader/1".to_owned(), lease: 1, host: "ops1".to_owned(), create_revision: 1 };
-        led.candidates.insert(1, lead);
+        let candidate =
+            Candidate { key: "/cke/leader/1".to_owned(), lease: 1, host: "ops1".to_owned(), create_revision: 1 };
+        led.candidates.insert(1, candidate);
         led.engines.insert(1, registered());
         let until = at + jiff::SignedDuration::from_hours(1);
         let freeze = Freeze { until, reason: "night".to_owned(), who, unknown: serde_json::Map::new() };

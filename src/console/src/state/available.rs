@@ -15,6 +15,7 @@ use cketerm_rules::{console_leads::NotCampaigning, decide::ApplyState};
 use super::{
     App, HostId, Target, View,
     batches::BatchSummary,
+    blockers,
     host_choice::CKETERM_KEY,
     leaders, next_object,
     object::Object,
@@ -112,6 +113,11 @@ fn shows(app: &App, command: Command) -> bool {
         Command::Trouble => next_object::next(app).is_some(),
         Command::Yaml => app.target().is_some_and(|of| !matches!(of, Target::Line(_) | Target::Fold(_))),
         Command::Follow => matches!(app.target(), Some(Target::Entry(_))),
+        Command::Blockers => {
+            // the list is about all drains: the hint stays while the cursor moves, which costs nothing
+            let totals = &app.knowledge.totals;
+            totals.in_work.iter().chain(&totals.stuck).any(|id| blockers::any(app, *id))
+        }
         Command::PreviousEntry => app.list().has_neighbour(-1),
         Command::NextEntry => app.list().has_neighbour(1),
         Command::Undo => app.can_undo(),
@@ -122,7 +128,7 @@ fn shows(app: &App, command: Command) -> bool {
 /// Reports whether the row under the cursor can be opened.
 fn opens(app: &App) -> bool {
     if app.navigation.shows_batches() {
-        return app.lists.batches.cursor.is_some();
+        return app.lists.batches_of(app.navigation.view).cursor.is_some();
     }
     match app.navigation.view {
         View::Overview => app.lists.overview_rows.cursor.is_some(),

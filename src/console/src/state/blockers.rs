@@ -26,47 +26,77 @@ pub fn all(app: &App) -> Vec<BlockerGroup> {
     let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
     let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
     let mut found: BTreeMap<String, BlockerGroup> = BTreeMap::new();
-    let mut add = |what: String, node: &str, pod: Option<&str>| {
-        let group = found.entry(what.clone()).or_default();
-        group.what = what;
-        group.nodes.insert(node.to_owned());
-        group.pods.extend(pod.map(str::to_owned));
-    };
     for id in reboots.chain(repairs) {
         let Some(node) = queries::machine(seen, id) else { continue };
-        let blockers = queries::progress(seen, id).map(|p| p.blockers.as_slice()).unwrap_or_default();
-        // The blockers of an entry that is not draining now are outdated.
-        let blockers = if queries::in_work(seen, id) { blockers } else { &[] };
-        let mut has_blockers = false;
-        for blocker in blockers {
-            let what = match &blocker.why {
-                PodHold::Leaving | PodHold::Terminating { node_ready: true, .. } => continue,
-                PodHold::Terminating { .. } => "pods terminating on a node that is not Ready".to_owned(),
-                PodHold::Budget { budget, healthy, needed } => format!("pdb {budget} {healthy}/{needed}"),
-                PodHold::ManyBudgets { .. } | PodHold::Job { .. } => blocker.why.to_string(),
-                PodHold::Deferred { webhook, .. } | PodHold::Denied { webhook, .. } => format!("webhook {webhook}"),
-                why => format!("{}: {why}", blocker.pod),
-            };
-            add(what, &node, Some(&blocker.pod));
-            has_blockers = true;
-        }
-        let why = seen.reasons.get(&id).filter(|_| !has_blockers);
-        if let Some(
-            why @ (Reason::BlockedByPdb { .. }
-            | Reason::BlockedByManyPdbs { .. }
-            | Reason::PdbNeverAllows { .. }
-            | Reason::BlockedByJob { .. }
-            | Reason::Backoff { cause: Some(_), .. }
-            | Reason::DeferredToWebhook { .. }
-            | Reason::DeniedByWebhook { .. }
-            | Reason::EvictionFailing { .. }
-            | Reason::TerminatingStuck { .. }),
-        ) = why
-        {
-            add(short_text::stuck_on(why, app.now.wall), &node, None);
+        for (object, what, pod) in of(app, id) {
+            let group = found.entry(object).or_insert_with(|| BlockerGroup { what, ..BlockerGroup::default() });
+            group.nodes.insert(node.clone());
+            group.pods.extend(pod);
         }
     }
     let mut all: Vec<BlockerGroup> = found.into_values().collect();
     all.sort_by_key(|group| (std::cmp::Reverse(group.nodes.len()), group.what.clone()));
     all
+}
+
+/// Reports whether something blocks the drain of an entry, or made it back off.
+pub fn any(app: &App, id: EntryId) -> bool {
+    !of(app, id).is_empty()
+}
+
+/// An object that blocks the drain of an entry: its identity, its text, and the pod that it keeps.
+type Blocking = (String, String, Option<String>);
+
+/// Returns what blocks the drain of an entry now; of one that does not drain, what it backed off because of.
+fn of(app: &App, id: EntryId) -> Vec<Blocking> {
+    let seen = &app.seen;
+    // the blockers of an entry that is not draining now are outdated
+    let known = queries::progress(seen, id).filter(|_| queries::in_work(seen, id));
+    let blockers = known.map(|progress| progress.blockers.as_slice()).unwrap_or_default();
+    let blocking: Vec<Blocking> = blockers.iter().filter_map(|blocker| of_pod(&blocker.pod, &blocker.why)).collect();
+    if !blocking.is_empty() {
+        return blocking;
+    }
+    let why = seen.reasons.get(&id);
+    let why = if let Some(Reason::Backoff { cause, .. }) = why { cause.as_deref() } else { why };
+    why.and_then(|why| of_reason(app, why)).into_iter().collect()
+}
+
+fn of_reason(app: &App, why: &Reason) -> Option<Blocking> {
+    if let Reason::TerminatingStuck { pod, node_ready, .. } = why {
+        let pod = Some(pod.clone());
+        if !node_ready {
+            return Some(unreachable_pods(pod));
+        }
+        let what = short_text::reason(why, app.known());
+        return Some((what.clone(), what, pod));
+    }
+    why.pod_hold().and_then(|(pod, hold)| of_pod(pod, &hold))
+}
+
+/// Returns what keeps a pod on its node. `None` for one that leaves.
+fn of_pod(pod: &str, why: &PodHold) -> Option<Blocking> {
+    let kept = Some(pod.to_owned());
+    let one = |what: String| Some((what.clone(), what, Some(pod.to_owned())));
+    match why {
+        PodHold::Leaving | PodHold::Terminating { node_ready: true, .. } => None,
+        PodHold::Terminating { node_ready: false, .. } => Some(unreachable_pods(kept)),
+        PodHold::Budget { budget, healthy, needed } => {
+            let allowed = healthy.saturating_sub(*needed).max(0);
+            let what = format!("pdb {budget}: {healthy} of {needed} needed healthy, {allowed} may be disrupted");
+            Some((format!("pdb {budget}"), what, kept))
+        }
+        PodHold::Deferred { webhook, .. } | PodHold::Denied { webhook, .. } => one(format!("webhook {webhook}")),
+        PodHold::ManyBudgets { .. } | PodHold::Job { .. } => one(why.to_string()),
+        PodHold::BudgetLag { .. }
+        | PodHold::Failing { .. }
+        | PodHold::NamespaceTerminating
+        | PodHold::Replaced
+        | PodHold::Refused { .. } => one(format!("{pod}: {why}")),
+    }
+}
+
+fn unreachable_pods(pod: Option<String>) -> Blocking {
+    let what = "pods terminating on a node that is not Ready".to_owned();
+    (what.clone(), what, pod)
 }

@@ -98,14 +98,6 @@ impl Ended {
     }
 }
 
-impl Ended {
-    /// Returns the same in short, for a row: `cancelled by ?` if the operator is not recorded.
-    pub fn described_in_row(&self) -> String {
-        let is_unknown = self.withdrawn_by.is_none() && matches!(self.end, EndKind::Cancelled | EndKind::Deleted);
-        if is_unknown { format!("{} by {}", self.outcome, super::when::UNKNOWN) } else { self.described() }
-    }
-}
-
 impl From<&Ending> for Ended {
     fn from(ending: &Ending) -> Self {
         Self {

@@ -157,9 +157,10 @@ pub fn reason_in(seen: &Seen, why: &Reason, now: Timestamp) -> String {
 
 /// Returns a reason as [`reason_in`], beside columns that show the times of the phase and of the next try.
 pub fn reason_in_row(seen: &Seen, why: &Reason, now: Timestamp) -> String {
-    if let Reason::Backoff { cause: Some(cause), .. } = why
-        && **cause != Reason::QueueDisabled
-    {
+    if let Reason::Backoff { cause: Some(cause), .. } = why {
+        if **cause == Reason::QueueDisabled {
+            return "reset-backoff retries it now (was disabled)".to_owned();
+        }
         return into_safe(condensed(cause, now));
     }
     if let Reason::Backoff { count, cause: None, .. } = why {

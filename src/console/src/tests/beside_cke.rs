@@ -71,7 +71,10 @@ fn blockers_of_a_drain_of_cke_are_named_and_labelled() {
     let mut app = cke_drains().console_in(View::Reboots, 80, 24);
     press(&mut app, "b");
     let text = screen::text(&app);
-    assert!(text.contains("pdb shop/web 3/3") && text.contains("pods: shop/web"), "{text}");
+    assert!(
+        text.contains("pdb shop/web: 3 of 3 needed healthy, 0 may be disrupted") && text.contains("pods: shop/web"),
+        "{text}"
+    );
     assert!(text.contains("Drain blockers (as cketerm reads CKE's rules)"), "{text}");
 }
 

@@ -19,6 +19,24 @@ fn footer(app: &App) -> String {
     screen::text(app).lines().last().unwrap_or_default().to_owned()
 }
 
+/// `n` was listed twice: as the key of the next object, and as one of the view's own keys.
+#[test]
+fn the_help_lists_each_key_of_the_open_view_once() {
+    for view in View::ALL {
+        let mut app = World::with_repairs().console_in(view, 120, 100);
+        press(&mut app, "?");
+        let text = screen::text(&app);
+        let here = text.lines().skip_while(|line| !line.contains("Here: ")).skip(1);
+        let here: Vec<String> = here.take_while(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+        let keys: Vec<&str> =
+            here.iter().filter(|l| l.starts_with("   ") && !l.starts_with("    ")).map(|l| l[..18].trim()).collect();
+        let mut once = keys.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert!(!keys.is_empty() && keys.len() == once.len(), "{view:?} {keys:?}: {text}");
+    }
+}
+
 fn rows(n: u32) -> World {
     let mut world = World::usual();
     for i in 0..n {

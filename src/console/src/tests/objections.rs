@@ -139,8 +139,8 @@ fn force_names_the_gates_that_still_hold() {
     ] {
         for key in [reboot, repair] {
             let lines = dialog(change, key);
-            let named = lines.iter().any(|line| line.contains("despite force") && line.contains(words));
-            assert!(named, "{words} {key}: {lines:?}");
+            let is_said = lines.iter().any(|line| line.contains("despite force") && line.contains(words));
+            assert!(is_said, "{words} {key}: {lines:?}");
         }
     }
     // a queued entry of a paused batch

@@ -92,6 +92,27 @@ fn the_panel_of_a_batch_counts_its_own_entries_only() {
     }
 }
 
+/// At 80x24 the line with a queue's limits is left out while both queues have work, and the failed repairs of other
+/// batches went with it.
+#[test]
+fn failed_entries_of_other_batches_are_counted_while_both_queues_have_batches() {
+    let mut world = repairs();
+    batch(&mut world, 3000, "kernel", &[3, 4, 5, 6, 7].map(EntryId::reboot));
+    for (columns, rows) in [(60, 20), (80, 24), (120, 36), (200, 50)] {
+        let app = world.console_in(View::Overview, columns, rows);
+        let text = screen::text(&app);
+        assert!(text.contains("others: 2 failed"), "{columns}x{rows}: {text}");
+    }
+    // two open batches of repairs, which have a line each
+    world.repair(7, "10.0.0.13", RepairStatus::Queued, 0, StepStatus::Waiting, 30);
+    batch(&mut world, 50, "disk CHG-8", &[EntryId::repair(7)]);
+    for (columns, rows) in [(80, 24), (120, 36), (200, 50)] {
+        let app = world.console_in(View::Overview, columns, rows);
+        let text = screen::text(&app);
+        assert!(text.contains("others: 2 failed"), "{columns}x{rows}: {text}");
+    }
+}
+
 /// The title of one batch says how this batch moves, whatever the others do.
 #[test]
 fn each_batch_has_its_own_state() {
@@ -152,13 +173,17 @@ fn the_past_names_who_cancelled_not_only_who_asked() {
     let mut app = World::usual().console_in(View::Overview, 160, 50);
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(rows, false))))));
     let text = screen::text(&app);
-    for words in ["cancelled by bob (asked by alice)", "cancelled (asked by bob)", "cancelled by alice "] {
+    for words in ["cancelled by bob (asked by alice)", "cancelled by ? (asked by bob)", "cancelled by alice "] {
         assert!(text.contains(words), "{words}: {text}");
     }
     press(&mut app, "7");
     assert!(screen::text(&app).contains("cancelled by bob@admin1"), "{}", screen::text(&app));
     press(&mut app, "enter");
     assert!(screen::text(&app).contains("outcome    cancelled by bob@admin1"), "{}", screen::text(&app));
+    // the action of the other one is not known: neither bob, who asked for it, nor nobody cancelled it
+    press(&mut app, "esc j enter");
+    let text = screen::text(&app);
+    assert!(text.contains("outcome    cancelled, by whom is not recorded"), "{text}");
 }
 
 /// A line that names several machines acted on the first of them only.

@@ -255,7 +255,7 @@ fn task_find_the_pod_that_blocks_the_most_nodes() {
     let (app, _) = run_task("Which pod blocks the most nodes?", &world);
     let text = screen::text(&app);
     let line = |what: &str| text.lines().position(|line| line.contains(what));
-    assert!(line("2 nodes  pdb shop/web has 2, needs 2") < line("1 node  pdb db/pg has 2, needs 2"), "{text}");
+    assert!(line("2 nodes  pdb shop/web: 2 of 2 needed healthy") < line("1 node  pdb db/pg: 2 of 2 needed"), "{text}");
     assert!(text.contains("nodes: worker-1, worker-3") && text.contains("pods: shop/web-7d9f8b6c5-x2x4z"), "{text}");
 }
 

@@ -3,6 +3,7 @@
 
 mod arrange;
 mod cluster;
+mod folded;
 mod idle;
 mod needs_you;
 mod past;
@@ -55,7 +56,7 @@ fn lines(app: &App, placed: &Placed) -> Vec<PanelLine> {
         Part::Work => work::lines(app, width, height),
         Part::Racks => racks::lines(app, width, height),
         Part::Day => past::day(app, width, height),
-        Part::Latest => past::latest(app, height),
+        Part::Latest => past::latest(app, width, height),
         Part::Cluster => cluster::lines(app, width),
         Part::Detail if queued::is_shown(app) => queued::lines(app, width, height),
         Part::Detail => {
@@ -76,10 +77,10 @@ fn rows(app: &App, placed: &Placed) -> Vec<Option<OverviewRow>> {
         }
         Part::Progress(queue) => progress::rows(app, queue, height),
         Part::Batch(queue, place) => progress::part_rows(app, queue, place, height),
-        Part::Work => app.knowledge.summary.work.iter().map(|id| Some(OverviewRow::Work(*id))).collect(),
+        Part::Work => work::rows(app, width, height),
         Part::Racks => racks::rows(app, width, height),
         Part::Day => past::day_rows(app, height),
-        Part::Latest => app.knowledge.summary.latest.iter().take(height).cloned().map(Some).collect(),
+        Part::Latest => past::latest_rows(app, width, height),
         Part::Idle | Part::Cluster | Part::Detail => Vec::new(),
     };
     rows.truncate(height);
@@ -142,9 +143,9 @@ pub(super) fn overview_row_at(app: &App, area: Rect, x: u16, y: u16) -> Option<O
             let own = rows.get_mut(nth).and_then(Option::take);
             own.or_else(|| rows.into_iter().flatten().next_back())
         }
-        Part::NeedsYou | Part::Idle | Part::Work | Part::Latest | Part::Cluster | Part::Detail => {
-            rows.into_iter().nth(nth)?
-        }
+        // a line that goes on with the text of the one above belongs to its row
+        Part::Work | Part::Latest => rows.get(..=nth)?.iter().rev().flatten().next().cloned(),
+        Part::NeedsYou | Part::Idle | Part::Cluster | Part::Detail => rows.into_iter().nth(nth)?,
     }
 }
 

@@ -107,5 +107,11 @@ pub fn outcome_style(app: &App, ended: &Ended) -> Style {
 }
 
 fn outcome_cell(app: &App, ended: &Ended) -> Cell {
-    Cell::signed(&app.config.theme, severity(ended), short_text::safe(&ended.described_in_row()))
+    Cell::signed(&app.config.theme, severity(ended), short_text::safe(&in_row(ended)))
+}
+
+/// Returns the outcome in short: `cancelled by ?` if the operator is not recorded.
+fn in_row(ended: &Ended) -> String {
+    let is_unknown = ended.withdrawn_by.is_none() && matches!(ended.end, EndKind::Cancelled | EndKind::Deleted);
+    if is_unknown { format!("{} by {}", ended.outcome, when::UNKNOWN) } else { ended.described() }
 }

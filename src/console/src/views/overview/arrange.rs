@@ -146,8 +146,10 @@ fn progress(app: &App, queues: &[QueueKind], height: u16, framed: bool) -> Vec<(
     let shown: usize = queues.iter().map(|queue| parts(*queue).max(1)).sum();
     let mut panels = Vec::new();
     for queue in queues.iter().copied() {
-        // the limits of a queue are shown where they do not cost a line of something more important
-        let limits = usize::from(is_tall || queues.len() < 2);
+        // the limits of a queue are shown where they do not cost a line of something more important; failed entries of
+        // other batches are counted beside them
+        let has_failed = app.knowledge.summary.work_of(queue).others_failed > 0;
+        let limits = usize::from(is_tall || queues.len() < 2 || has_failed);
         match parts(queue) {
             0 => panels.push((Part::Progress(queue), 1 + limits)),
             n if is_tall && framed && shown <= MAX_BATCH_PANELS => {
@@ -169,7 +171,8 @@ fn one_column(app: &App, free: &mut Free) {
         free.add(Part::Latest, latest);
         return;
     }
-    let day = super::past::day_height(app, usize::from(free.area.width.saturating_sub(FRAME + 2)), 1);
+    let width = usize::from(free.area.width.saturating_sub(FRAME + 2));
+    let day = super::past::day_height(app, width, 1);
     let frame = usize::from(FRAME);
     // the next entries below the work get what nothing else needs
     let used = work + day + latest.max(1) + 3 * frame;
@@ -177,7 +180,11 @@ fn one_column(app: &App, free: &mut Free) {
         rest if rest > 2 && super::queued::count(app) > 0 => rest,
         _ => 0,
     };
-    free.add(Part::Work, work + next);
+    // a reason that one line has no room for takes lines of the latest events
+    let left = usize::from(free.area.height).saturating_sub(work.max(1) + frame);
+    let kept = if left > 3 * frame { 3 * frame + 1 } else { frame + 1 };
+    let continued = super::work::continued(app, width).min(left.saturating_sub(kept));
+    free.add(Part::Work, work + next.max(continued));
     if free.area.height > 3 * FRAME {
         free.add(Part::Day, day);
     }

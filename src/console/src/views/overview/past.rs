@@ -1,9 +1,9 @@
 //! Panels about the past: the last day, and the latest events.
 
-use cketerm_model::cketerm_records::Audit;
+use cketerm_model::cketerm_records::{Audit, EndKind};
 use ratatui::text::Span;
 
-use super::{PanelLine, progress::seconds, text};
+use super::{PanelLine, folded, progress::seconds, text};
 use crate::{
     state::{App, calendar, columns, overview::OverviewRow, past::PastId, short_text, when},
     views::bar::{chart, sparkline},
@@ -100,13 +100,12 @@ pub(super) fn day(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
     lines
 }
 
-/// Returns the latest events: ended entries and people's actions, the newest first.
-pub(super) fn latest(app: &App, height: usize) -> Vec<PanelLine> {
-    let shown: Vec<&OverviewRow> = app.knowledge.summary.latest.iter().take(height).collect();
-    if !shown.is_empty() {
-        let times: Vec<String> = shown.iter().map(|row| time(app, row)).collect();
-        let width = times.iter().map(String::len).max().unwrap_or(0);
-        return shown.into_iter().zip(times).map(|(row, time)| event(app, row, &format!("{time:<width$} "))).collect();
+/// Returns the latest events: ended entries and people's actions, the newest first. Those that a line has no room for go on
+/// in a second one where there is room.
+pub(super) fn latest(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
+    let events = events(app, width, height);
+    if !events.is_empty() {
+        return events.into_iter().flatten().collect();
     }
     let (theme, past) = (&app.config.theme, &app.knowledge.past);
     let shown = match (past.history.error.as_ref().or(past.audit.error.as_ref()), past.history.loaded) {
@@ -115,6 +114,34 @@ pub(super) fn latest(app: &App, height: usize) -> Vec<PanelLine> {
         (None, false) => text("reading ...", theme.muted),
     };
     vec![vec![shown]]
+}
+
+/// Returns the events of the lines; `None` for a line that goes on with the one above.
+pub(super) fn latest_rows(app: &App, width: usize, height: usize) -> Vec<Option<OverviewRow>> {
+    let events = app.knowledge.summary.latest.iter().zip(events(app, width, height));
+    let rows = events.flat_map(|(row, lines)| {
+        let more = lines.len().saturating_sub(1);
+        std::iter::once(Some(row.clone())).chain(std::iter::repeat_n(None, more))
+    });
+    rows.collect()
+}
+
+/// Returns the lines of each event that is shown.
+fn events(app: &App, width: usize, height: usize) -> Vec<Vec<PanelLine>> {
+    let shown: Vec<&OverviewRow> = app.knowledge.summary.latest.iter().take(height).collect();
+    let times: Vec<String> = shown.iter().map(|row| time(app, row)).collect();
+    let indent = times.iter().map(String::len).max().unwrap_or(0);
+    let mut room = height.saturating_sub(shown.len());
+    let lines = shown.into_iter().zip(times).map(|(row, time)| {
+        let line = event(app, row, &format!("{time:<indent$} "));
+        let folded = folded::spans(&line, width, indent + 1);
+        if folded.len() > room + 1 {
+            return vec![line];
+        }
+        room -= folded.len() - 1;
+        folded
+    });
+    lines.collect()
 }
 
 /// Returns the time of an event.
@@ -158,7 +185,12 @@ fn ended(app: &App, id: &PastId) -> Option<Vec<Span<'static>>> {
     let asked = if e.end.withdrawn() { "asked by " } else { "" };
     let request = e.request.as_ref().filter(|r| e.withdrawn_by.as_ref().is_none_or(|who| who.user != r.who.user));
     let by = request.map(|r| format!(" ({asked}{})", short_text::safe(&r.who.user))).unwrap_or_default();
-    let who = e.withdrawn_by.as_ref().map(|who| format!(" by {}", who.user)).unwrap_or_default();
+    let who = match &e.withdrawn_by {
+        Some(who) => format!(" by {}", who.user),
+        // an operator whom nobody recorded is unknown, and is not the one who asked for it
+        None if matches!(e.end, EndKind::Cancelled | EndKind::Deleted) => format!(" by {}", when::UNKNOWN),
+        None => String::new(),
+    };
     let outcome = short_text::safe(&format!("{}{who}", e.outcome));
     if let Some(n) = app.knowledge.summary.folded.get(id) {
         let what = text(format!("{n} {}s {outcome}", e.entry.queue), columns::outcome_style(app, e));

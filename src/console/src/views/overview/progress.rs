@@ -54,7 +54,10 @@ pub(super) fn title(app: &App, queue: QueueKind, width: u16) -> Panel {
             });
             reason.into_iter().chain(by).collect::<Vec<_>>().join(", ")
         }
-        (parts, _) => format!("{} batches", parts.iter().filter(|part| part.batch.is_some()).count()),
+        (parts, _) => match parts.iter().filter(|part| part.batch.is_some()).count() {
+            1 => "1 batch, and entries without one".to_owned(),
+            n => format!("{n} batches"),
+        },
     };
     if !asked.is_empty() {
         title.push(Span::raw(format!(": {asked}")));

@@ -9,10 +9,11 @@ use jiff::SignedDuration;
 use ratatui::text::Span;
 use unicode_width::UnicodeWidthStr;
 
-use super::{PanelLine, cut_words, queued, text};
+use super::{PanelLine, folded::Folded, queued, text};
 use crate::{
     state::{
         App, calendar,
+        overview::OverviewRow,
         progress::{self, Compared, Progress},
         queries, severity, short_text, when,
     },
@@ -31,15 +32,40 @@ const AGE_WIDTH: usize = 5;
 
 /// Returns the lines, the entry that has been in its state longest first. The next queued entries fill the lines below.
 pub(super) fn lines(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
-    let (work, backing_off) = parts(app);
-    let mut lines = in_work(app, work, width, height);
-    lines.extend(backing_off.iter().take(height.saturating_sub(lines.len())).map(|id| backs_off(app, *id, width)));
+    let mut lines: Vec<PanelLine> = entries(app, width, height).into_iter().flat_map(Folded::into_lines).collect();
+    if lines.is_empty() {
+        lines.push(vec![text("nothing is in work", app.config.theme.muted)]);
+    }
     let lines_left = height.saturating_sub(lines.len());
     if lines_left > 2 && queued::count(app) > 0 && !queued::is_shown(app) {
         lines.push(vec![text(format!("next of {} queued:", queued::count(app)), app.config.theme.muted)]);
         lines.extend(queued::lines(app, width, lines_left - 1));
     }
     lines
+}
+
+/// Returns the entries of the lines; `None` for a line that goes on with the text of the one above.
+pub(super) fn rows(app: &App, width: usize, height: usize) -> Vec<Option<OverviewRow>> {
+    let entries = app.knowledge.summary.work.iter().zip(entries(app, width, height));
+    let rows = entries.flat_map(|(id, folded)| {
+        std::iter::once(Some(OverviewRow::Work(*id))).chain(folded.more.into_iter().map(|_| None))
+    });
+    rows.collect()
+}
+
+/// Returns the number of lines that go on with a text which one line has no room for.
+pub(super) fn continued(app: &App, width: usize) -> usize {
+    let all = app.knowledge.summary.work.len();
+    entries(app, width, 2 * all).into_iter().map(|folded| folded.more.len()).sum()
+}
+
+/// Returns a line for each entry. Where there is room, the texts that are cut go on in a second line.
+fn entries(app: &App, width: usize, height: usize) -> Vec<Folded> {
+    let (work, backing_off) = parts(app);
+    let mut entries = in_work(app, work, width, height);
+    let room = height.saturating_sub(entries.len());
+    entries.extend(backing_off.iter().take(room).map(|id| backs_off(app, *id, width)));
+    super::folded::within(entries, height)
 }
 
 /// Returns the entries in work, and those that back off.
@@ -57,7 +83,7 @@ pub(super) fn title(app: &App) -> String {
 }
 
 /// Returns the line of an entry that backs off: when it is tried again, and what kept it.
-fn backs_off(app: &App, id: EntryId, width: usize) -> PanelLine {
+fn backs_off(app: &App, id: EntryId, width: usize) -> Folded {
     let (seen, theme, now) = (&app.seen, &app.config.theme, app.known());
     let cause = match seen.reasons.get(&id) {
         Some(Reason::Backoff { cause: Some(cause), .. }) => format!(": {}", short_text::reason_in(seen, cause, now)),
@@ -67,19 +93,17 @@ fn backs_off(app: &App, id: EntryId, width: usize) -> PanelLine {
     let age = queries::since(seen, id).map(|at| when::age(at, now)).unwrap_or_default();
     let name = name(app, id);
     let columns = width.saturating_sub(name.width() + AGE_WIDTH + 2);
-    let what = cut_words(format!("backs off, again at {at}{cause}"), columns);
     let style = theme.severity(severity::of_entry(app, id));
-    vec![
-        Span::raw(format!("{name} ")),
-        text(format!("{what:<columns$} "), style),
-        text(format!("{age:>AGE_WIDTH$}"), style),
-    ]
+    Folded::new(&format!("backs off, again at {at}{cause}"), columns, (name.width() + 1, width), style, |what| {
+        vec![
+            Span::raw(format!("{name} ")),
+            text(format!("{what:<columns$} "), style),
+            text(format!("{age:>AGE_WIDTH$}"), style),
+        ]
+    })
 }
 
-fn in_work(app: &App, all: &[EntryId], width: usize, height: usize) -> Vec<PanelLine> {
-    if all.is_empty() {
-        return vec![vec![text("nothing is in work", app.config.theme.muted)]];
-    }
+fn in_work(app: &App, all: &[EntryId], width: usize, height: usize) -> Vec<Folded> {
     let name_width = all.iter().take(height).map(|id| name(app, *id).width()).max().unwrap_or(0);
     let status_width = all.iter().take(height).map(|id| status(app, *id).width()).max().unwrap_or(0);
     let progress_width = all.iter().take(height).map(|id| progress_width(app, *id)).max().unwrap_or(0);
@@ -104,7 +128,7 @@ fn one(
     app: &App,
     id: EntryId,
     (width, name_width, status_width, progress_width): (usize, usize, usize, usize),
-) -> PanelLine {
+) -> Folded {
     let (seen, theme, now) = (&app.seen, &app.config.theme, app.known());
     let status = status(app, id);
     let severity = severity::of_entry(app, id);
@@ -118,21 +142,25 @@ fn one(
     let fixed =
         name_width + status_width + progress_width + usize::from(progress_width > 0) + MARK_WIDTH + AGE_WIDTH + 3;
     let why_width = width.saturating_sub(fixed).max(8);
-    let why = cut_words(why(app, id, compared), why_width);
     let why_style = match trouble::of(seen, id) {
         Some(Trouble::Stuck) => theme.danger,
         Some(Trouble::Waits) => theme.trouble,
         None if is_slow => theme.severity(Severity::Slow),
         None => ratatui::style::Style::new(),
     };
-    let mut spans =
-        vec![Span::raw(format!("{:<name_width$} ", name(app, id))), text(format!("{status:<status_width$} "), style)];
-    spans.extend(progress);
-    spans.push(text(format!("{why:<why_width$} "), why_style));
-    let mark = if is_slow { Severity::Slow.sign() } else { " " };
-    spans.push(text(mark, theme.severity(Severity::Slow)));
-    spans.push(text(format!("{age:>AGE_WIDTH$}"), style));
-    spans
+    let place = (name_width + 1, width);
+    Folded::new(&why(app, id, compared), why_width, place, why_style, |why| {
+        let mut spans = vec![
+            Span::raw(format!("{:<name_width$} ", name(app, id))),
+            text(format!("{status:<status_width$} "), style),
+        ];
+        spans.extend(progress.iter().cloned());
+        spans.push(text(format!("{why:<why_width$} "), why_style));
+        let mark = if is_slow { Severity::Slow.sign() } else { " " };
+        spans.push(text(mark, theme.severity(Severity::Slow)));
+        spans.push(text(format!("{age:>AGE_WIDTH$}"), style));
+        spans
+    })
 }
 
 /// Returns the reason that the entry waits for. Where nothing holds it, the time of its phase beside the usual one.
@@ -145,6 +173,8 @@ fn why(app: &App, id: EntryId, compared: Option<Compared>) -> String {
         (Some(compared), _) if !is_held && (is_booting || compared.is_slow()) => {
             compared.usual.compared(compared.elapsed)
         }
+        // the progress beside it says when the backoff ends
+        (_, Some(why @ Reason::Backoff { .. })) => short_text::reason_in_row(seen, why, now),
         (_, reason) => reason.map(|why| short_text::reason_in(seen, why, now)).unwrap_or_default(),
     }
 }

@@ -1,0 +1,95 @@
+//! Tests of texts that their line cuts: they go on where there is room, and nothing is said twice.
+
+use cketerm_model::{
+    entry::EntryId,
+    reason::Reason,
+    repair::{RepairEntry, RepairStatus, StepStatus},
+    time::after,
+};
+
+use super::{
+    past::load_past,
+    world::{World, press, stored, wall},
+};
+use crate::{
+    state::{App, View},
+    terminal::screen,
+    views,
+};
+
+fn line(app: &App, of: &str) -> String {
+    let text = screen::text(app);
+    text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of:?}:\n{text}")).to_owned()
+}
+
+/// Returns the lines of the panel with this title.
+fn panel(app: &App, title: &str) -> String {
+    let text = screen::text(app);
+    let lines = text.lines().skip_while(|line| !line.contains(title)).skip(1);
+    lines.take_while(|line| !line.starts_with('\u{2514}')).collect::<Vec<_>>().join("\n")
+}
+
+/// PROGRESS said `again in 6m` and the reason beside it `in 6m`.
+#[test]
+fn the_end_of_a_backoff_is_said_once() {
+    let mut world = World::with_repairs();
+    let entry = world.store.repairs.entries[&2].get().unwrap().clone();
+    let until = after(wall(), 400);
+    let backed = RepairEntry {
+        status: RepairStatus::Processing,
+        step_status: StepStatus::Waiting,
+        drain_backoff_count: 1,
+        drain_backoff_expire: Some(until),
+        ..entry
+    };
+    world.store.repairs.entries.insert(2, stored("/cke/repairs/data/0000000000000002", 62, backed));
+    let pdb = Reason::BlockedByPdb { pod: "db/pg-0".into(), pdb: "db/pg".into(), healthy: 2, needed: 2 };
+    let backoff = |cause| Reason::Backoff { count: 1, until, cause: Some(Box::new(cause)) };
+    world.reasons.insert(EntryId::repair(2), backoff(pdb));
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let app = world.console_in(View::Overview, columns, rows);
+        let row = line(&app, "again in 6m");
+        assert!(row.contains("pdb db/pg") && row.matches("in 6m").count() == 1, "{row}");
+    }
+    // a queue that was disabled meanwhile names the remedy, not the time once more
+    let mut world = World::usual();
+    world.reasons.insert(EntryId::reboot(6), backoff(Reason::QueueDisabled));
+    let row = line(&world.console(80, 24), "worker-4");
+    assert!(row.contains("again in 6m") && row.matches("in 6m").count() == 1, "{row}");
+    assert!(row.contains("reset-backoff"), "{row}");
+}
+
+#[test]
+fn the_reason_of_a_blocked_entry_goes_on_in_a_second_line_of_the_overview() {
+    let mut app = World::usual().console_in(View::Overview, 80, 24);
+    load_past(&mut app);
+    let work = panel(&app, "In work (2)");
+    assert!(work.contains("web-7d9f8b6c5-x2x4z") && !work.contains('~'), "{work}");
+    views::check_overview_rows(&app);
+    // the keys go from entry to entry
+    for _ in 0..20 {
+        press(&mut app, "j");
+        views::check_overview_rows(&app);
+    }
+    assert!(!panel(&app, "Latest").is_empty(), "{}", screen::text(&app));
+    // without room the line is cut as before
+    let app = World::with_repairs().console_in(View::Overview, 80, 24);
+    assert!(panel(&app, "In work").contains('~'), "{}", screen::text(&app));
+}
+
+/// At 200x50 the panel of the latest events had twenty empty lines below `(asked by alic~`.
+#[test]
+fn the_latest_events_are_whole_where_there_is_room() {
+    let mut app = World::usual().console_in(View::Overview, 200, 50);
+    load_past(&mut app);
+    let text = screen::text(&app);
+    for words in ["(asked by alice)", "not healthy after the last step"] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let last = words.last().unwrap();
+        assert!(text.contains(last), "{last}: {text}");
+    }
+    assert!(!text.contains("alic~"), "{text}");
+    let work = panel(&app, "In work (2)");
+    assert!(work.contains("web-7d9f8b6c5-x2x4z"), "{work}");
+    views::check_overview_rows(&app);
+}

@@ -1,0 +1,86 @@
+//! Lines whose text goes on in a second line where their panel has room for it; else it is cut.
+
+use ratatui::{style::Style, text::Span};
+use unicode_width::UnicodeWidthStr;
+
+use super::{PanelLine, cut_words, text};
+use crate::table::wrap;
+
+/// Most lines that go on with one text.
+const MAX_MORE: usize = 2;
+
+/// A line, whole or cut.
+pub(super) struct Folded {
+    /// The line with its text cut.
+    cut: PanelLine,
+    /// The line with the beginning of its text, if the rest has its own lines.
+    first: PanelLine,
+    /// The lines with the rest. Empty if the text is whole, or if there is no room.
+    pub(super) more: Vec<PanelLine>,
+}
+
+impl Folded {
+    /// Creates a line in which a text gets `room` columns. The rest begins at a column of a panel of some width: `place`
+    /// has both. `line` draws the line with a part of the text.
+    pub(super) fn new(
+        whole: &str,
+        room: usize,
+        place: (usize, usize),
+        style: Style,
+        line: impl Fn(&str) -> PanelLine,
+    ) -> Self {
+        if whole.width() <= room {
+            return Self { cut: line(whole), first: Vec::new(), more: Vec::new() };
+        }
+        let (indent, width) = place;
+        let begin = wrap(whole, room).into_iter().next().filter(|begin| begin.width() <= room).unwrap_or_default();
+        let rest = whole.strip_prefix(begin.as_str()).unwrap_or_default().trim_start();
+        let mut rest = wrap(rest, width.saturating_sub(indent));
+        if rest.len() > MAX_MORE {
+            rest.truncate(MAX_MORE);
+            if let Some(last) = rest.last_mut() {
+                crate::table::mark_cut(last, width.saturating_sub(indent));
+            }
+        }
+        let more = rest.into_iter().map(|rest| vec![Span::raw(" ".repeat(indent)), text(rest, style)]).collect();
+        Self { cut: line(&cut_words(whole.to_owned(), room)), first: line(&begin), more }
+    }
+
+    /// Returns its lines.
+    pub(super) fn into_lines(self) -> Vec<PanelLine> {
+        if self.more.is_empty() { vec![self.cut] } else { std::iter::once(self.first).chain(self.more).collect() }
+    }
+}
+
+/// Returns the lines that fit into a height: the first ones go on where there is room, the others are cut.
+pub(super) fn within(mut all: Vec<Folded>, height: usize) -> Vec<Folded> {
+    all.truncate(height);
+    let mut room = height.saturating_sub(all.len());
+    for folded in &mut all {
+        if folded.more.len() > room {
+            folded.more.clear();
+        }
+        room -= folded.more.len();
+    }
+    all
+}
+
+/// Returns a line of several styles in as many lines of this width as it takes. All but the first begin with so many
+/// spaces.
+pub(super) fn spans(line: &PanelLine, width: usize, indent: usize) -> Vec<PanelLine> {
+    let mut lines: Vec<PanelLine> = vec![Vec::new()];
+    let mut used = 0;
+    for span in line {
+        for word in span.content.split_inclusive(' ') {
+            if used + word.trim_end().width() > width && used > indent {
+                lines.push(vec![Span::raw(" ".repeat(indent))]);
+                used = indent;
+            }
+            used += word.width();
+            if let Some(line) = lines.last_mut() {
+                line.push(Span::styled(word.to_owned(), span.style));
+            }
+        }
+    }
+    lines
+}
