@@ -88,7 +88,7 @@ fn the_latest_events_are_whole_where_there_is_room() {
         let last = words.last().unwrap();
         assert!(text.contains(last), "{last}: {text}");
     }
-    assert!(!text.contains("alic~"), "{text}");
+    assert!(!text.contains("alic~") && !text.contains("afte~"), "{text}");
     let work = panel(&app, "In work (2)");
     assert!(work.contains("web-7d9f8b6c5-x2x4z"), "{work}");
     views::check_overview_rows(&app);

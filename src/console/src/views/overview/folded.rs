@@ -73,6 +73,10 @@ pub(super) fn spans(line: &PanelLine, width: usize, indent: usize) -> Vec<PanelL
     for span in line {
         for word in span.content.split_inclusive(' ') {
             if used + word.trim_end().width() > width && used > indent {
+                // a space at the end of a full line would count as cut
+                if let Some(last) = lines.last_mut().and_then(|line| line.last_mut()) {
+                    last.content = last.content.trim_end().to_owned().into();
+                }
                 lines.push(vec![Span::raw(" ".repeat(indent))]);
                 used = indent;
             }
