@@ -6,7 +6,6 @@ use std::{
     net::TcpStream,
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use serde_json::Value;
