@@ -82,9 +82,11 @@ async fn facts(
     let mut facts = KubeFacts::default();
     let read = async { tokio::join!(kube.read_drain_objects(), kube.nodes()) };
     match timeout_at(deadline, read).await {
-        Ok((Ok(objects), Ok(nodes))) => {
+        Ok((Ok(objects), Ok(rows))) => {
             facts.view = objects;
-            nodes.into_iter().for_each(|row| facts.view.put_node(row));
+            for row in rows {
+                facts.view.put_node(row);
+            }
         }
         Ok((Err(why), _) | (_, Err(why))) => {
             notes.push(format!("note: checks of nodes and budgets skipped: {why}"));

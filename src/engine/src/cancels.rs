@@ -39,7 +39,7 @@ impl CancelRepeater {
             let view = views.borrow_and_update().clone();
             pauses.retain(|id, _| view.cancels.contains_key(id));
             let wake = self.round(&view, &mut pauses).await;
-            let paused = async {
+            let pause_over = async {
                 match wake {
                     Some(at) => sleep_until(at).await,
                     None => std::future::pending().await,
@@ -48,7 +48,7 @@ impl CancelRepeater {
             tokio::select! {
                 biased;
                 changed = views.changed() => if changed.is_err() { return },
-                () = paused => {}
+                () = pause_over => {}
             }
         }
     }
@@ -86,7 +86,7 @@ impl CancelRepeater {
                 "cancel repeated: CKE's write had lost it"),
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(entry = %id, %error, "a cancel that CKE's write had lost was not repeated yet")
+                tracing::warn!(entry = %id, %error, "a cancel that CKE's write had lost was not repeated yet");
             }
         }
     }

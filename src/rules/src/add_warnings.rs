@@ -179,7 +179,7 @@ fn entries(store: &StoreView, queue: QueueKind) -> Vec<(EntryId, EntryRef<'_>)> 
 fn in_other_queue(store: &StoreView, queue: QueueKind, member: &Member<'_>) -> Option<AddWarning> {
     let mut others = entries(store, queue.other()).into_iter();
     let (entry, found) = others.find(|(_, entry)| entry.unfinished() && *entry.address() == member.address)?;
-    Some(AddWarning::InOtherQueue { node: member.node_name().clone(), entry, status: found.status().to_string() })
+    Some(AddWarning::InOtherQueue { node: member.node_name().clone(), entry, status: found.status() })
 }
 
 /// Returns the warnings about a control plane: that it is the last one, and that another one is in work.

@@ -125,7 +125,7 @@ async fn i52_under_each_leader_a_command_is_accepted_or_refused_with_3_and_write
 }
 
 /// Runs the program on another thread, so that the test can act meanwhile.
-async fn meanwhile(rig: &Rig, args: &[&str], act: impl AsyncFnOnce()) -> RunOutput {
+fn meanwhile(rig: &Rig, args: &[&str], act: impl AsyncFnOnce()) -> RunOutput {
     std::thread::scope(|scope| {
         let running = scope.spawn(|| rig.run(args));
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(act()));
@@ -159,8 +159,7 @@ async fn under_cke_a_cancel_waits_until_the_entry_is_gone_or_is_unconfirmed() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         rig.delete(&key(1)).await;
-    })
-    .await;
+    });
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(ran.stderr.contains("CKE on boot-0 leads: waiting up to 30 s"), "{ran:?}");
     assert!(ran.stderr.contains("repeated the cancel: CKE's write had lost it"), "{ran:?}");

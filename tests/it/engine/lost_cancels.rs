@@ -85,7 +85,7 @@ fn rebooted(stage: &Stage) -> usize {
 async fn a_lost_cancel_is_repeated_while_a_process_of_cketerm_runs() {
     let stage = site().await;
     let (gate, _observer) = observe(&stage).await;
-    cancel_between_read_and_write(&stage).await;
+    Box::pin(cancel_between_read_and_write(&stage)).await;
     wait_for_the_end(&stage).await;
     assert_eq!((stage.cke().unwrap().log().lost_cancels, rebooted(&stage)), (vec![0], 0));
     let repeats = repeats(&stage).await;
@@ -102,7 +102,7 @@ async fn a_lost_cancel_is_repeated_while_a_process_of_cketerm_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_waits_until_cke_has_removed_the_entry_and_is_repeated_if_it_was_lost() {
     let stage = site().await;
-    cancel_between_read_and_write(&stage).await;
+    Box::pin(cancel_between_read_and_write(&stage)).await;
     let alice = stage.operator("alice");
     assert_eq!(alice.leader_that_loses_cancels().await.unwrap().as_deref(), Some("CKE on boot-0 leads"));
     let confirmation = alice.confirm_cancels(&[0], None).await.unwrap();

@@ -144,7 +144,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
             unreadable_error(&left)
         }
         RebootCommand::ResetBackoff { index, reason } => {
-            reset_backoff(QueueKind::Reboot, index, &reason, context).await
+            Box::pin(reset_backoff(QueueKind::Reboot, index, &reason, context)).await
         }
         RebootCommand::Plan { node } => Box::pin(queue_plan::reboots(&node, context)).await,
         RebootCommand::Why { index } => why::run(EntryId::reboot(index), context).await,

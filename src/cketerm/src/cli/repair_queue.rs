@@ -161,7 +161,7 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::DeleteFinished(reason) => delete(Which::Finished, &reason, context).await,
         RepairCommand::DeleteUnfinished(reason) => delete(Which::Unfinished, &reason, context).await,
         RepairCommand::ResetBackoff { index, reason } => {
-            reset_backoff(QueueKind::Repair, index, &reason, context).await
+            Box::pin(reset_backoff(QueueKind::Repair, index, &reason, context)).await
         }
         RepairCommand::Wait { timeout_seconds, interval_seconds } => {
             wait(Duration::from_secs(timeout_seconds), Duration::from_secs(interval_seconds.max(1)), context).await

@@ -53,10 +53,9 @@ impl Store {
         loop {
             let change = |kv: &KeyValue, entry: &RebootEntry| self.cancelled(&records, (kv, entry), person, reason);
             let under = records.guard();
-            match self.change_entry_with(EntryId::reboot(index), expect, note, under, change, describe).await {
-                Err(failed) => records = self.other_records(&records, failed, &mut tries).await?,
-                Ok(()) => return Ok(()),
-            }
+            let ended = self.change_entry_with(EntryId::reboot(index), expect, note, under, change, describe).await;
+            let Err(failed) = ended else { return Ok(()) };
+            records = self.other_records(&records, failed, &mut tries).await?;
         }
     }
 
@@ -92,15 +91,13 @@ impl Store {
                 change.filter(|_| wanted(entry.index))
             };
             let under = records.guard();
-            match self.change_entries_with(QueueKind::Reboot, None, note, under, &mut cancelled, change).await {
-                Err(failed) => records = self.other_records(&records, failed, &mut tries).await?,
-                Ok(()) => {
-                    cancelled.sort_unstable();
-                    cancelled.dedup();
-                    return Ok(cancelled);
-                }
-            }
+            let ended = self.change_entries_with(QueueKind::Reboot, None, note, under, &mut cancelled, change).await;
+            let Err(failed) = ended else { break };
+            records = self.other_records(&records, failed, &mut tries).await?;
         }
+        cancelled.sort_unstable();
+        cancelled.dedup();
+        Ok(cancelled)
     }
 
     /// Decides whether the cancels that follow write records. A cancel is never refused because the leader is unknown.
