@@ -11,8 +11,6 @@ use tokio::task::JoinHandle;
 
 use crate::data::CkeHost;
 
-/// Time between the read and the write of an entry: a cancel in between is lost.
-const WRITE_DELAY: Duration = Duration::from_millis(100);
 /// Maximum time until CKE leads a new site.
 const ELECTION_LIMIT: Duration = Duration::from_mins(1);
 
@@ -27,11 +25,11 @@ impl CkeService {
     pub(crate) async fn start(
         site: &Sandbox,
         host: &CkeHost,
-        interval: Duration,
+        [interval, write_delay]: [Duration; 2],
         seed: u64,
         clock: &Clock,
     ) -> Result<Self, String> {
-        let settings = Settings { host: host.host.clone(), interval, write_delay: WRITE_DELAY, seed };
+        let settings = Settings { host: host.host.clone(), interval, write_delay, seed };
         let service = Self { process: Mutex::new(spawn(&settings, site, clock)), settings };
         let leads = async {
             while service.log().terms == 0 {

@@ -114,6 +114,13 @@ pub struct CkeHost {
     pub host: String,
     /// Time between two passes without an operation.
     pub interval: Seconds,
+    /// Time between the read and the write of an entry: a cancel in between is lost.
+    #[serde(default = "default_write_delay")]
+    pub write_delay: Seconds,
+}
+
+fn default_write_delay() -> Seconds {
+    Seconds::new(0.1)
 }
 
 /// Selection of machines.

@@ -110,9 +110,9 @@ impl Stage {
             Self { sandbox, scenario, options, clock, workers, control_planes, outside, rival: None, cke: None };
         if let Some(host) = &stage.scenario.cke {
             // CKE ran here before cketerm came, so cketerm's policy is not to campaign.
-            let interval = duration_from_secs(host.interval / stage.options.speed);
+            let delays = [host.interval, host.write_delay].map(|delay| duration_from_secs(delay / stage.options.speed));
             let seed = stage.options.seed;
-            stage.cke = Some(CkeService::start(&stage.sandbox, host, interval, seed, &stage.clock).await?);
+            stage.cke = Some(CkeService::start(&stage.sandbox, host, delays, seed, &stage.clock).await?);
         }
         stage.settings().await.map_err(|e| format!("cannot set up the sandbox: {e}"))?;
         if stage.scenario.rival {
