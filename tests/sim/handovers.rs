@@ -15,6 +15,8 @@ use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+#[cfg(feature = "mutations")]
+use crate::weeks::ScenarioResult;
 use crate::{
     engines::{Engines, Slot},
     gather,
@@ -326,6 +328,13 @@ fn leftovers(stage: &Stage, at: &Timestamp) -> Vec<Breach> {
         found.push(Breach { code: "H4", at: *at, what: format!("machine {} does not run", machine.address) });
     }
     found
+}
+
+/// Plays stories until one breaks a rule.
+#[cfg(feature = "mutations")]
+pub fn until_a_breach() -> ScenarioResult {
+    let breaches = SEEDS.map(|seed| story(seed).breaches).find(|breaches| !breaches.is_empty()).unwrap_or_default();
+    ScenarioResult { breaches, wrong: Vec::new(), summary: "handovers".to_owned() }
 }
 
 /// Plays the stories of these seeds, prints what happened, and reports whether all went well.

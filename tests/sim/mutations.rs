@@ -15,7 +15,7 @@ use cketerm_model::mutation::{self, Mutation};
 
 use crate::run;
 #[cfg(feature = "mutations")]
-use crate::{enqueues, outages, selection::Selection, shrink, weeks};
+use crate::{enqueues, handovers, outages, selection::Selection, shrink, weeks};
 
 /// Number of seeds within which each mutation has to be found.
 const MAX_SEEDS: u64 = 1000;
@@ -78,6 +78,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::OrderAcceptedAnyway => &["I52"],
         Mutation::BatchPauseForgotten | Mutation::UnreadableBatchIgnored => &["I53"],
         Mutation::EnqueueOutlivesCancel => &["I54"],
+        Mutation::LostCancelForgotten => &["H3"],
     }
 }
 
@@ -168,6 +169,7 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> weeks::ScenarioResult> {
         Mutation::WatchTrusted => Some(outages::silent_node_watch),
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(outages::failover),
         Mutation::EnqueueOutlivesCancel => Some(enqueues::cancelled),
+        Mutation::LostCancelForgotten => Some(handovers::until_a_breach),
         _ => None,
     }
 }

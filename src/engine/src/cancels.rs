@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm_clients::store::{Store, live::Live};
-use cketerm_model::{cketerm_records::AcceptedCancel, entry::EntryId, stored::view::StoreView};
+use cketerm_model::{cketerm_records::AcceptedCancel, entry::EntryId, fault, stored::view::StoreView};
 use cketerm_rules::cancels::{Due, due};
 use tokio::time::{Instant, sleep_until};
 
@@ -81,6 +81,7 @@ impl CancelRepeater {
     }
 
     async fn repeat(&self, id: EntryId, cancel: &AcceptedCancel, record: i64) {
+        fault!(LostCancelForgotten => return);
         match self.store.repeat_cancel(id.index, cancel, Some(record)).await {
             Ok(true) => tracing::warn!(entry = %id, node = %cancel.address, by = %cancel.who,
                 "cancel repeated: CKE's write had lost it"),

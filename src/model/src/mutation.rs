@@ -24,6 +24,8 @@ pub enum Mutation {
     UnreadableBatchIgnored,
     /// An enqueue goes on although its batch was cancelled.
     EnqueueOutlivesCancel,
+    /// A cancel that CKE's write has lost is not repeated.
+    LostCancelForgotten,
     /// An operator's `done` is forgotten before the Node is uncordoned.
     DoneForgotten,
     /// A published result is accepted for any open attempt.
@@ -167,6 +169,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::BatchPauseForgotten,
     Mutation::UnreadableBatchIgnored,
     Mutation::EnqueueOutlivesCancel,
+    Mutation::LostCancelForgotten,
     Mutation::DoneForgotten,
     Mutation::ResultOfAnother,
     Mutation::ResultsIgnored,
