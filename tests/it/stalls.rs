@@ -56,7 +56,7 @@ pub async fn undisturbed(test: impl AsyncFn()) {
     observe();
     for _ in 0..MAX_REPETITIONS {
         let before = stalled();
-        let Err(failure) = AssertUnwindSafe(test()).catch_unwind().await else { return };
+        let Err(failure) = AssertUnwindSafe(Box::pin(test())).catch_unwind().await else { return };
         // the thread that measures notices a stall at its next step
         tokio::time::sleep(2 * USUAL).await;
         if stalled() == before {
@@ -64,7 +64,7 @@ pub async fn undisturbed(test: impl AsyncFn()) {
         }
         eprintln!("repeated, because this machine stood still");
     }
-    test().await;
+    Box::pin(test()).await;
 }
 
 /// Starts the thread that measures stalls.

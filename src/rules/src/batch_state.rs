@@ -25,7 +25,7 @@ pub enum ShownState {
     Paused,
     /// All of its entries have ended, and some of them failed.
     Failed,
-    /// All of its entries have ended, and some of them were withdrawn.
+    /// All of its entries have ended, and some of them were withdrawn, or were removed by a leader that records no ends.
     Ended,
     /// All of its entries reached their goal.
     Done,
@@ -38,7 +38,8 @@ impl ShownState {
         let is_cke = store.leadership().lead == LeaderKind::Cke;
         match totals.state(batch) {
             BatchState::Done if totals.ends.failed > 0 => Self::Failed,
-            BatchState::Done if totals.ends.withdrawn > 0 => Self::Ended,
+            // nobody knows how those ended that CKE removed
+            BatchState::Done if totals.ends.withdrawn > 0 || totals.unrecorded > 0 => Self::Ended,
             BatchState::Done => Self::Done,
             BatchState::Paused if !is_cke => Self::Paused,
             BatchState::Paused | BatchState::Running => {

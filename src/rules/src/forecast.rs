@@ -12,6 +12,7 @@ use crate::{
     assumptions::{Assumption, Assumptions},
     decide::decide_assuming,
     explain::assumptions_of_reader,
+    handover::remedy_without_leader,
     snapshot::Snapshot,
 };
 
@@ -127,7 +128,7 @@ fn queue_blockers(store: &StoreView) -> Vec<String> {
     match store.leader() {
         None => notes.push(match store.standing_back() {
             Some(why) => format!("nobody leads: {why}"),
-            None => "nobody leads; start `cketerm --daemon`, or a console without --observe".to_owned(),
+            None => format!("nobody leads; {}", remedy_without_leader(store)),
         }),
         Some(leader) if store.is_cke(leader) => {
             notes.push(format!("CKE on {} leads; the forecast uses cketerm's rules", leader.host));

@@ -24,6 +24,16 @@ mod tests;
 pub const STOPS_WITH_CKE: &str = "certificates are not renewed, machines are neither joined nor removed, etcd and the cluster's components are \
      neither repaired nor upgraded until CKE leads again";
 
+/// Returns what lets a program lead while nobody does: which one may, is the policy `engine`.
+pub fn remedy_without_leader(store: &StoreView) -> &'static str {
+    match store.policy().engine {
+        EngineChoice::Cke => {
+            "policy engine is `cke`: start CKE (`systemctl start cke`), or let cketerm lead (`cketerm engine take`)"
+        }
+        EngineChoice::Cketerm | EngineChoice::Always => "start `cketerm --daemon`, or a console without --observe",
+    }
+}
+
 /// Effect of a finding on the handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,7 +105,8 @@ pub fn described(candidate: &Candidate) -> String {
 }
 
 /// Checks a handover, with what an observing engine on this host has seen.
-pub fn findings(snap: &Snapshot, direction: Direction, now: Timestamp) -> Vec<Finding> {
+/// `engine_here`: whether a daemon of cketerm answers on this host.
+pub fn findings(snap: &Snapshot, direction: Direction, engine_here: bool, now: Timestamp) -> Vec<Finding> {
     let mut found = Findings::default();
     let store = &snap.store;
     match store.leadership().lead {
@@ -105,7 +116,7 @@ pub fn findings(snap: &Snapshot, direction: Direction, now: Timestamp) -> Vec<Fi
     match direction {
         Direction::Take => {
             faults(snap, &mut found);
-            engines(snap, &mut found);
+            engines(snap, engine_here, &mut found);
             in_work(store, &mut found, |entry| {
                 format!(
                     "{entry} is in work at CKE: if its command has begun, cketerm shows its outcome as unknown until \
@@ -149,15 +160,15 @@ fn faults(snap: &Snapshot, found: &mut Findings) {
 
 /// Hosts that can lead afterwards. Engines that do not campaign are not registered, so only this host is known for
 /// certain.
-fn engines(snap: &Snapshot, found: &mut Findings) {
+fn engines(snap: &Snapshot, engine_here: bool, found: &mut Findings) {
     let daemons = snap.store.engines.values().filter_map(Stored::get).filter(|engine| is_daemon(engine));
     for text in daemons.filter_map(lacking) {
         found.add(Level::Warning, text);
     }
-    if snap.store.daemon_seen().is_none() {
-        let text = "no cketerm daemon has ever led this cluster: run `systemctl enable --now cketerm` on the hosts that \
-                    are to lead";
-        found.add(Level::Warning, text);
+    if snap.store.daemon_seen().is_none() && !engine_here {
+        let text = "no cketerm daemon has ever led this cluster, and none answers on this host: run `systemctl enable \
+                    --now cketerm` on the hosts that are to lead, one of them this one";
+        found.add(Level::Blocker, text);
     }
     let host = &snap.engine.host;
     if let Some(why) = &snap.engine.unable {

@@ -94,9 +94,17 @@ async fn the_queues_are_taken_from_cke_and_given_back_without_touching_its_key()
     assert!(refused.stderr.contains("BLOCKER: identity: MISMATCH"), "{refused:?}");
     assert!(refused.stderr.contains("nothing was changed") && policy(config) == "cke", "{refused:?}");
     rig.put("/cke/cketerm/identity", &identity).await;
+    let refused = cketerm(config, &["engine", "take"]);
+    assert!(refused.code == 1 && refused.stderr.contains("BLOCKER: no cketerm daemon has ever led"), "{refused:?}");
 
     let daemon = Daemon::start(&served.dir, config, "engine");
     daemon.ready();
+    // the commands find this host's daemon by `engine.http`
+    let text = std::fs::read_to_string(config).unwrap();
+    assert!(text.contains("engine: {"), "{text}");
+    let local = config.with_file_name("local.yaml");
+    std::fs::write(&local, text.replacen("engine: {", &format!("engine: {{http: \"{}\", ", daemon.http), 1)).unwrap();
+    let config = local.as_path();
     let checked = cketerm(config, &["engine", "take", "--check", "-o", "json"]);
     assert_eq!(checked.code, 0, "{checked:?}");
     let checked: Value = serde_json::from_str(&checked.stdout).unwrap();

@@ -88,6 +88,8 @@ struct Shown<'a> {
     queued: u64,
     in_work: u64,
     done: u64,
+    /// Number of entries that ended under a leader that records no ends: CKE.
+    unrecorded: u64,
     failed: u64,
     withdrawn: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +115,8 @@ impl<'a> Shown<'a> {
             added: batch.added,
             queued: totals.queued,
             in_work: totals.in_work,
-            done: totals.done(),
+            done: totals.ends.done,
+            unrecorded: totals.unrecorded,
             failed: totals.ends.failed,
             withdrawn: totals.ends.withdrawn,
             paused: batch.paused.as_ref(),
@@ -145,12 +148,17 @@ fn cells(row: &BatchRow, state: ShownState, ends: &Ends, clock: impl Fn(Timestam
         let why = cancelled.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         format!("cancelled by {}{why}", cancelled.who)
     });
-    let cause =
-        [batch.reason.clone(), interrupted, paused, cancelled].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let unrecorded = (totals.unrecorded > 0)
+        .then(|| format!("{} of them ended under a leader that records no ends, such as CKE", totals.unrecorded));
+    let cause = [batch.reason.clone(), interrupted, paused, cancelled, unrecorded]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("; ");
     vec![
         row.id.to_string(),
         state.to_string(),
-        format!("{}/{}", totals.done(), totals.all()),
+        format!("{}/{}", totals.ends.done, totals.all()),
         totals.in_work.to_string(),
         totals.queued.to_string(),
         totals.ends.failed.to_string(),

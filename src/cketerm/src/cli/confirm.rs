@@ -49,6 +49,7 @@ pub async fn confirm(
         context.print_message("note: repeated the cancel: CKE's write had lost it");
     }
     if confirmation.unconfirmed.is_empty() {
+        context.print_message(&format!("confirmed: CKE has removed {}", join(indexes)));
         return Ok(());
     }
     Err(ActionError::failed(format!(

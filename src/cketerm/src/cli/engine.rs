@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use cketerm_actions::ActionError;
-use cketerm_clients::store::live::Live;
+use cketerm_clients::{net::Http, store::live::Live};
 use cketerm_model::{acceptance::LeaderKind, policy::EngineChoice, stored::view::StoreView};
 use cketerm_rules::handover::{
     Direction, Finding, Level, STOPS_WITH_CKE, cke_candidates, described, findings, is_done,
@@ -21,6 +21,10 @@ use super::{
     options::{Output, Reason},
 };
 use crate::backends::connect;
+
+/// Longest wait for the page of this host's daemon, and its largest size in bytes.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
+const PAGE_LIMIT: usize = 4096;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -48,8 +52,8 @@ pub struct HandoverArgs {
 /// Runs one of the subcommands.
 pub async fn run(command: EngineCommand, context: &Context) -> Result<(), ActionError> {
     match command {
-        EngineCommand::Take(args) => hand_over(Direction::Take, &args, context).await,
-        EngineCommand::Give(args) => hand_over(Direction::Give, &args, context).await,
+        EngineCommand::Take(args) => Box::pin(hand_over(Direction::Take, &args, context)).await,
+        EngineCommand::Give(args) => Box::pin(hand_over(Direction::Give, &args, context)).await,
     }
 }
 
@@ -63,7 +67,8 @@ async fn hand_over(direction: Direction, args: &HandoverArgs, context: &Context)
     }
     let backends = connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
     let seen = read_complete(&backends, context).await;
-    let found = findings(&seen.snapshot, direction, store.clock().wall());
+    let engine_here = daemon_answers(context.settings.http.as_deref()).await;
+    let found = findings(&seen.snapshot, direction, engine_here, store.clock().wall());
     let blockers = print_findings(&seen.snapshot.store, direction, &found, args.check, context)?;
     if blockers > 0 {
         return Err(ActionError::failed(format!("{blockers} of the checks prevent this; nothing was changed")));
@@ -82,6 +87,13 @@ async fn hand_over(direction: Direction, args: &HandoverArgs, context: &Context)
     let live = Live::follow(&store);
     let deadline = Instant::now() + Duration::from_secs(args.timeout_seconds);
     wait(direction, &live, deadline, context).await
+}
+
+/// Reports whether a daemon of cketerm answers on this host, leading or not.
+async fn daemon_answers(address: Option<&str>) -> bool {
+    let Some(address) = address else { return false };
+    let http = Http::verified(PAGE_TIMEOUT, PAGE_LIMIT);
+    http.get(&format!("http://{address}/healthz")).await.is_ok_and(|answer| answer.status().is_success())
 }
 
 /// Reports whether this policy lets the program lead that is to lead.
@@ -159,7 +171,9 @@ async fn wait(direction: Direction, live: &Live, deadline: Instant, context: &Co
             }
             let lines = steps(&view, direction);
             if lines != said {
-                lines.iter().for_each(|line| context.print_message(line));
+                for line in &lines {
+                    context.print_message(line);
+                }
                 said = lines;
             }
         }
@@ -213,6 +227,9 @@ fn way_back(direction: Direction) -> &'static str {
 
 fn unfinished(view: &StoreView, direction: Direction) -> String {
     let (back, state) = match direction {
+        Direction::Take if cke_candidates(view).is_empty() => {
+            ("cke", "No CKE is left, but no engine of cketerm leads: start one (`systemctl start cketerm`)")
+        }
         Direction::Take => ("cke", "cketerm leads as soon as no CKE is left in the election"),
         Direction::Give => ("cketerm", "CKE leads as soon as it is started and cketerm has resigned"),
     };

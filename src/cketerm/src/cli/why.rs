@@ -35,7 +35,8 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
         let ended = endings::endings(&store, &BTreeSet::from([id])).await?;
         let ending = ended.get(&id).ok_or_else(|| {
             ActionError::failed(format!(
-                "entry {id} does not exist and no record says how it ended: see `{queue} list`"
+                "entry {id} does not exist and no record says how it ended: see `{queue} list`. CKE keeps no such \
+                 record: `cketerm audit` has cancels, `cketerm history` has CKE's operations"
             ))
         })?;
         return print_ending(&format!("{id} ({})", ending.address), ending, context);

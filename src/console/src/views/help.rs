@@ -36,6 +36,10 @@ fn lines(app: &App) -> Vec<Line<'static>> {
             _ if !app.navigation.search_text.is_empty() => {
                 format!("nothing here matches {:?}", short_text::safe(&app.navigation.search_text))
             }
+            Sheet::Blockers if app.seen.snapshot.store.leader().is_none() => {
+                let why = app.seen.snapshot.store.leadership().message;
+                format!("{}: what blocks a drain is not evaluated", short_text::safe(&why))
+            }
             Sheet::Blockers => "nothing blocks a drain".to_owned(),
             Sheet::Help | Sheet::Messages => "no messages yet".to_owned(),
         })];

@@ -22,7 +22,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if !super::columns::draw::<EndedEntries, _>(app, (&mut *buffer, area), &app.lists.history, stale) {
         let [nodes, reboot] = ["nodes", "reboot"].map(|name| app.key(name));
         let none = format!(
-            "no entry has ended yet: entries that end under a cketerm leader appear here\n\
+            "no entry has ended under a cketerm leader yet; CKE keeps no record of ended entries\n\
              {nodes} shows the nodes, {reboot} reboots one"
         );
         super::draw_empty(buffer, area, &empty(app, &app.knowledge.past.history, of(&app.lists.history), &none), app);

@@ -12,7 +12,7 @@ use cketerm_model::{
 };
 
 use super::{Pass, entry_context::EntryContext};
-use crate::preflight_fault::PreflightFault;
+use crate::{handover::remedy_without_leader, preflight_fault::PreflightFault};
 
 /// Maximum age of a copy from which new work starts (SAF-21).
 const STALE: Seconds = Seconds::new(10.0);
@@ -47,7 +47,7 @@ impl Pass<'_> {
                 // A candidate that defers to a complete engine campaigns later by itself. The operator need not start
                 // another one.
                 let candidate = engine.standing_back.as_deref().or_else(|| store.standing_back());
-                let why = candidate.unwrap_or("start `cketerm --daemon`, or a console without --observe");
+                let why = candidate.unwrap_or_else(|| remedy_without_leader(store));
                 Some(Reason::NoEngine { why: why.to_owned() })
             }
         }

@@ -58,7 +58,7 @@ fn snapshot(store: StoreView) -> Snapshot {
 }
 
 fn texts(snap: &Snapshot, direction: Direction) -> Vec<(Level, String)> {
-    findings(snap, direction, now()).into_iter().map(|f| (f.level, f.text)).collect()
+    findings(snap, direction, false, now()).into_iter().map(|f| (f.level, f.text)).collect()
 }
 
 #[test]
@@ -80,12 +80,14 @@ fn a_missing_right_prevents_it() {
 }
 
 #[test]
-fn a_cluster_without_any_daemon_so_far_is_a_warning() {
+fn without_any_daemon_nobody_would_lead() {
     let mut store = site();
     store.daemon = None;
     store.engines.clear();
-    let found = texts(&snapshot(store), Direction::Take);
-    assert!(found[0].0 == Level::Warning && found[0].1.contains("systemctl enable --now cketerm"), "{found:?}");
+    let snap = snapshot(store);
+    let found = texts(&snap, Direction::Take);
+    assert!(found[0].0 == Level::Blocker && found[0].1.contains("systemctl enable --now cketerm"), "{found:?}");
+    assert_eq!(findings(&snap, Direction::Take, true, now()), [], "one answers on this host");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Panels about the past: the last day, and the latest events.
 
 use cketerm_model::cketerm_records::{Audit, EndKind};
+use cketerm_rules::beside_cke;
 use ratatui::text::Span;
 
 use super::{PanelLine, folded, progress::seconds, text};
@@ -58,6 +59,9 @@ pub(super) fn day(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
     if all == 0 {
         let shown = match (&read.error, read.loaded) {
             (Some(why), _) => text(format!("not read: {}", short_text::safe(why)), theme.trouble),
+            (None, true) if beside_cke::applies(&app.seen.snapshot.store) => {
+                text("CKE keeps no record of ended entries", theme.muted)
+            }
             (None, true) => text("nothing ended", theme.muted),
             (None, false) => text("reading ...", theme.muted),
         };
