@@ -31,7 +31,7 @@ use crate::{
 /// Seeds of a complete run.
 pub const SEEDS: RangeInclusive<u64> = 1..=40;
 /// Time within which an accepted cancel holds: until then CKE may have begun the command that it had decided on.
-const CANCEL_HOLDS_AFTER: SignedDuration = SignedDuration::from_secs(30);
+const CANCEL_HOLDS_AFTER: SignedDuration = SignedDuration::from_secs(8);
 /// Time by which a request may arrive after its engine has lost the lock.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
 /// Time within which the other program leads.

@@ -168,6 +168,13 @@ fn permitted(app: &App, command: Command, view: View) -> bool {
     may_write && is_granted() && !leaders::requested(command, view).is_some_and(refused)
 }
 
+/// Reports whether the leader honours the command of this name on a row of this view.
+pub fn honoured(app: &App, name: &str, view: View) -> bool {
+    let command = keys::TABLE.iter().find(|binding| binding.name == name).map(|binding| binding.command);
+    let requested = command.and_then(|command| leaders::requested(command, view));
+    requested.is_none_or(|requested| leaders::refusal(app, requested).is_none())
+}
+
 /// Reports whether nobody leads.
 fn lead(app: &App) -> bool {
     let engine = &app.seen.snapshot.engine;

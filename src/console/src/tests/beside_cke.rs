@@ -88,6 +88,24 @@ fn the_detail_of_a_drain_of_cke_shows_its_pods_and_its_deadline() {
 }
 
 #[test]
+fn the_detail_and_the_list_of_blockers_offer_only_what_the_leader_honours() {
+    let mut app = cke_drains().console_in(View::Reboots, 80, 40);
+    press(&mut app, "g g enter");
+    let text = screen::text(&app);
+    let can = text.lines().find(|line| line.contains("you can")).unwrap();
+    assert!(can.contains("X cancel") && !can.contains("hold") && !can.contains("force"), "{text}");
+    // once CKE has stopped, nothing is evaluated
+    let mut stopped = cke_drains();
+    stopped.store.candidates.clear();
+    stopped.store.progress.clear();
+    stopped.reasons.clear();
+    let mut app = stopped.console_in(View::Reboots, 80, 24);
+    press(&mut app, "b");
+    let text = screen::text(&app);
+    assert!(text.contains("not evaluated") && !text.contains("nothing blocks"), "{text}");
+}
+
+#[test]
 fn overview_names_ckes_lease_and_phase_and_a_budget_that_never_allows_needs_a_person() {
     let mut idle = cke_drains();
     idle.store.reboots.entries.clear();

@@ -39,7 +39,9 @@ use super::{
     gauge,
 };
 use crate::{
-    state::{App, Pane, PaneContent, Target, calendar, leaders, logs::LineId, queries, short_text, when},
+    state::{
+        App, Pane, PaneContent, Target, View, available, calendar, leaders, logs::LineId, queries, short_text, when,
+    },
     table::wrap,
     theme::Severity,
 };
@@ -270,6 +272,7 @@ impl Text<'_> {
         };
         can.extend((queries::order(&seen, id) == Some(Verb::Hold)).then_some(UNHOLD));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
+        can.retain(|(name, _)| available::honoured(self.app, name, View::Reboots));
         self.available_actions_field(&can);
         self.attempts(id);
     }

@@ -15,7 +15,7 @@ use ratatui::{style::Style, text::Line};
 
 use super::{FORCE, HOLD, RESET, RETRY, Text, UNHOLD};
 use crate::{
-    state::{calendar, queries, short_text, when},
+    state::{View, available, calendar, queries, short_text, when},
     table::wrap,
 };
 
@@ -80,6 +80,7 @@ impl Text<'_> {
         }
         let mut can = choices(entry, queries::order(&seen, id));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
+        can.retain(|(name, _)| available::honoured(self.app, name, View::Repairs));
         match can.as_slice() {
             [] => self.plain("you can", "wait: the leader removes it"),
             can => self.available_actions_field(can),
