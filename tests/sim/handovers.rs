@@ -65,7 +65,8 @@ fn site(rng: &mut Rng) -> String {
     format!(
         "name: handover\nabout: A CKE and two engines.\npopulation: {{nodes: 9, pods_per_node: 3}}\n\
          cke: {{host: boot-0, interval: {}, write_delay: {}}}\n\
-         pace: {{boot: {{seconds: 30, jitter: 40}}, command: {{seconds: 1, jitter: 5}}, node_monitor_grace: 10}}\n\
+         pace: {{boot: {{seconds: 30, jitter: 40}}, command: {{seconds: 1, jitter: 5}}, node_monitor_grace: 10,\n  \
+         pod_stop: {{seconds: 20, jitter: 20}}}}\n\
          reboot: {{max_concurrent_reboots: {}, eviction_timeout_seconds: 120, command_timeout_seconds: 15}}\n",
         rng.u8(1..6),
         [0.1, 2.0][rng.usize(..2)],
