@@ -20,7 +20,8 @@ pub fn documented() -> Vec<Vec<String>> {
 }
 
 fn etcdctl(file: &Path, url: &str, args: &[&str]) {
-    let out = Command::new(file).env_clear().env("ETCDCTL_API", "3").args(["--endpoints", url]).args(args).output();
+    let patient = ["--command-timeout=30s", "--dial-timeout=30s", "--endpoints", url];
+    let out = Command::new(file).env_clear().env("ETCDCTL_API", "3").args(patient).args(args).output();
     let out = out.expect("etcdctl starts");
     assert!(out.status.success(), "etcdctl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
 }

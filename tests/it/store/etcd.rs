@@ -171,7 +171,12 @@ impl Etcd {
 
     pub fn ctl(&self, args: &[&str]) -> String {
         let mut command = Command::new("etcdctl");
-        let out = command.env("ETCDCTL_API", "3").args(["--endpoints", &self.url]).args(args).output().unwrap();
+        let out = command
+            .env("ETCDCTL_API", "3")
+            .args(["--command-timeout=30s", "--dial-timeout=30s", "--endpoints", &self.url])
+            .args(args)
+            .output()
+            .unwrap();
         assert!(out.status.success(), "etcdctl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8(out.stdout).unwrap()
     }
