@@ -11,7 +11,7 @@ use super::{
     etcd::{Etcd, any, free_port, versions},
     person, registration, request,
 };
-use crate::stalls::Stopwatch;
+use crate::stalls::{Stopwatch, undisturbed};
 
 async fn connect(settings: &EtcdSettings) -> Result<Store, StoreError> {
     Store::connect(settings, Clock::host()).await
@@ -82,71 +82,74 @@ async fn tls_with_a_client_certificate_works_and_an_untrusted_ca_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn user_and_password_work_and_wrong_ones_are_reported_with_the_remedy() {
-    for version in versions() {
-        let mut etcd = Etcd::start(&version, &[]);
-        let (plain, url) = (etcd.settings(), etcd.url.clone());
-        let settings = |user: &str, password: &str| EtcdSettings {
-            username: Some(user.to_owned()),
-            password: Some(password.to_owned()),
-            ..plain.clone()
-        };
-        // a server without authentication accepts a user name
-        let early = connect(&settings("cke", "secret")).await.unwrap();
-        early.read_view().await.unwrap();
-        for args in ["user add root:pw", "user grant-role root root", "user add cke:secret", "role add cke"] {
-            etcd.ctl(&args.split(' ').collect::<Vec<_>>());
+    undisturbed(async || {
+        for version in versions() {
+            let mut etcd = Etcd::start(&version, &[]);
+            let (plain, url) = (etcd.settings(), etcd.url.clone());
+            let settings = |user: &str, password: &str| EtcdSettings {
+                username: Some(user.to_owned()),
+                password: Some(password.to_owned()),
+                ..plain.clone()
+            };
+            // a server without authentication accepts a user name
+            let early = connect(&settings("cke", "secret")).await.unwrap();
+            early.read_view().await.unwrap();
+            for args in ["user add root:pw", "user grant-role root root", "user add cke:secret", "role add cke"] {
+                etcd.ctl(&args.split(' ').collect::<Vec<_>>());
+            }
+            etcd.ctl(&["role", "grant-permission", "--prefix", "cke", "readwrite", "/cke/"]);
+            etcd.ctl(&["user", "grant-role", "cke", "cke"]);
+            etcd.ctl(&["auth", "enable"]);
+
+            let store = connect(&settings("cke", "secret")).await.unwrap();
+            store.set_switch(SwitchName::Reboots, false, &person(), None).await.unwrap();
+            let live = Live::follow(&store);
+            super::etcd::wait_until(
+                "the live copy is synced with rights on the prefix only",
+                Duration::from_secs(5),
+                || live.borrow().synced && live.borrow().error.is_none(),
+            )
+            .await;
+
+            let error = connect(&settings("cke", "wrong")).await.unwrap_err();
+            assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+            for words in [url.as_str(), "invalid user ID or password", "etcd.password"] {
+                assert!(error.to_string().contains(words), "{error}");
+            }
+            let error = connect(&etcd.settings()).await.unwrap().read_view().await.unwrap_err();
+            assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+            let elsewhere = EtcdSettings { prefix: "/other/".to_owned(), ..settings("cke", "secret") };
+            let error = connect(&elsewhere).await.unwrap().read_view().await.unwrap_err().to_string();
+            assert!(error.contains("permission denied") && error.contains("/other/"), "{error}");
+
+            // a token is requested at once, even if one endpoint is unreachable
+            let away = format!("http://127.0.0.1:{}", free_port());
+            let some = EtcdSettings { endpoints: vec![away, url.clone()], ..settings("cke", "secret") };
+            for _ in 0..5 {
+                connect(&some).await.unwrap();
+            }
+
+            // after a restart etcd knows no token
+            let candidacy = {
+                let ttl = Duration::from_secs(20);
+                Candidacy::campaign(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap()
+            };
+            etcd.down();
+            super::etcd::wait_until("the live copy reports an error", Duration::from_secs(5), || {
+                live.borrow().error.is_some()
+            })
+            .await;
+            etcd.up();
+            store.set_switch(SwitchName::Reboots, true, &person(), None).await.unwrap();
+            super::etcd::wait_until("the live copy follows etcd again", Duration::from_secs(8), || {
+                live.borrow().reboots.switch.enabled()
+            })
+            .await;
+            let kept = tokio::time::timeout(Duration::from_secs(8), candidacy.lost()).await;
+            assert!(kept.is_err() && candidacy.life().remaining() > Duration::from_secs(10));
         }
-        etcd.ctl(&["role", "grant-permission", "--prefix", "cke", "readwrite", "/cke/"]);
-        etcd.ctl(&["user", "grant-role", "cke", "cke"]);
-        etcd.ctl(&["auth", "enable"]);
-
-        let store = connect(&settings("cke", "secret")).await.unwrap();
-        store.set_switch(SwitchName::Reboots, false, &person(), None).await.unwrap();
-        let live = Live::follow(&store);
-        super::etcd::wait_until(
-            "the live copy is synced with rights on the prefix only",
-            Duration::from_secs(5),
-            || live.borrow().synced && live.borrow().error.is_none(),
-        )
-        .await;
-
-        let error = connect(&settings("cke", "wrong")).await.unwrap_err();
-        assert!(matches!(error, StoreError::Denied { .. }), "{error}");
-        for words in [url.as_str(), "invalid user ID or password", "etcd.password"] {
-            assert!(error.to_string().contains(words), "{error}");
-        }
-        let error = connect(&etcd.settings()).await.unwrap().read_view().await.unwrap_err();
-        assert!(matches!(error, StoreError::Denied { .. }), "{error}");
-        let elsewhere = EtcdSettings { prefix: "/other/".to_owned(), ..settings("cke", "secret") };
-        let error = connect(&elsewhere).await.unwrap().read_view().await.unwrap_err().to_string();
-        assert!(error.contains("permission denied") && error.contains("/other/"), "{error}");
-
-        // a token is requested at once, even if one endpoint is unreachable
-        let away = format!("http://127.0.0.1:{}", free_port());
-        let some = EtcdSettings { endpoints: vec![away, url.clone()], ..settings("cke", "secret") };
-        for _ in 0..5 {
-            connect(&some).await.unwrap();
-        }
-
-        // after a restart etcd knows no token
-        let candidacy = {
-            let ttl = Duration::from_secs(20);
-            Candidacy::campaign(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap()
-        };
-        etcd.down();
-        super::etcd::wait_until("the live copy reports an error", Duration::from_secs(5), || {
-            live.borrow().error.is_some()
-        })
-        .await;
-        etcd.up();
-        store.set_switch(SwitchName::Reboots, true, &person(), None).await.unwrap();
-        super::etcd::wait_until("the live copy follows etcd again", Duration::from_secs(8), || {
-            live.borrow().reboots.switch.enabled()
-        })
-        .await;
-        let kept = tokio::time::timeout(Duration::from_secs(8), candidacy.lost()).await;
-        assert!(kept.is_err() && candidacy.life().remaining() > Duration::from_secs(10));
-    }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,7 @@ use super::{
     etcd::{Etcd, LinkState, Proxy, any, versions, wait_until},
     person, request,
 };
+use crate::stalls::undisturbed;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -168,22 +169,25 @@ async fn the_copy_survives_a_restart_and_an_etcd_that_was_rebuilt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_copy_is_fresh_while_idle_and_stale_when_etcd_is_silent() {
-    for version in versions() {
-        let etcd = Etcd::start(&version, &[]);
-        let store = etcd.store().await;
-        let live = Live::follow(&store);
-        until(&live, "the copy is synced", |v| v.synced).await;
-        let age = || (Clock::host().boot() - live.borrow().last_seen).get();
-        for _ in 0..35 {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            assert!(age() < 5.0, "{} s old on an idle etcd", age());
+    undisturbed(async || {
+        for version in versions() {
+            let etcd = Etcd::start(&version, &[]);
+            let store = etcd.store().await;
+            let live = Live::follow(&store);
+            until(&live, "the copy is synced", |v| v.synced).await;
+            let age = || (Clock::host().boot() - live.borrow().last_seen).get();
+            for _ in 0..35 {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                assert!(age() < 5.0, "{} s old on an idle etcd", age());
+            }
+            etcd.signal("-STOP");
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            assert!(age() > 5.0, "{} s old on a stopped etcd", age());
+            etcd.signal("-CONT");
+            wait_until("the copy is fresh again", SOON, || age() < 2.0).await;
         }
-        etcd.signal("-STOP");
-        tokio::time::sleep(Duration::from_secs(6)).await;
-        assert!(age() > 5.0, "{} s old on a stopped etcd", age());
-        etcd.signal("-CONT");
-        wait_until("the copy is fresh again", SOON, || age() < 2.0).await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
