@@ -161,8 +161,15 @@ fn print_findings(
 async fn wait(direction: Direction, live: &Live, deadline: Instant, context: &Context) -> Result<(), ActionError> {
     let mut views = live.subscribe();
     let mut said = Vec::new();
+    let mut trouble = None;
     loop {
         let view = views.borrow_and_update().clone();
+        if view.error != trouble {
+            if let Some(error) = &view.error {
+                context.print_message(&format!("{error}; retrying"));
+            }
+            trouble.clone_from(&view.error);
+        }
         if view.synced {
             if has_arrived(&view, direction) {
                 context.print_message(&view.leadership().message);
