@@ -19,7 +19,7 @@ ANSI = ["#000000", "#cd0000", "#00cd00", "#cdcd00", "#0000ee", "#cd00cd", "#00cd
 GROUND = {"dark": ("#e5e5e5", "#101214"), "light": ("#101010", "#ffffff")}
 # scenario: (seconds before the first picture, speed, pictures as name: keys)
 SCENES = {
-    "calm": (45, 2, {"overview": "0", "reboots": "1", "detail": "1 enter", "nodes": "2", "nodes-other": "2 v", "diff": "5",
+    "calm": (20, 2, {"overview": "0", "reboots": "1", "detail": "1 enter", "nodes": "2", "nodes-other": "2 v", "diff": "5",
                      "audit": "8", "logs": "9", "help": "1 ?", "command": "1 : c", "dialog-cancel": "1 X"}),
     "flaky-bmc": (70, 4, {"overview-trouble": "0", "reboots-trouble": "1", "detail-trouble": "1 n enter", "history": "7",
                           "history-pane": "7 enter"}),

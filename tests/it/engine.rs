@@ -6,7 +6,6 @@ mod blocked;
 mod bounds;
 mod cancel_and_disable;
 mod cke_actor;
-mod cke_reading;
 mod commands;
 mod concurrent_writer;
 mod containers;

@@ -29,12 +29,14 @@ mod people;
 mod plan;
 mod policy_editor;
 mod quorum;
+mod refusals;
 mod registry;
 mod regressions;
 mod run;
 mod selection;
 mod settle;
 mod shrink;
+mod site;
 mod stuck;
 mod ticks;
 mod viewer;
@@ -85,6 +87,10 @@ fn main() -> ExitCode {
         let stories = stories.parse().unwrap_or(*handovers::SEEDS.end());
         return if handovers::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    if let Ok(stories) = std::env::var("REFUSALS") {
+        let stories = stories.parse().unwrap_or(*refusals::SEEDS.end());
+        return if refusals::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     if let Ok(line) = std::env::var("ONLY")
         && !line.is_empty()
     {
@@ -95,7 +101,8 @@ fn main() -> ExitCode {
     let fixed_scenarios_ok = verbose
         || (regressions::run_all()
             & maintenance_windows::run_all()
-            & (seeds < COMPLETE_RUN || (weeks::run_all() & handovers::run(handovers::SEEDS))));
+            & (seeds < COMPLETE_RUN
+                || (weeks::run_all() & handovers::run(handovers::SEEDS) & refusals::run(refusals::SEEDS))));
     let began = Instant::now();
     let mut total = run_all(seeds, from, threads, verbose);
     total.print(began.elapsed().as_secs_f64());

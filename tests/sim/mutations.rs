@@ -15,7 +15,7 @@ use cketerm_model::mutation::{self, Mutation};
 
 use crate::run;
 #[cfg(feature = "mutations")]
-use crate::{enqueues, handovers, outages, selection::Selection, shrink, weeks};
+use crate::{enqueues, handovers, outages, refusals, selection::Selection, shrink, weeks};
 
 /// Number of seeds within which each mutation has to be found.
 const MAX_SEEDS: u64 = 1000;
@@ -79,6 +79,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::BatchPauseForgotten | Mutation::UnreadableBatchIgnored => &["I53"],
         Mutation::EnqueueOutlivesCancel => &["I54"],
         Mutation::LostCancelForgotten => &["H3"],
+        Mutation::ListOrderIgnored => &["H5"],
     }
 }
 
@@ -170,6 +171,7 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> weeks::ScenarioResult> {
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(outages::failover),
         Mutation::EnqueueOutlivesCancel => Some(enqueues::cancelled),
         Mutation::LostCancelForgotten => Some(handovers::until_a_breach),
+        Mutation::ListOrderIgnored => Some(refusals::until_a_breach),
         _ => None,
     }
 }

@@ -26,6 +26,8 @@ pub enum Mutation {
     EnqueueOutlivesCancel,
     /// A cancel that CKE's write has lost is not repeated.
     LostCancelForgotten,
+    /// While CKE leads, the pod that is named is not the first that CKE asks for.
+    ListOrderIgnored,
     /// An operator's `done` is forgotten before the Node is uncordoned.
     DoneForgotten,
     /// A published result is accepted for any open attempt.
@@ -170,6 +172,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::UnreadableBatchIgnored,
     Mutation::EnqueueOutlivesCancel,
     Mutation::LostCancelForgotten,
+    Mutation::ListOrderIgnored,
     Mutation::DoneForgotten,
     Mutation::ResultOfAnother,
     Mutation::ResultsIgnored,

@@ -8,6 +8,7 @@ use cketerm_model::{
     cketerm_records::Progress,
     cluster::Eviction,
     entry::{EntryId, QueueKind},
+    fault,
     kube::{BudgetRow, NodeRow, PodRow},
     names::Address,
     reason::{Awaited, Blocker, PodHold, Reason},
@@ -44,6 +45,7 @@ pub(super) fn pods_left(pass: Pass<'_>, node: &NodeRow, rules: Eviction<'_>) -> 
     // CKE asks in the order in which the API server lists pods, and the first refusal ends its drain.
     let mut listed: Vec<&Arc<PodRow>> = pods.pods.values().collect();
     listed.sort_by_cached_key(|pod| pod.full_name());
+    fault!(ListOrderIgnored => listed.reverse());
     for pod in listed {
         let why = match classify_pod(pod, rules, kube) {
             PodVerdict::Ignore => continue,
