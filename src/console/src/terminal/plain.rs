@@ -44,14 +44,27 @@ fn campaigns(seen: &Seen) -> bool {
     engine.not_campaigning.is_none() && engine.observing.is_empty() && engine.lease != 0
 }
 
+/// Longest wait for Kubernetes before the entries are printed.
+const KUBERNETES_WAIT: Duration = Duration::from_secs(5);
+
+/// Reports whether everything that reasons depend on was read of Kubernetes.
+fn has_kubernetes(seen: &Seen) -> bool {
+    let sources = &seen.snapshot.kube.sources;
+    !sources.is_empty() && sources.values().all(|source| source.synced)
+}
+
 /// The last printed state of an entry, and the reason why it does not move.
 type ReportedState = (String, String);
 
 /// Prints the changes between two states.
 #[derive(Debug, Default)]
 pub struct ChangeReporter {
-    /// Whether a state was printed already; from then on only changes are printed.
-    started: bool,
+    /// Time of the first state that etcd gave.
+    began: Option<BootTime>,
+    /// Whether the entries are printed: not before Kubernetes was read.
+    has_entries: bool,
+    /// Whether the entries were printed once; those that appear later are new.
+    prints_new: bool,
     /// Whether a leader was seen.
     had_leader: bool,
     entries: BTreeMap<EntryId, (String, ReportedState)>,
@@ -82,12 +95,18 @@ impl ChangeReporter {
         }
         self.sources(seen, now, &mut lines);
         self.states(seen, &mut lines);
-        self.entries(seen, now, &mut lines);
+        let began = *self.began.get_or_insert(now.boot);
+        // reasons from before Kubernetes was read would be printed twice
+        self.has_entries |= has_kubernetes(seen) || now.boot.saturating_duration_since(began) >= KUBERNETES_WAIT;
+        if self.has_entries {
+            self.entries(seen, now, &mut lines);
+            self.prints_new = true;
+        }
         for (node, why) in seen.orphans.iter().filter(|(node, _)| !self.orphans.contains(*node)) {
             lines.push(format!("node {node}: {why}"));
         }
         self.orphans = seen.orphans.keys().cloned().collect();
-        (self.started, self.reported_revision) = (true, store.revision);
+        self.reported_revision = store.revision;
         let at = whole_seconds(now.wall);
         lines.into_iter().map(|line| format!("{at} {}", short_text::safe(&line))).collect()
     }
@@ -191,7 +210,7 @@ impl ChangeReporter {
             if known.is_some_and(|reported| *reported == (state.clone(), reason_kind.clone())) {
                 continue;
             }
-            let new = known.is_none() && self.started;
+            let new = known.is_none() && self.prints_new;
             let asked = store.requests.get(&id).and_then(Stored::get).filter(|_| new).map(|r| {
                 let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                 format!(" (requested by {}{why})", r.who)
