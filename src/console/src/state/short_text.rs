@@ -213,7 +213,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::BlockedByManyPdbs { pdbs, .. } => format!("several pdbs on one pod: {}", pdbs.join(", ")),
         Reason::BlockedByJob { job, .. } => format!("job {job}"),
         Reason::Backoff { cause: Some(cause), .. } => {
-            if cause.names_object() {
+            if names_object(cause) {
                 return stuck_on(cause, now);
             }
             cause.to_string()
@@ -362,9 +362,15 @@ fn into_safe(text: String) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text } else { safe(&text) }
 }
 
+/// Reports whether the short text of a reason begins with the object that blocks, so that it is the same for all pods
+/// that the object keeps.
+pub fn names_object(why: &Reason) -> bool {
+    why.names_object() || matches!(why, Reason::PdbNeverAllows { .. })
+}
+
 /// Returns the cause of a backoff: a budget or a Job with the object first, everything else as its sentence.
 fn condensed(cause: &Reason, now: Timestamp) -> String {
-    if cause.names_object() { reason(cause, now) } else { cause.to_string() }
+    if names_object(cause) { reason(cause, now) } else { cause.to_string() }
 }
 
 /// Shortens a name by dropping its middle: host names differ at both ends.

@@ -12,6 +12,7 @@ use cketerm_model::{
     boot_time::BootTime,
     clock::{Now, Steady},
     entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     names::NodeName,
     reason::Reason,
     time::whole_seconds,
@@ -210,6 +211,11 @@ impl ChangeReporter {
             if known.is_some_and(|reported| *reported == (state.clone(), reason_kind.clone())) {
                 continue;
             }
+            // between two passes an entry that waits may be next for a moment, again and again
+            let waits = store.entry(id).is_some_and(EntryRef::is_waiting);
+            if waits && reason_kind.is_empty() && known.is_some_and(|(before, _)| *before == state) {
+                continue;
+            }
             let new = known.is_none() && self.prints_new;
             let asked = store.requests.get(&id).and_then(Stored::get).filter(|_| new).map(|r| {
                 let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -232,6 +238,9 @@ fn reason_kind(why: &Reason) -> String {
         Reason::WaitingForBoot { stuck: true, .. } => "STUCK, no boot".to_owned(),
         Reason::WaitingForBoot { .. } => "booting".to_owned(),
         Reason::Stale { source, .. } => format!("{source} is stale"),
+        Reason::Backoff { count, cause, .. } => {
+            format!("backed off {count}x{}", if cause.is_some() { " for a cause" } else { "" })
+        }
         Reason::Settling { node, .. } => format!("settling {node}"),
         other @ (Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
@@ -243,7 +252,6 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::EtcdUnchecked { .. }
         | Reason::OutsideWindow { .. }
         | Reason::WaitingForGroup { .. }
-        | Reason::Backoff { .. }
         | Reason::BlockedByPdb { .. }
         | Reason::BlockedByManyPdbs { .. }
         | Reason::PdbNeverAllows { .. }

@@ -166,3 +166,17 @@ fn nothing_is_tried_again_while_nobody_leads() {
         assert!(!text.contains("again") && text.contains("6m left"), "{text}");
     }
 }
+
+/// Three entries that one budget kept were three lines of *Needs you*, each about another pod.
+#[test]
+fn entries_kept_by_a_budget_that_never_allows_are_one_line() {
+    let mut world = World::usual();
+    for index in [3, 6] {
+        let pod = format!("db/mysql-1-{index}");
+        let why = Reason::PdbNeverAllows { pod, pdb: "db/mysql-1".into(), healthy: 3, needed: 3, pods: 3 };
+        world.reasons.insert(EntryId::reboot(index), why);
+    }
+    let app = world.console_in(View::Overview, 80, 24);
+    let row = line(&app, "pdb db/mysql-1 never allows");
+    assert!(row.contains("worker-4 +1") || row.contains("worker-1 +1"), "{row}");
+}

@@ -340,6 +340,20 @@ fn plain_mode_prints_no_entry_before_kubernetes_was_read() {
     assert_eq!(of(&late, "reboots/5"), 1, "{late:?}");
 }
 
+/// At each pass of CKE every waiting entry had two lines: `queued`, and `queued: waits for a slot`.
+#[test]
+fn plain_mode_says_once_that_an_entry_waits() {
+    let mut world = World::usual();
+    let mut reporter = ChangeReporter::default();
+    reporter.report(&world.seen(), at(BOOT));
+    let waits = world.reasons[&EntryId::reboot(5)].clone();
+    for (seconds, reason) in [(1.0, Reason::Working { phase: "waits for CKE".into() }), (2.0, waits)] {
+        world.reasons.insert(EntryId::reboot(5), reason);
+        let lines = reporter.report(&world.seen(), at(BOOT + Seconds::new(seconds)));
+        assert_eq!(lines, Vec::<String>::new());
+    }
+}
+
 /// Every change is one line; a mere count makes none.
 #[test]
 fn plain_mode_prints_one_line_per_change() {

@@ -36,7 +36,10 @@ use ratatui::{
 use super::gauge;
 use crate::{
     state::{
-        App, Pane, PaneContent, Target, View, available, calendar, leaders, logs::LineId, queries, short_text, when,
+        App, Pane, PaneContent, Target, View, available, calendar, leaders,
+        logs::LineId,
+        queries::{self, Leader},
+        short_text, when,
     },
     table::wrap,
     theme::Severity,
@@ -290,7 +293,14 @@ impl Text<'_> {
 
     fn backoff_field(&mut self, count: i64, expire: Option<Timestamp>) {
         if count > 0 {
-            let next = expire.map(|t| format!(", next {}", when::until(t, self.now())));
+            let is_led = queries::leader(&self.app.seen) != Leader::Nobody;
+            let next = expire.map(|t| {
+                if is_led {
+                    format!(", next {}", when::until(t, self.now()))
+                } else {
+                    format!(", {} left; nobody leads", when::left(t, self.now()))
+                }
+            });
             let times = if count == 1 { "time" } else { "times" };
             self.plain("backed off", &format!("{count} {times}{}", next.unwrap_or_default()));
         }

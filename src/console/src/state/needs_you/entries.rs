@@ -29,7 +29,7 @@ pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
     for id in app.knowledge.totals.stuck.iter().copied() {
         let line = line(app, id);
         // a budget or a Job is the cause itself, whichever pod it keeps
-        let names_object = app.seen.reasons.get(&id).is_some_and(Reason::names_object);
+        let names_object = app.seen.reasons.get(&id).is_some_and(short_text::names_object);
         // unreadable entries are removed one by one
         let is_readable = app.seen.snapshot.store.entry(id).is_some();
         match causes.entry(if is_readable { cause(app, id) } else { id.to_string() }) {

@@ -92,8 +92,8 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
             vec![
                 format!("pdb {pdb} never allows ({numbers})"),
                 format!("pdb {name} never allows ({numbers})"),
-                format!("pdb {name} {numbers}"),
-                format!("{name} {numbers}"),
+                format!("{name} never allows ({needed} of {pods})"),
+                format!("{name} never allows"),
             ]
         }
         Reason::BlockedByManyPdbs { pod, pdbs } => {

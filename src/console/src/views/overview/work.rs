@@ -102,13 +102,17 @@ fn backs_off(app: &App, id: EntryId, width: usize) -> Folded {
     let name = name(app, id);
     let columns = width.saturating_sub(name.width() + AGE_WIDTH + 2);
     let style = theme.severity(severity::of_entry(app, id));
-    let again = match queries::leader(seen) {
-        Leader::Nobody => format!("backs off until {at}"),
-        Leader::Us | Leader::Other(_) | Leader::Cke(_) | Leader::Unknown => format!("backs off, again at {at}"),
+    let (again, short) = match queries::leader(seen) {
+        Leader::Nobody => (format!("backs off until {at}"), format!("until {at}")),
+        Leader::Us | Leader::Other(_) | Leader::Cke(_) | Leader::Unknown => {
+            (format!("backs off, again at {at}"), format!("again {at}"))
+        }
     };
-    let short = cause.shorter.last().map(|least| format!("{at}{least}"));
+    // the cause says more than the words before the time
+    let in_short = cause.clone().after(&short).shorter;
     let mut what = cause.after(&again);
-    what.shorter.extend(short);
+    what.shorter.truncate(1);
+    what.shorter.extend(in_short);
     Folded::new(&what, columns, (name.width() + 1, width), style, |what| {
         vec![
             Span::raw(format!("{name} ")),
