@@ -14,6 +14,17 @@ pub(super) const MAX_CHECKS: usize = 3;
 
 /// Returns the message of a refusal, or `None` if the command is accepted.
 pub fn refusal(command: OperatorCommand, leadership: &Leadership, in_work: bool, handover: bool) -> Option<String> {
+    refusal_naming(command, leadership, in_work, handover, command.instead())
+}
+
+/// Returns the same with this alternative in place of the command line's.
+pub fn refusal_naming(
+    command: OperatorCommand,
+    leadership: &Leadership,
+    in_work: bool,
+    handover: bool,
+    instead: &str,
+) -> Option<String> {
     let refused = match acceptance(command, leadership.lead) {
         Acceptance::Accepted | Acceptance::NextLeader => false,
         Acceptance::InWork => !in_work,
@@ -25,8 +36,7 @@ pub fn refusal(command: OperatorCommand, leadership: &Leadership, in_work: bool,
         let version = leadership.version.as_deref().unwrap_or("of an unknown version");
         return Some(format!(
             "{message}: its version, {version}, does not know `{name}` and would continue anyway; nothing was written. \
-             Update cketerm there first, or instead: {}",
-            command.instead()
+             Update cketerm there first, or instead: {instead}"
         ));
     }
     fault!(OrderAcceptedAnyway => refused = false);
@@ -37,7 +47,7 @@ pub fn refusal(command: OperatorCommand, leadership: &Leadership, in_work: bool,
             LeaderKind::Unknown => format!("it is unknown whether `{name}` would be honoured"),
             LeaderKind::Cketerm | LeaderKind::Nobody => format!("`{name}` is not honoured"),
         };
-        format!("{message}: {why}; nothing was written. Instead: {}", command.instead())
+        format!("{message}: {why}; nothing was written. Instead: {instead}")
     })
 }
 

@@ -32,7 +32,7 @@ mod switch;
 mod unreadable;
 mod who;
 
-pub use accept::{note, refusal};
+pub use accept::{note, refusal, refusal_naming};
 pub use added::Added;
 pub use batches::BatchRow;
 pub use bmcs::{BmcLookup, Registered};

@@ -104,6 +104,8 @@ impl Operator {
     ) -> Result<(), ActionError> {
         if matches!(verb, Verb::Retry | Verb::Done | Verb::Force) {
             if reason.is_none_or(|r| r.trim().is_empty()) {
+                // nobody thinks of a reason for an order that is refused
+                self.check_order(entry, verb, seen).await?;
                 return Err(ActionError::misused(format!("{verb} of {entry} needs a reason: give --reason TEXT")));
             }
             self.refuse_mismatch().await?;

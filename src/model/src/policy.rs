@@ -1,5 +1,6 @@
 //! `cketerm/policy`: all settings that change a decision and are not CKE's.
 
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -258,6 +259,11 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Returns the zone in which people write and read times: the zone of the general window. `None` = UTC.
+    pub fn time_zone(&self) -> Option<TimeZone> {
+        self.windows.as_ref()?.all().next().map(|(_, window)| window.zone.clone())
+    }
+
     /// Returns the fields of a newer cketerm, by place. An engine that does not know them only observes.
     pub fn unknown_fields(&self) -> Vec<String> {
         let below = |at: &str, names: Vec<String>| -> Vec<String> {

@@ -206,6 +206,9 @@ pub enum Reason {
         until: Timestamp,
         /// Cause of the backoff; none after a change of the leader, which does not learn it.
         cause: Option<Box<Reason>>,
+        /// Time of the try that met the cause, which may be over since; none if the cause was seen just now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tried: Option<Timestamp>,
     },
     #[serde(rename = "BlockedByPDB")]
     BlockedByPdb {

@@ -66,7 +66,9 @@ pub fn ahead(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         at
     } else {
         let span = span(text).ok_or_else(|| {
-            format!("{text:?}: expected a time such as 2026-11-21T10:00:00Z, or a duration: 90m, 12h, 7d")
+            format!(
+                "{text:?}: expected a time such as 2026-11-21T10:00:00Z or `tomorrow 08:00`, or a duration: 90m, 12h, 7d"
+            )
         })?;
         whole_seconds(now.checked_add(span).unwrap_or(Timestamp::MAX))
     };
@@ -89,6 +91,14 @@ pub fn ahead_words<'a>(text: &'a str, now: Timestamp, zone: &TimeZone) -> Result
     let day = now.to_zoned(zone.clone()).date().checked_add(Span::new().days(days)).map_err(|_| wrong())?;
     let at = day.to_datetime(time).to_zoned(zone.clone()).map_err(|_| wrong())?.timestamp();
     if at > now { Ok((at, rest)) } else { Err(format!("{first} {clock} is in the past: it is {}", whole_seconds(now))) }
+}
+
+/// Parses a future time as [`ahead_words`], with nothing behind it.
+pub fn ahead_in(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
+    match ahead_words(text, now, zone)? {
+        (at, rest) if rest.trim().is_empty() => Ok(at),
+        (_, rest) => Err(format!("{text:?}: {:?} is no part of a time", rest.trim())),
+    }
 }
 
 /// For `#[serde(with = "go")]` on an `Option<Timestamp>`.
@@ -136,6 +146,15 @@ mod tests {
         ] {
             assert!(ahead(invalid, now).unwrap_err().contains(expected), "{invalid}");
         }
+    }
+
+    #[test]
+    fn a_time_for_the_command_line_has_the_same_forms_and_nothing_behind_it() {
+        let now = "2026-11-21T20:00:00Z".parse().unwrap();
+        for (text, at) in [("tomorrow 08:00", "2026-11-22T08:00:00Z"), ("2h", "2026-11-21T22:00:00Z")] {
+            assert_eq!(ahead_in(text, now, &TimeZone::UTC).unwrap().to_string(), at);
+        }
+        assert!(ahead_in("2h move", now, &TimeZone::UTC).unwrap_err().contains("\"move\" is no part"));
     }
 
     #[test]

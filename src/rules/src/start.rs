@@ -124,7 +124,7 @@ impl Start {
                 .map(|(opens, _)| opens)
         };
         match (self.windows.iter().filter_map(first).min(), frozen_until) {
-            (None, _) => Some(Bar::Not("at all: the window never opens for long enough")),
+            (None, _) => Some(Bar::Not("until somebody changes the windows: they never open for long enough")),
             (Some(at), _) if at == from => frozen(),
             (Some(at), None) => Some(Bar::Before(at, "window")),
             (Some(at), Some(_)) => Some(Bar::Before(at, "freeze, window")),
@@ -254,7 +254,11 @@ mod tests {
             ("allow: ['* 10 * * *']", None, "now"),
             // within the margin before the window's end, and a window that is shorter than the margin
             ("allow: ['0-2 10 * * *', '* 12 * * *']", None, "not before 2026-11-21T12:00:00Z (window)"),
-            ("allow: ['* 1 * * *']\ndeny: ['* * * * *']", None, "not at all: the window never opens for long enough"),
+            (
+                "allow: ['* 1 * * *']\ndeny: ['* * * * *']",
+                None,
+                "not until somebody changes the windows: they never open for long enough",
+            ),
             ("allow: ['* 1 * * *']\nqueues: [repair]", None, "now"),
         ];
         for (windows, frozen_until, expected) in table {

@@ -130,6 +130,10 @@ async fn the_queues_are_taken_from_cke_and_given_back_without_touching_its_key()
     let again = cketerm(config, &["engine", "take"]);
     assert!(again.code == 0 && again.stderr.contains("nothing to do: cketerm on "), "{again:?}");
 
+    let checked = cketerm(config, &["engine", "take", "--check", "-o", "json"]);
+    let checked: Value = serde_json::from_str(&checked.stdout).unwrap_or_else(|e| panic!("{e}: {checked:?}"));
+    assert_eq!((&checked["done"], &checked["possible"]), (&Value::Bool(true), &Value::Bool(true)), "{checked}");
+
     let giving = Running::start(config, &["engine", "give"]);
     giving.wait_for("start CKE where it is to run");
     let back = Cke::start(&rig).await;

@@ -62,7 +62,16 @@ async fn hand_over(direction: Direction, args: &HandoverArgs, context: &Context)
     // one read reports connection errors at once
     let view = store.read_view().await?;
     if is_done(&view, direction) {
-        context.print_message(&format!("nothing to do: {}", view.leadership().message));
+        let leader = view.leadership().message;
+        match context.output(Output::Table) {
+            form @ (Output::Json | Output::Yaml) if args.check => {
+                let value = json!({
+                    "possible": true, "done": true, "leader": leader, "findings": [], "cke": [], "stops_with_cke": null,
+                });
+                context.out.value(&value, form)?;
+            }
+            Output::Table | Output::Json | Output::Yaml => context.print_message(&format!("nothing to do: {leader}")),
+        }
         return Ok(());
     }
     let backends = connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
@@ -145,7 +154,7 @@ fn print_findings(
         form if check => {
             let stops = (direction == Direction::Take).then_some(STOPS_WITH_CKE);
             let value = json!({
-                "possible": blockers == 0, "leader": store.leadership().message, "findings": found,
+                "possible": blockers == 0, "done": false, "leader": store.leadership().message, "findings": found,
                 "cke": hosts, "stops_with_cke": stops,
             });
             context.out.value(&value, form)?;

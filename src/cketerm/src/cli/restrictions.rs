@@ -24,8 +24,7 @@ pub fn frozen(policy: &Policy, at: Timestamp) -> Option<&Freeze> {
 
 /// Formats a time in the zone of the windows, or in UTC without windows.
 pub fn moment(policy: &Policy, at: Timestamp) -> String {
-    let general = policy.windows.as_ref().and_then(|windows| windows.all().next());
-    general.map_or_else(|| at.to_string(), |(_, window)| local_time(&window.zone, at))
+    policy.time_zone().map_or_else(|| at.to_string(), |zone| local_time(&zone, at))
 }
 
 /// Prints what blocks new work of this queue, and which rules are not in force.

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use cketerm_actions::{ActionError, repair_state};
 use cketerm_clients::kubernetes::KubeError;
 use cketerm_model::{
+    acceptance::LeaderKind,
     cketerm_records::{Ending, Progress},
     clock::{Clock, Now},
     entry::EntryId,
@@ -21,7 +22,9 @@ use cketerm_rules::{
     explain::{explain, explain_with},
     snapshot::Snapshot,
     trouble::{self, Trouble},
+    usual::text::span,
 };
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Context, endings, options::Output, output::Lines};
@@ -66,12 +69,21 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     let kube = if beside { read_kubernetes(&view, id, context).await } else { KubeView::default() };
     let (reason, progress) = explain_with(&view, kube, id, now).unwrap_or((Reason::Ready, None));
     let progress = progress.as_ref().or_else(|| published(&view, id));
+    let next = next_step(&view, id, &reason, now.wall);
     match context.output(Output::Table) {
         Output::Table => {
             let mut lines = Lines::default();
-            lines.line(format_args!("{what}: {reason}"));
+            match (&reason, view.leadership().lead) {
+                (Reason::Backoff { .. }, LeaderKind::Nobody) => {
+                    lines.line(format_args!("{what}: nobody leads, so nothing is tried; {reason}"));
+                }
+                (_, _) => lines.line(format_args!("{what}: {reason}")),
+            }
             for blocker in progress.iter().flat_map(|p| &p.blockers) {
                 lines.line(format_args!("  {}: {}", blocker.pod, blocker.why));
+            }
+            if let Some(next) = &next {
+                lines.line(format_args!("  next: {next}"));
             }
             if beside {
                 let deadline = progress.and_then(|p| p.next).map(|next| format!("; next event {}", seconds(next)));
@@ -85,6 +97,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
                 "entry": entry,
                 "reason": reason,
                 "text": reason.to_string(),
+                "next": next,
                 "needs_attention": trouble::kept_by(&view, store.clock().wall(), id, &reason) == Some(Trouble::Stuck),
                 "progress": progress,
                 "reading": beside.then_some("cke"),
@@ -92,6 +105,32 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
             context.out.value(&document, form)
         }
     }
+}
+
+/// Returns what happens next to an entry that backs off, and when, and the command that moves it on at once. `None` for
+/// other reasons, whose text says it.
+fn next_step(view: &StoreView, id: EntryId, reason: &Reason, now: Timestamp) -> Option<String> {
+    let Reason::Backoff { until, .. } = reason else { return None };
+    let (at, left) = (seconds(*until), span(until.duration_since(now)));
+    let reset = format!("`cketerm {} reset-backoff {}`", id.queue.command(), id.index);
+    let leadership = view.leadership();
+    let after = match leadership.lead {
+        LeaderKind::Nobody => {
+            return Some(format!(
+                "an engine has to lead: start one (`systemctl start cketerm`, or `cketerm` and T); it tries again after \
+                 {at}, or at once after {reset}"
+            ));
+        }
+        LeaderKind::Yielding => format!("{}; the next leader tries again after {at}", leadership.message),
+        LeaderKind::Cketerm | LeaderKind::Cke | LeaderKind::Unknown => format!("tried again at {at}, in {left}"),
+    };
+    if !view.switch(id.queue).enabled() {
+        return Some(format!(
+            "the queue is disabled: `cketerm {} enable`, then {after}, or at once after {reset}",
+            id.queue.command()
+        ));
+    }
+    Some(format!("{after}; {reset} tries it in the next pass"))
 }
 
 /// Reads what CKE's rules depend on: Nodes, namespaces, budgets, and the pods of the entry's machine if CKE drains it or
@@ -167,4 +206,41 @@ pub fn reason(view: &StoreView, id: EntryId, clock: &Clock) -> Reason {
 /// Returns the progress that the leader published for the entry.
 pub fn published(view: &StoreView, id: EntryId) -> Option<&Progress> {
     view.progress.get(&id).and_then(|s| s.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use cketerm_model::stored::view::{Candidate, Switch};
+
+    use super::*;
+
+    fn view(candidate: bool) -> StoreView {
+        let mut view = StoreView::default();
+        if candidate {
+            let cke = Candidate { key: "/cke/leader//10".into(), lease: 16, host: "a".into(), create_revision: 1 };
+            view.candidates.insert(1, cke);
+        }
+        view
+    }
+
+    /// `rq why` named no next step for a backoff whose cause is unknown.
+    #[test]
+    fn the_next_step_of_a_backed_off_entry_is_always_named() {
+        let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+        let until = "2026-11-21T10:04:00Z".parse().unwrap();
+        let reason = Reason::Backoff { count: 1, until, cause: None, tried: None };
+        let next = |view: &StoreView, id| next_step(view, id, &reason, now).unwrap();
+        let led = next(&view(true), EntryId::reboot(7));
+        assert!(led.starts_with("tried again at 2026-11-21T10:04:00Z, in 4m"), "{led}");
+        assert!(led.contains("`cketerm rq reset-backoff 7`"), "{led}");
+        let repair = next(&view(true), EntryId::repair(7));
+        assert!(repair.contains("`cketerm repair-queue reset-backoff 7`"), "{repair}");
+        let nobody = next(&view(false), EntryId::reboot(7));
+        assert!(nobody.starts_with("an engine has to lead: start one"), "{nobody}");
+        let mut disabled = view(true);
+        disabled.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 1 };
+        let disabled = next(&disabled, EntryId::reboot(7));
+        assert!(disabled.starts_with("the queue is disabled: `cketerm rq enable`"), "{disabled}");
+        assert_eq!(next_step(&view(true), EntryId::reboot(7), &Reason::Ready, now), None);
+    }
 }

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use cketerm_actions::ActionError;
+use cketerm_actions::{ActionError, refusal};
 use cketerm_model::{
     acceptance::OperatorCommand,
     policy::Policy,
-    time::ahead,
+    time::ahead_in,
     window::{Window, Windows, length},
 };
 use clap::Args;
-use jiff::Timestamp;
+use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
 use super::{
@@ -24,12 +24,12 @@ use super::{
 /// Arguments of `freeze`.
 #[derive(Args, Debug)]
 pub struct FreezeArgs {
-    /// End of the freeze: 2026-11-21T10:00:00Z, with any offset, or a duration: 90m, 12h, 7d
+    /// End: 2026-11-21T10:00:00Z, with any offset; 90m, 12h, 7d; or "tomorrow 08:00" in the windows' time zone
     #[arg(long, value_name = "TIME")]
     until: String,
-    /// Reason; every header shows it
+    /// Reason (needed); every header shows it
     #[arg(long, value_name = "TEXT")]
-    reason: String,
+    reason: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     handover: Handover,
@@ -41,7 +41,7 @@ pub struct WindowsArgs {
     /// Check the windows of this file (YAML or JSON, - = stdin); contacts no server
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
-    /// Time to check: 2026-11-21T10:00:00Z, or in 90m, 12h, 7d [default: now]
+    /// Time to check: 2026-11-21T10:00:00Z; in 90m, 12h, 7d; or "tomorrow 08:00" [default: now]
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     /// Number of openings of each window
@@ -53,9 +53,24 @@ pub struct WindowsArgs {
 pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator().await?.for_handover(args.handover.for_handover);
     let now = operator.store.clock().wall();
-    let until = ahead(&args.until, now).map_err(|why| ActionError::misused(format!("--until {why}")))?;
-    let before = operator.freeze(until, &args.reason).await?;
+    let view = operator.store.leaders().await?;
+    let Some(reason) = &args.reason else {
+        // nobody thinks of a reason for a freeze that is refused
+        let handover = args.handover.for_handover;
+        return Err(match refusal(OperatorCommand::Freeze, &view.leadership(), false, handover) {
+            Some(why) => ActionError::refused(why),
+            None => ActionError::misused("a freeze needs a reason: give --reason TEXT; every header shows it"),
+        });
+    };
+    let zone = view.policy().time_zone();
+    let until = ahead_in(&args.until, now, zone.as_ref().unwrap_or(&TimeZone::UTC));
+    let until = until.map_err(|why| ActionError::misused(format!("--until {why}")))?;
+    let before = operator.freeze(until, reason).await?;
     let instead = before.map_or_else(String::new, |b| format!(" (it was until {}: {})", b.until, b.reason));
+    let until = match &zone {
+        Some(zone) => format!("{until} ({})", local_time(zone, until)),
+        None => until.to_string(),
+    };
     // the engine of another program does not read cketerm's policy
     match operator.acceptance_note(OperatorCommand::Freeze).await {
         Some(note) => context.print_message(&format!("stored: frozen until {until}{instead}; {note}")),
@@ -83,7 +98,9 @@ pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), Action
     let at = match &args.at {
         None => now,
         Some(text) => {
-            text.parse().or_else(|_| ahead(text, now)).map_err(|why| ActionError::misused(format!("--at {why}")))?
+            let zone = policy.time_zone().unwrap_or(TimeZone::UTC);
+            let at = text.parse().or_else(|_| ahead_in(text, now, &zone));
+            at.map_err(|why| ActionError::misused(format!("--at {why}")))?
         }
     };
     let unusable_reason = policy.windows.as_ref().and_then(|windows| windows.unusable_reason(at));

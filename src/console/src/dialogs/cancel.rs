@@ -92,6 +92,11 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     if chosen.is_empty() {
         return Err(app.nothing_selected("entry"));
     }
+    of(app, chosen)
+}
+
+/// Opens the dialog for these entries.
+pub fn of(app: &App, chosen: Vec<EntryId>) -> Result<Dialog, String> {
     let stops = StopTargets { ids: chosen, unfinished: false, not_started: false };
     let mut selection = gather(app, &stops);
     if selection.entries.is_empty() {
@@ -107,7 +112,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
 }
 
 /// Opens the dialog that removes an unreadable entry. It shows the stored value and is bound to its revision.
-fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
+pub fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
     let (_, revision) = queries::stored_at(&app.seen, id).ok_or_else(|| format!("{id} is gone"))?;
     let action = DialogAction::Act(Action::Remove { entry: id, seen: revision, reason: None });
     let mut dialog = Dialog::new(format!("Remove {id}?"), format!("Remove {id}"), action);

@@ -72,27 +72,44 @@ pub fn of(app: &App, chosen: Vec<EntryId>, hold: bool) -> Result<Dialog, String>
     if hold {
         dialog.stops = Some(StopTargets { ids: chosen, unfinished: true, not_started: false });
     } else {
-        dialog.preconditions =
-            selection.entries.iter().map(|(id, revision)| Precondition::Entry(*id, *revision)).collect();
+        let order = |id: &EntryId| app.seen.snapshot.store.orders.get(id).map(|stored| stored.mod_revision);
+        let bound = selection.entries.iter().filter_map(|(id, _)| Some(Precondition::Hold(*id, order(id)?)));
+        dialog.preconditions = bound.collect();
         dialog.expect = tier::confirmation_text(app, "unhold", n, 0);
     }
     Ok(dialog)
 }
 
-/// Updates the lines.
+/// Updates the lines. Entries that cannot be held any more, or whose holds have ended, are left out.
 pub fn follow(app: &App, dialog: &mut Dialog) {
-    let Some(stops) = &dialog.stops else { return };
-    let selection = gather(app, &stops.ids, true);
-    if selection.entries.is_empty() {
-        dialog.expire("all of them ended meanwhile, or their commands were run: nothing is left to hold".to_owned());
+    dialog.check(&app.seen);
+    let DialogAction::Act(Action::Hold { entries: shown, hold, .. }) = &dialog.action else { return };
+    if dialog.expired.is_some() {
         return;
     }
-    dialog.lines = lines(app, &selection, true);
-    let verb = verb(&selection, true);
+    let hold = *hold;
+    let chosen: Vec<EntryId> = match &dialog.stops {
+        Some(stops) => stops.ids.clone(),
+        None => shown.iter().map(|(id, _)| *id).collect(),
+    };
+    // the end of a hold starts nothing once the command was run
+    let chosen: Vec<EntryId> = chosen.into_iter().filter(|id| hold || can_hold(app, *id)).collect();
+    let selection = gather(app, &chosen, hold);
+    if selection.entries.is_empty() {
+        let why = if hold {
+            "all of them ended meanwhile, or their commands were run: nothing is left to hold"
+        } else {
+            "all of them ended meanwhile, or their commands were run, or somebody ended their holds"
+        };
+        dialog.expire(why.to_owned());
+        return;
+    }
+    dialog.lines = lines(app, &selection, hold);
+    let verb = verb(&selection, hold);
     dialog.title = format!("{verb}?");
     dialog.verb = verb.into();
     if let DialogAction::Act(Action::Hold { entries, .. }) = &mut dialog.action {
-        *entries = self::entries(&selection, true);
+        *entries = self::entries(&selection, hold);
     }
 }
 

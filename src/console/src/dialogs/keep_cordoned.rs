@@ -19,6 +19,11 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let [name] = nodes.as_slice() else {
         return Err(format!("keep-cordoned takes one node at a time, {} are marked: unmark the others", nodes.len()));
     };
+    of(app, name)
+}
+
+/// Opens the dialog for this node.
+pub fn of(app: &App, name: &str) -> Result<Dialog, String> {
     let Some(row) = queries::node(&app.seen, name) else {
         return Err(format!("{name} has no Node in Kubernetes"));
     };
@@ -46,6 +51,6 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         dialog.lines.push(format!("{id}  {}", short_text::status(entry, app.now.wall)));
     }
     dialog.why = ReasonPolicy::Never;
-    dialog.preconditions = vec![Precondition::Node(name.clone(), row.uid.clone())];
+    dialog.preconditions = vec![Precondition::Node(name.to_owned(), row.uid.clone())];
     Ok(dialog)
 }

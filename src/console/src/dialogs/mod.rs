@@ -1,6 +1,7 @@
 //! The dialogs. Each has its own file, which opens it and, if it follows its objects, keeps it up to date.
 
 pub mod add;
+pub mod again;
 pub mod backoff;
 pub mod batches;
 pub mod cancel;
@@ -38,7 +39,9 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
     if dialog.expired.is_none() {
         match &dialog.action {
             DialogAction::Act(Action::Cancel { .. }) => cancel::follow(app, dialog),
-            DialogAction::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
+            DialogAction::Act(Action::Hold { .. }) => hold::follow(app, dialog),
+            DialogAction::Act(Action::ResetBackoff { .. }) => backoff::follow(app, dialog),
+            DialogAction::Act(Action::Order { .. }) => order::follow(app, dialog),
             DialogAction::Act(Action::Batches { .. }) => batches::follow(app, dialog),
             DialogAction::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
             DialogAction::Act(Action::Switch { .. }) => switch::follow(app, dialog),
@@ -53,4 +56,8 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
         preview::renew(app, dialog);
     }
     dialog.check(&app.seen);
+    if dialog.expired.is_some() {
+        dialog.expired_at.get_or_insert(app.now.boot);
+        dialog.asks_again = again::of(app, dialog).is_some();
+    }
 }

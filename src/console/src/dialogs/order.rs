@@ -13,7 +13,7 @@ use cketerm_model::{
 use super::{force, tier};
 use crate::state::{
     App, Target,
-    dialog::{Dialog, DialogAction, Precondition, ReasonPolicy},
+    dialog::{Dialog, DialogAction, Precondition, ReasonPolicy, preconditions::Phase},
     event::Action,
     queries, short_text, when,
 };
@@ -86,22 +86,25 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     let [id] = chosen.as_slice() else {
         return Err(format!("{verb} takes one entry at a time: choose one, {} are chosen", chosen.len()));
     };
-    let (_, revision) = queries::stored_at(&app.seen, *id)
+    of(app, *id, verb)
+}
+
+/// Opens the dialog for this entry.
+pub fn of(app: &App, id: EntryId, verb: Verb) -> Result<Dialog, String> {
+    let (_, revision) = queries::stored_at(&app.seen, id)
         .ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
     let (required_status, now) =
-        state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: {} removes it", app.key("cancel")))?;
+        state(app, id, verb).ok_or_else(|| format!("{id} cannot be read: {} removes it", app.key("cancel")))?;
     if let Some(required_status) = required_status {
         return Err(format!("{verb} needs an entry that is {required_status}; {id} is {now}"));
     }
-    if let Some(running) = queries::running(&app.seen, *id).filter(|_| verb == Verb::Retry) {
+    if let Some(running) = queries::running(&app.seen, id).filter(|_| verb == Verb::Retry) {
         let (since, host) = (when::age(running.start, app.now.wall), short_text::safe(&running.host));
         return Err(format!("the command of {id} has run on {host} for {since}: wait for it, or cancel the entry"));
     }
-    let (what, unchecked) = consequences(verb, id.queue);
-    let name = queries::machine(&app.seen, *id).unwrap_or_default();
-    let address = queries::address_of(&app.seen, *id).map_or("", |address| address.as_str());
+    let name = queries::machine(&app.seen, id).unwrap_or_default();
     let api = queries::is_api_server(&app.seen, &name);
-    let action = Action::Order { entry: *id, verb, seen: Some(revision), reason: None };
+    let action = Action::Order { entry: id, verb, seen: Some(revision), reason: None };
     let work = match id.queue {
         QueueKind::Reboot => "reboot",
         QueueKind::Repair => "repair",
@@ -112,28 +115,56 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         _ => (format!("Retry the {work} of {name}?"), format!("Retry 1 {work}")),
     };
     let mut dialog = Dialog::new(title, label, DialogAction::Act(action));
-    let work = queries::repair(&app.seen, *id).map(|e| {
+    dialog.lines = lines(app, id, verb, &now);
+    dialog.why = ReasonPolicy::Required;
+    dialog.preconditions = Phase::of(&app.seen, id).map(|phase| Precondition::Phase(id, phase)).into_iter().collect();
+    dialog.expect = tier::confirmation_text(app, &verb.to_string(), 1, usize::from(api));
+    Ok(dialog)
+}
+
+/// Returns the dialog's lines about the entry, which is in the state `now`.
+fn lines(app: &App, id: EntryId, verb: Verb, now: &str) -> Vec<String> {
+    let (what, unchecked) = consequences(verb, id.queue);
+    let name = queries::machine(&app.seen, id).unwrap_or_default();
+    let address = queries::address_of(&app.seen, id).map_or("", |address| address.as_str());
+    let work = queries::repair(&app.seen, id).map(|e| {
         format!("  {} step {}: {}", e.operation, short_text::step(&app.seen, e), short_text::command(&app.seen, e))
     });
-    dialog.lines = vec![
+    let mut lines = vec![
         format!("{id}  {name}  {address}{}  {now}", work.unwrap_or_default()),
         format!("the leader {what}"),
         format!("not checked: {unchecked}"),
     ];
-    if api {
-        dialog.lines.insert(0, "! API server; its checks still apply".to_owned());
+    if queries::is_api_server(&app.seen, &name) {
+        lines.insert(0, "! API server; its checks still apply".to_owned());
     }
     if verb == Verb::Force {
-        dialog.lines.extend(force::gates(app, *id));
+        lines.extend(force::gates(app, id));
     }
-    if let Some(why) = app.seen.reasons.get(id) {
-        dialog.lines.extend(force::warning(why).filter(|_| verb == Verb::Force).map(str::to_owned));
-        dialog.lines.push(short_text::sentence(why));
+    if let Some(why) = app.seen.reasons.get(&id) {
+        lines.extend(force::warning(why).filter(|_| verb == Verb::Force).map(str::to_owned));
+        lines.push(short_text::sentence(why));
     }
-    dialog.why = ReasonPolicy::Required;
-    dialog.preconditions = vec![Precondition::Entry(*id, revision)];
-    dialog.expect = tier::confirmation_text(app, &verb.to_string(), 1, usize::from(api));
-    Ok(dialog)
+    lines
+}
+
+/// Updates the lines and the revision. The order stays true while the entry is in the phase that was shown; in another
+/// one it expires.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    dialog.check(&app.seen);
+    let DialogAction::Act(Action::Order { entry, verb, seen: Some(shown), .. }) = &mut dialog.action else { return };
+    if dialog.expired.is_some() {
+        return;
+    }
+    let (id, verb) = (*entry, *verb);
+    match (queries::stored_at(&app.seen, id), state(app, id, verb)) {
+        (Some((_, revision)), Some((None, now))) => {
+            *shown = revision;
+            dialog.lines = lines(app, id, verb, &now);
+        }
+        (_, Some((Some(_), now))) => dialog.expire(format!("{id} is {now} now: nothing was done")),
+        (None, _) | (_, None) => dialog.expire(format!("{id} no longer exists: nothing was done")),
+    }
 }
 
 /// Opens the dialog that releases an orphaned cordon.
@@ -148,7 +179,12 @@ pub fn release(app: &App) -> Result<Dialog, String> {
             chosen.len()
         ));
     };
-    let name = name.clone();
+    release_of(app, name)
+}
+
+/// Opens the same dialog for this node.
+pub fn release_of(app: &App, name: &str) -> Result<Dialog, String> {
+    let name = name.to_owned();
     let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(name.as_str()) else {
         return Err(format!("{name} has no orphaned cordon"));
     };

@@ -21,12 +21,17 @@ use crate::state::{
 
 /// Opens the dialog, or returns the reason why nothing can be repaired.
 pub fn open(app: &App) -> Result<Dialog, String> {
-    let definition = app.seen.snapshot.store.definition();
-    let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
     let machines = machines(app);
-    if machines.is_empty() {
+    if machines.is_empty() && app.seen.snapshot.store.definition().is_some() {
         return Err(app.nothing_selected(if app.acting_view() == View::Nodes { "node" } else { "entry" }));
     }
+    of(app, machines)
+}
+
+/// Opens the dialog for these machines, each with its address if that is known.
+pub fn of(app: &App, machines: Vec<(String, Option<Address>)>) -> Result<Dialog, String> {
+    let definition = app.seen.snapshot.store.definition();
+    let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
     let last = last_repair(app, &machines);
     let mut pick = Pick::of(repair, last.as_ref().map(|(machine_type, _)| machine_type.as_str()));
     if let Some((_, Some(operation))) = &last {

@@ -1,5 +1,8 @@
 //! Keys in a dialog. A key for a letter always writes: into the field that has the focus, else into the reason. `y`
-//! means yes only on the buttons. An expired dialog takes only the key that closes it, and the rest of the reason.
+//! means yes only on the buttons. An expired dialog takes the rest of the reason, the keys that close it, and Enter, which
+//! asks again.
+
+use std::time::Duration;
 
 use crossterm::event::{Event as Terminal, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
@@ -15,6 +18,8 @@ use crate::{
 
 /// Lines that one key scrolls a long list by: fewer than any dialog shows of one.
 const SCROLL: usize = 3;
+/// Time after which the operator has seen that a dialog expired, so that Enter and letters are keys again.
+const READ_AFTER: Duration = Duration::from_secs(2);
 
 /// Handles a key while a dialog is open.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
@@ -38,11 +43,16 @@ fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Eff
         Some(Command::PageDown) if !is_text_key => dialog.scroll += SCROLL,
         Some(Command::PageUp) if !is_text_key => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
         _ if dialog.expired.is_some() => {
-            // any further key was meant for the entry that is gone; text is kept for the next dialog
-            let closes = matches!(command, Some(Command::No | Command::Drop)) && !is_text_key;
-            if closes || key.code == KeyCode::Esc {
+            // keys pressed right after the change were meant for the dialog; text is kept for the next one
+            let is_read = dialog.expired_at.is_some_and(|at| app.now.boot.saturating_duration_since(at) >= READ_AFTER);
+            let closes = matches!(command, Some(Command::No | Command::Drop)) && (!is_text_key || is_read);
+            let is_quit = is_read && key.code == KeyCode::Char('q') && is_text_key;
+            let asks = matches!(command, Some(Command::Press | Command::Accept)) && !is_text_key;
+            if closes || is_quit || key.code == KeyCode::Esc {
                 app.session.kept_text = KeptText::of(dialog);
                 app.dialog = None;
+            } else if asks && is_read {
+                ask_again(app);
             } else if is_text_key && dialog.why != ReasonPolicy::Never && !dialog.reason.value().is_empty() {
                 // only a reason that was being typed goes on
                 dialog.reason.handle_event(&Terminal::Key(key));
@@ -66,6 +76,15 @@ fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Eff
         _ => write(dialog, key, is_text_key),
     }
     Vec::new()
+}
+
+/// Asks the question of the expired dialog again, if it still makes sense.
+fn ask_again(app: &mut App) {
+    let again = app.dialog.as_ref().and_then(|dialog| crate::dialogs::again::of(app, dialog));
+    if let Some(again) = again {
+        app.session.kept_text = None;
+        super::verbs::show_numbered(app, again);
+    }
 }
 
 /// Goes back from the dialog by its button, and says what was not done.

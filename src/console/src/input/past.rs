@@ -2,6 +2,7 @@
 
 use cketerm_clients::store::pages::Part;
 use cketerm_model::stored::keys::Folder;
+use cketerm_rules::beside_cke;
 
 use crate::{
     state::{
@@ -155,6 +156,11 @@ pub(super) fn due_read_requests(app: &mut App) -> Vec<Effect> {
             app.knowledge.past.requested = Some(id.key.clone());
             requested.push(ReadRequest::Ending(id.key.clone()));
         }
+    }
+    // the timeline of an entry has CKE's drains from there
+    let shown = app.navigation.pane.as_ref().map(|pane| &pane.of).or(app.navigation.preview.as_ref());
+    if matches!(shown, Some(Target::Entry(_))) && beside_cke::applies(&store) {
+        requested.extend(app.knowledge.past.records.next_request(Folder::Records, &store, false, boot));
     }
     if requested.iter().any(|q| matches!(q, ReadRequest::Page(_, Part::Before(_)))) {
         app.knowledge.past.page_budget = app.knowledge.past.page_budget.saturating_sub(1);

@@ -124,7 +124,7 @@ fn not_granted(app: &mut App, why: String) -> Vec<Effect> {
 
 /// Shows a dialog with what was typed into an expired one of its kind. Numbers its preview, so that the answer can be
 /// assigned to it.
-fn show_numbered(app: &mut App, mut opened: Dialog) {
+pub(super) fn show_numbered(app: &mut App, mut opened: Dialog) {
     if let Some(kept_text) = app.session.kept_text.take() {
         kept_text.restore(&mut opened);
         dialogs::follow_choice(app, &mut opened);
@@ -137,9 +137,12 @@ fn show_numbered(app: &mut App, mut opened: Dialog) {
 }
 
 /// Opens the dialog and removes the previous message.
-pub(super) fn show(app: &mut App, dialog: Dialog) {
+pub(super) fn show(app: &mut App, mut dialog: Dialog) {
     app.navigation.help = None;
     app.session.message = None;
+    if dialog.expired.is_some() {
+        dialog.expired_at = Some(app.now.boot);
+    }
     app.dialog = Some(dialog);
 }
 

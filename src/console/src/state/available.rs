@@ -32,7 +32,7 @@ pub fn on(app: &App, command: Command, object: &Object) -> bool {
             Object::Leadership => command == Command::Lead && lead(app),
             Object::Queue(_) => matches!(command, Command::Switch),
             Object::Definition => registry(app, command),
-            Object::Batch(_, id) => app.knowledge.batches.get(*id).is_some_and(|batch| batches(&[batch], command)),
+            Object::Batch(_, id) => app.knowledge.batches.get(*id).is_some_and(|batch| batches(app, &[batch], command)),
             Object::Entry(id) => entry(app, command, *id),
             Object::Node(name) => node(app, command, name),
             Object::Host(id) => host(app, command, id),
@@ -50,7 +50,7 @@ pub fn here(app: &App, command: Command) -> bool {
         return false;
     }
     if app.acts_on_batches() {
-        return batches(&app.chosen_batches(), command);
+        return batches(app, &app.chosen_batches(), command);
     }
     let any_entry = |command| app.chosen_entries().into_iter().any(|id| entry(app, command, id));
     match command {
@@ -183,11 +183,15 @@ fn lead(app: &App) -> bool {
 }
 
 /// Reports whether a command would do something on one of these batches.
-fn batches(chosen: &[&BatchSummary], command: Command) -> bool {
+fn batches(app: &App, chosen: &[&BatchSummary], command: Command) -> bool {
     match command {
         Command::Hold => chosen.iter().any(|batch| batch.state() == BatchState::Running),
         Command::Unhold => chosen.iter().any(|batch| batch.state() == BatchState::Paused),
         Command::Cancel => chosen.iter().any(|batch| batch.totals.open() > 0),
+        Command::ResetBackoff => {
+            let mut entries = chosen.iter().flat_map(|batch| app.seen.snapshot.store.entries_of_batch(batch.id));
+            entries.any(|id| entry(app, command, id))
+        }
         command => whole_queue(command),
     }
 }

@@ -6,6 +6,7 @@ use cketerm_model::{
     entry::EntryId,
     reason::{PodHold, Reason},
 };
+use jiff::Timestamp;
 
 use super::{App, queries, short_text};
 
@@ -18,6 +19,8 @@ pub struct BlockerGroup {
     pub nodes: BTreeSet<String>,
     /// The pods that are known.
     pub pods: BTreeSet<String>,
+    /// Time of the drain that met it, if that drain was given up; `None` if it blocks now.
+    pub tried: Option<Timestamp>,
 }
 
 /// Returns all blockers, the one that blocks the most nodes first.
@@ -28,8 +31,13 @@ pub fn all(app: &App) -> Vec<BlockerGroup> {
     let mut found: BTreeMap<String, BlockerGroup> = BTreeMap::new();
     for id in reboots.chain(repairs) {
         let Some(node) = queries::machine(seen, id) else { continue };
+        let tried = tried(app, id);
         for (object, what, pod) in of(app, id) {
-            let group = found.entry(object).or_insert_with(|| BlockerGroup { what, ..BlockerGroup::default() });
+            let group = found.entry(object).or_insert_with(|| BlockerGroup { tried, ..BlockerGroup::default() });
+            // of several, the one that was seen last
+            if group.what.is_empty() || (group.tried.is_some() && (tried.is_none() || tried > group.tried)) {
+                (group.what, group.tried) = (what, tried);
+            }
             group.nodes.insert(node.clone());
             group.pods.extend(pod);
         }
@@ -46,6 +54,14 @@ pub fn any(app: &App, id: EntryId) -> bool {
 
 /// An object that blocks the drain of an entry: its identity, its text, and the pod that it keeps.
 type Blocking = (String, String, Option<String>);
+
+/// Returns the time of the last drain of an entry that backs off, if what blocked it may be over.
+fn tried(app: &App, id: EntryId) -> Option<Timestamp> {
+    match app.seen.reasons.get(&id) {
+        Some(Reason::Backoff { tried, .. }) => *tried,
+        Some(_) | None => None,
+    }
+}
 
 /// Returns what blocks the drain of an entry now; of one that does not drain, what it backed off because of.
 fn of(app: &App, id: EntryId) -> Vec<Blocking> {

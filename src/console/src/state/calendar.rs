@@ -36,8 +36,7 @@ pub fn with_local_times(app: &App, text: &str) -> String {
 
 /// Returns the zone of all times on the screen: the zone of the general window. `None` = UTC.
 pub fn zone(app: &App) -> Option<TimeZone> {
-    let policy = app.seen.snapshot.store.policy();
-    policy.windows.as_ref().and_then(|windows| windows.all().next().map(|(_, window)| window.zone.clone()))
+    app.seen.snapshot.store.policy().time_zone()
 }
 
 /// Formats a time to the minute: `10:10Z`, `19:10 JST`, `Mon 22:00 JST`.

@@ -136,11 +136,11 @@ impl RemainingWork {
                     aside.insert(0, "no estimate yet".to_owned());
                 }
                 aside.splice(0..0, end);
-                let bar = (format!(" not {}", bar.described(&clock)), Tone::Trouble);
+                let waiting = self.left - self.finishing.min(self.left);
+                let bar = (format!(" {}", waits(bar, waiting, &clock)), Tone::Trouble);
                 match self.finishing {
                     0 => vec![(left, Tone::Plain), bar],
                     n => {
-                        let waiting = self.left - n;
                         vec![(format!("{} in work, {waiting}", count(n, what)), Tone::Plain), bar]
                     }
                 }
@@ -169,6 +169,17 @@ impl RemainingWork {
     /// Returns the number of entries that are stuck or in backoff.
     pub fn stalled(&self) -> usize {
         self.stuck + self.backoff.map_or(0, |(n, _)| n)
+    }
+}
+
+/// Returns what so many entries wait for: `wait: the queue is disabled`, `not before 04:51Z (freeze)`.
+fn waits(bar: &Bar, waiting: usize, clock: impl Fn(Timestamp) -> String) -> String {
+    let verb = if waiting == 1 { "waits" } else { "wait" };
+    match bar {
+        Bar::Disabled => format!("{verb}: the queue is disabled"),
+        Bar::Not(why) => format!("{verb} {why}"),
+        Bar::Held(why) => format!("{verb}: {why}"),
+        Bar::Before(..) => format!("not {}", bar.described(clock)),
     }
 }
 
@@ -258,13 +269,13 @@ mod tests {
                 left(8, 0, 0),
                 soon(),
                 Some(Bar::Disabled),
-                "8 reboots not while the queue is disabled (then about 8m, like the last 16)",
+                "8 reboots wait: the queue is disabled (then about 8m, like the last 16)",
             ),
             (
                 left(8, 1, 0),
                 None,
                 Some(Bar::Not("while nobody leads")),
-                "8 reboots not while nobody leads; 1 on hold (no estimate yet)",
+                "8 reboots wait while nobody leads; 1 on hold (no estimate yet)",
             ),
             (left(8, 1, 0), few(), None, "8 reboots left; no estimate yet; 1 on hold (needs 8 completed)"),
             (

@@ -79,7 +79,56 @@ fn requested_by(action: &Action) -> OperatorCommand {
 /// Returns why the leader would not honour a command. An order for an entry in progress is checked against that entry
 /// when it is given.
 pub fn refusal(app: &App, requested: OperatorCommand) -> Option<String> {
-    actions::refusal(requested, &app.seen.snapshot.store.leadership(), true, false)
+    let leadership = app.seen.snapshot.store.leadership();
+    actions::refusal_naming(requested, &leadership, true, false, &instead(app, requested))
+}
+
+/// Returns the alternative by the console's keys, in so few words that a screen of 80 columns shows all of it. A command
+/// that the console lacks, or an effect that no key has, keeps the text of the command line.
+fn instead(app: &App, requested: OperatorCommand) -> String {
+    let [cancel, switch, add] = ["cancel", "switch", "reboot"].map(|name| app.key(name));
+    match requested {
+        OperatorCommand::Hold => {
+            format!("{cancel} cancels the entry, {switch} disables its queue, :stop disables both queues")
+        }
+        OperatorCommand::PauseBatch => {
+            format!("{cancel} cancels the batch, {switch} disables its queue, :stop disables both queues")
+        }
+        OperatorCommand::Retry => {
+            format!("{cancel} cancels the entry and {add} adds it again, or run `cketerm power cycle ADDRESS`")
+        }
+        OperatorCommand::Done => format!("{cancel} cancels the entry, then run `cketerm nodes uncordon NODE`"),
+        OperatorCommand::Force => format!("delete the remaining pods with kubectl, or {cancel} cancels the entry"),
+        OperatorCommand::KeepCordoned => {
+            format!("{cancel} cancels the entry, then run `cketerm nodes cordon NODE`")
+        }
+        OperatorCommand::Approve | OperatorCommand::HoldApplying => {
+            format!("{switch} in Machines or Diff disables the integration")
+        }
+        OperatorCommand::Freeze => {
+            ":stop disables both queues, whoever leads; `cketerm freeze --for-handover` stores it for cketerm"
+                .to_owned()
+        }
+        OperatorCommand::Release
+        | OperatorCommand::Windows
+        | OperatorCommand::Groups
+        | OperatorCommand::Policy
+        | OperatorCommand::Add
+        | OperatorCommand::Cancel
+        | OperatorCommand::ResetBackoff
+        | OperatorCommand::Enable
+        | OperatorCommand::Disable
+        | OperatorCommand::Settings
+        | OperatorCommand::Manual
+        | OperatorCommand::Stop
+        | OperatorCommand::Resume
+        | OperatorCommand::Engine
+        | OperatorCommand::Unhold
+        | OperatorCommand::ResumeBatch
+        | OperatorCommand::Unfreeze
+        | OperatorCommand::ApplyAgain
+        | OperatorCommand::GiveCordonBack => requested.instead().to_owned(),
+    }
 }
 
 /// Same as [`refusal`], for an action that a dialog confirms.

@@ -9,7 +9,10 @@ use cketerm_model::{
 use cketerm_rules::usual::{self, Pace, Usual};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{App, queries};
+use super::{
+    App,
+    queries::{self, Leader},
+};
 use crate::theme::Severity;
 
 /// Progress of an entry in work.
@@ -44,6 +47,8 @@ pub enum Progress {
     Backoff {
         /// End of the backoff.
         until: Timestamp,
+        /// Whether somebody leads, who then tries again.
+        is_led: bool,
     },
     /// A machine that boots, or that has to become healthy.
     Boot {
@@ -72,7 +77,8 @@ pub fn of(app: &App, id: EntryId) -> Option<Progress> {
     let entry = store.entry(id)?;
     if !entry.in_work() {
         let backs_off = entry.backoff_expire().filter(|until| entry.is_waiting() && *until > app.known());
-        return backs_off.map(|until| Progress::Backoff { until });
+        let is_led = queries::leader(&app.seen) != Leader::Nobody;
+        return backs_off.map(|until| Progress::Backoff { until, is_led });
     }
     if !entry.is_after_command() {
         return queries::progress(&app.seen, id)

@@ -2,6 +2,7 @@
 //! is the reason's `Display`; the detail pane shows it.
 #![warn(clippy::wildcard_enum_match_arm)] // each reason has its words
 
+mod fitted;
 mod rows;
 
 use cketerm_model::{
@@ -13,6 +14,7 @@ use cketerm_model::{
 use cketerm_rules::seen::Seen;
 use jiff::Timestamp;
 
+pub use self::fitted::{Forms, fitting, reason_forms, row_forms};
 pub use self::rows::{
     command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, progress,
     repair_status, status, step, turns_off, unrecognized_health,
@@ -41,15 +43,16 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             let node = if *node_ready { "" } else { ", node NotReady" };
             format!("{pod} past its grace period for {}{node}", when::age(*since, now))
         }
-        Reason::Backoff { count, until, cause: None } => {
-            format!("backed off {count}x, next {}", when::until(*until, now))
+        Reason::Backoff { count, until, cause: None, .. } => {
+            format!("backed off {count}x, {} left", when::left(*until, now))
         }
         // The remedy comes before the text that narrow screens cut off.
         Reason::Backoff { until, cause: Some(cause), .. } if **cause == Reason::QueueDisabled => {
             format!("retry {}, or reset-backoff (was disabled)", when::until(*until, now))
         }
-        Reason::Backoff { until, cause: Some(cause), .. } => {
-            format!("{}: {}", when::until(*until, now), condensed(cause, now))
+        Reason::Backoff { until, cause: Some(cause), tried, .. } => {
+            let again = when::until(*until, now);
+            format!("again {again}; {}{}", last_tried(*tried, now), condensed(cause, now))
         }
         Reason::UncordonedByOther { since } => format!("uncordoned by somebody {} ago", when::age(*since, now)),
         Reason::CommandRunning { since, .. } => format!("running for {}", when::age(*since, now)),
@@ -152,16 +155,38 @@ pub fn reason_in(seen: &Seen, why: &Reason, now: Timestamp) -> String {
     if let Reason::WaitingForGroup { by, group, holder } = why {
         return into_safe(format!("waits for {by} {group} ({})", name(*holder)));
     }
+    if let Reason::Backoff { until, cause: Some(cause), tried, .. } = why
+        && **cause != Reason::QueueDisabled
+    {
+        let (again, tried) = (again(seen, *until, now), last_tried(*tried, now));
+        return into_safe(format!("{again}{tried}{}", condensed(cause, now)));
+    }
     reason(why, now)
+}
+
+/// Returns when a backed-off drain is tried again, before the cause. While nobody leads, nothing is tried at the end of
+/// the backoff.
+fn again(seen: &Seen, until: Timestamp, now: Timestamp) -> String {
+    match queries::leader(seen) {
+        queries::Leader::Nobody => format!("{} left; ", when::left(until, now)),
+        queries::Leader::Us | queries::Leader::Other(_) | queries::Leader::Cke(_) | queries::Leader::Unknown => {
+            format!("again {}; ", when::until(until, now))
+        }
+    }
+}
+
+/// Returns when a drain met the cause of its backoff, before the cause: `4m ago: `. Empty if the cause was seen just now.
+fn last_tried(tried: Option<Timestamp>, now: Timestamp) -> String {
+    tried.map(|tried| format!("{} ago: ", when::age(tried, now))).unwrap_or_default()
 }
 
 /// Returns a reason as [`reason_in`], beside columns that show the times of the phase and of the next try.
 pub fn reason_in_row(seen: &Seen, why: &Reason, now: Timestamp) -> String {
-    if let Reason::Backoff { cause: Some(cause), .. } = why {
+    if let Reason::Backoff { cause: Some(cause), tried, .. } = why {
         if **cause == Reason::QueueDisabled {
             return "reset-backoff retries it now (was disabled)".to_owned();
         }
-        return into_safe(condensed(cause, now));
+        return into_safe(format!("{}{}", last_tried(*tried, now), condensed(cause, now)));
     }
     if let Reason::Backoff { count, cause: None, .. } = why {
         return format!("backed off {count}x");
@@ -188,7 +213,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::BlockedByManyPdbs { pdbs, .. } => format!("several pdbs on one pod: {}", pdbs.join(", ")),
         Reason::BlockedByJob { job, .. } => format!("job {job}"),
         Reason::Backoff { cause: Some(cause), .. } => {
-            if cause.names_object() {
+            if names_object(cause) {
                 return stuck_on(cause, now);
             }
             cause.to_string()
@@ -337,9 +362,15 @@ fn into_safe(text: String) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text } else { safe(&text) }
 }
 
+/// Reports whether the short text of a reason begins with the object that blocks, so that it is the same for all pods
+/// that the object keeps.
+pub fn names_object(why: &Reason) -> bool {
+    why.names_object() || matches!(why, Reason::PdbNeverAllows { .. })
+}
+
 /// Returns the cause of a backoff: a budget or a Job with the object first, everything else as its sentence.
 fn condensed(cause: &Reason, now: Timestamp) -> String {
-    if cause.names_object() { reason(cause, now) } else { cause.to_string() }
+    if names_object(cause) { reason(cause, now) } else { cause.to_string() }
 }
 
 /// Shortens a name by dropping its middle: host names differ at both ends.
@@ -383,9 +414,9 @@ mod tests {
         for hold in holds {
             let cause = Some(Box::new(hold.clone()));
             let until = cketerm_model::time::after(Timestamp::UNIX_EPOCH, 500);
-            let backed_off = Reason::Backoff { count: 1, until, cause };
+            let backed_off = Reason::Backoff { count: 1, until, cause, tried: None };
             let now = Timestamp::UNIX_EPOCH;
-            assert_eq!(reason(&backed_off, now), format!("in 8m: {}", reason(&hold, now)));
+            assert_eq!(reason(&backed_off, now), format!("again in 8m; {}", reason(&hold, now)));
         }
     }
 
@@ -394,7 +425,7 @@ mod tests {
     fn the_text_of_a_backoff_by_a_disabled_queue_names_the_remedy() {
         let cause = Some(Box::new(Reason::QueueDisabled));
         let until = cketerm_model::time::after(Timestamp::UNIX_EPOCH, 240);
-        let why = Reason::Backoff { count: 1, until, cause };
+        let why = Reason::Backoff { count: 1, until, cause, tried: None };
         let text = "retry in 4m, or reset-backoff (was disabled)";
         assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), text);
     }

@@ -70,13 +70,13 @@ pub fn short(then: Timestamp, now: Timestamp) -> String {
 
 /// Formats a span as an age that advances by minutes.
 pub fn coarse(seconds: Seconds) -> String {
-    if seconds < Seconds::new(60.0) { "under 1m".to_owned() } else { self::seconds(seconds) }
+    if seconds < Seconds::new(60.0) { "less than 1m".to_owned() } else { self::seconds(seconds) }
 }
 
 /// Returns the age of `then` as [`age`], but advances by minutes.
 pub fn coarse_age(then: Timestamp, now: Timestamp) -> String {
     let is_fresh = now.duration_since(then) < SignedDuration::from_mins(1);
-    if is_fresh && !is_unknown(then) { "under 1m".to_owned() } else { age(then, now) }
+    if is_fresh && !is_unknown(then) { "less than 1m".to_owned() } else { age(then, now) }
 }
 
 #[cfg(test)]

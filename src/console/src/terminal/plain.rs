@@ -12,6 +12,7 @@ use cketerm_model::{
     boot_time::BootTime,
     clock::{Now, Steady},
     entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     names::NodeName,
     reason::Reason,
     time::whole_seconds,
@@ -44,14 +45,27 @@ fn campaigns(seen: &Seen) -> bool {
     engine.not_campaigning.is_none() && engine.observing.is_empty() && engine.lease != 0
 }
 
+/// Longest wait for Kubernetes before the entries are printed.
+const KUBERNETES_WAIT: Duration = Duration::from_secs(5);
+
+/// Reports whether everything that reasons depend on was read of Kubernetes.
+fn has_kubernetes(seen: &Seen) -> bool {
+    let sources = &seen.snapshot.kube.sources;
+    !sources.is_empty() && sources.values().all(|source| source.synced)
+}
+
 /// The last printed state of an entry, and the reason why it does not move.
 type ReportedState = (String, String);
 
 /// Prints the changes between two states.
 #[derive(Debug, Default)]
 pub struct ChangeReporter {
-    /// Whether a state was printed already; from then on only changes are printed.
-    started: bool,
+    /// Time of the first state that etcd gave.
+    began: Option<BootTime>,
+    /// Whether the entries are printed: not before Kubernetes was read.
+    has_entries: bool,
+    /// Whether the entries were printed once; those that appear later are new.
+    prints_new: bool,
     /// Whether a leader was seen.
     had_leader: bool,
     entries: BTreeMap<EntryId, (String, ReportedState)>,
@@ -82,12 +96,18 @@ impl ChangeReporter {
         }
         self.sources(seen, now, &mut lines);
         self.states(seen, &mut lines);
-        self.entries(seen, now, &mut lines);
+        let began = *self.began.get_or_insert(now.boot);
+        // reasons from before Kubernetes was read would be printed twice
+        self.has_entries |= has_kubernetes(seen) || now.boot.saturating_duration_since(began) >= KUBERNETES_WAIT;
+        if self.has_entries {
+            self.entries(seen, now, &mut lines);
+            self.prints_new = true;
+        }
         for (node, why) in seen.orphans.iter().filter(|(node, _)| !self.orphans.contains(*node)) {
             lines.push(format!("node {node}: {why}"));
         }
         self.orphans = seen.orphans.keys().cloned().collect();
-        (self.started, self.reported_revision) = (true, store.revision);
+        self.reported_revision = store.revision;
         let at = whole_seconds(now.wall);
         lines.into_iter().map(|line| format!("{at} {}", short_text::safe(&line))).collect()
     }
@@ -191,7 +211,12 @@ impl ChangeReporter {
             if known.is_some_and(|reported| *reported == (state.clone(), reason_kind.clone())) {
                 continue;
             }
-            let new = known.is_none() && self.started;
+            // between two passes an entry that waits may be next for a moment, again and again
+            let waits = store.entry(id).is_some_and(EntryRef::is_waiting);
+            if waits && reason_kind.is_empty() && known.is_some_and(|(before, _)| *before == state) {
+                continue;
+            }
+            let new = known.is_none() && self.prints_new;
             let asked = store.requests.get(&id).and_then(Stored::get).filter(|_| new).map(|r| {
                 let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                 format!(" (requested by {}{why})", r.who)
@@ -213,6 +238,9 @@ fn reason_kind(why: &Reason) -> String {
         Reason::WaitingForBoot { stuck: true, .. } => "STUCK, no boot".to_owned(),
         Reason::WaitingForBoot { .. } => "booting".to_owned(),
         Reason::Stale { source, .. } => format!("{source} is stale"),
+        Reason::Backoff { count, cause, .. } => {
+            format!("backed off {count}x{}", if cause.is_some() { " for a cause" } else { "" })
+        }
         Reason::Settling { node, .. } => format!("settling {node}"),
         other @ (Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
@@ -224,7 +252,6 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::EtcdUnchecked { .. }
         | Reason::OutsideWindow { .. }
         | Reason::WaitingForGroup { .. }
-        | Reason::Backoff { .. }
         | Reason::BlockedByPdb { .. }
         | Reason::BlockedByManyPdbs { .. }
         | Reason::PdbNeverAllows { .. }

@@ -191,7 +191,7 @@ fn booting_machines_and_plain_backoffs_need_no_operator() {
     assert!(trouble(&world.seen(), EntryId::reboot(6)), "a budget blocked the drain");
     let cause = Some(Box::new(Reason::QueueDisabled));
     let until = after(super::world::wall(), 400);
-    world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 2, until, cause });
+    world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 2, until, cause, tried: None });
     assert!(!trouble(&world.seen(), EntryId::reboot(6)));
     let app = world.console_in(View::Nodes, 80, 24);
     assert_eq!(app.knowledge.totals.reboots.trouble, 2);
@@ -239,7 +239,7 @@ fn the_age_of_a_fresh_node_advances_by_minutes() {
         let mut app = world.console_in(View::Nodes, columns, rows);
         press(&mut app, ": \"goto cp-2\" enter");
         let first = line(&app, "ready ");
-        assert!(first.contains("(under 1m ago)"), "{first}");
+        assert!(first.contains("(less than 1m ago)"), "{first}");
         tick(&mut app, 20.0);
         assert_eq!(line(&app, "ready "), first);
         tick(&mut app, 60.0);

@@ -199,7 +199,7 @@ fn a_gate_on_a_queue_is_reported_once_and_makes_no_entry_stuck() {
     assert!(output.contains("3 blocked") && !output.contains("$$"), "{output}");
     press(&mut app, "0");
     let text = screen::text(&app);
-    assert!(text.contains("3 reboots not until this clears: 3 nodes"), "no end is estimated: {text}");
+    assert!(text.contains("3 reboots wait: 3 nodes"), "no end is estimated: {text}");
     for view in ["0", "1", "2"] {
         press(&mut app, view);
         let text = screen::text(&app);

@@ -176,7 +176,7 @@ fn a_batch_is_paused_resumed_and_cancelled_as_a_whole() {
 #[test]
 fn verbs_for_entries_do_nothing_to_a_batch() {
     let (mut app, _) = batches(false);
-    for key in ["F", "A", "D", "B", "R"] {
+    for key in ["F", "A", "D", "R"] {
         assert_eq!(press(&mut app, key), [], "{key}");
         assert!(app.dialog.is_none(), "{key}: {}", screen::text(&app));
     }
@@ -304,4 +304,22 @@ fn a_pause_that_cke_does_not_know_is_shown_as_not_in_force() {
     assert!(text.contains("NOT IN FORCE: paused by carol@admin1"), "{text}");
     press(&mut app, "/ \"state:paused\" enter");
     assert!(app.lists.batches.rows.is_empty(), "{}", screen::text(&app));
+}
+
+/// `B` said that no chosen entry has a backoff, although one of the batch's entries had.
+#[test]
+fn a_reset_of_backoffs_is_about_the_entries_of_the_batches() {
+    let (app, [_, kernel, late]) = batches(false);
+    assert!(screen::text(&app).contains(&late.to_string()));
+    let (world, _) = world(false);
+    let mut app = world.console(120, 24);
+    // the newest batch has reboots/6, which backs off
+    press(&mut app, "v B");
+    assert!(screen::text(&app).contains("Reset the backoff of 1 reboot?"), "{}", screen::text(&app));
+    let effects = press(&mut app, "\"budget is fixed\" enter enter");
+    let reset = Action::ResetBackoff { entries: vec![EntryId::reboot(6)], reason: Some("budget is fixed".into()) };
+    assert_eq!(effects, [Effect::Act(reset)]);
+    press(&mut app, "j B");
+    let expected = format!("no entry of batch {kernel} has a backoff");
+    assert!(app.dialog.is_none() && message(&app).contains(&expected), "{}", message(&app));
 }

@@ -2,17 +2,28 @@
 
 use std::sync::Arc;
 
+use cketerm_clients::store::pages::{Page, Part};
 use cketerm_model::{
     cketerm_records::Status,
     entry::EntryId,
     kube::{BudgetRow, NodePods, PodRow},
     names::NodeName,
-    stored::view::Candidate,
+    record::Record,
+    stored::{keys::Folder, view::Candidate},
+    time::after,
 };
 use cketerm_rules::{beside_cke, snapshot::Engine};
 
-use super::world::{World, at, press, stored};
-use crate::{state::View, terminal::screen};
+use super::world::{World, at, press, stored, wall};
+use crate::{
+    input::update,
+    state::{
+        View,
+        event::{Effect, Event},
+        past::{ReadRequest, ReadResponse},
+    },
+    terminal::screen,
+};
 
 /// CKE leads and drains worker-1, where a budget that never allows an eviction keeps a pod.
 fn cke_drains() -> World {
@@ -115,7 +126,7 @@ fn overview_names_ckes_lease_and_phase_and_a_budget_that_never_allows_needs_a_pe
     assert!(text.contains("In work (2), 1 backing off, by CKE's rules"), "{text}");
     assert!(text.contains("pdb shop/web never allows"), "{text}");
     let wide = screen::text(&cke_drains().console_in(View::Reboots, 200, 50));
-    assert!(wide.contains("CKE on boot-0 leads") && wide.contains("260f, reboot-nodes"), "{wide}");
+    assert!(wide.contains("CKE on boot-0 leads") && wide.contains("260f  reboot-nodes"), "{wide}");
     let small = screen::text(&cke_drains().console_in(View::Overview, 80, 24));
     assert!(small.contains("pdb shop/web never allows") && small.contains("by CKE's rules"), "{small}");
 }
@@ -126,4 +137,38 @@ fn rows_say_how_far_a_boot_is_and_what_waits_for_what() {
     let text = screen::text(&world.console_in(View::Reboots, 120, 36));
     assert!(text.contains("Node Ready") && !text.contains("leads and processes the queue"), "{text}");
     assert!(world.reasons.contains_key(&EntryId::reboot(5)), "{text}");
+}
+
+/// The timeline of an entry under CKE lacked its drains, which CKE's records have.
+#[test]
+fn the_timeline_has_the_drains_of_ckes_records() {
+    let world = cke_drains();
+    let mut app = world.console_in(View::Reboots, 100, 60);
+    let asked = press(&mut app, "g g enter");
+    let page = Effect::Ask(ReadRequest::Page(Folder::Records, Part::Newest));
+    assert!(asked.contains(&page), "{asked:?}");
+    assert!(screen::text(&app).contains("reading CKE's records of its drains"), "{}", screen::text(&app));
+    let record = |id: u64, operation: &str, target: &str, ago: i64, took: i64| {
+        let start = after(wall(), -ago);
+        let record = Record::completed(id, operation, target, "", start, after(start, took));
+        stored(&format!("/cke/records/{id:016x}"), i64::try_from(id).unwrap(), record)
+    };
+    // of an entry before, of another machine, and of this entry
+    let values = [
+        (9, "reboot-dequeue", "10.0.0.14", 4000, 1),
+        (10, "reboot-drain-start", "10.0.0.15", 700, 3),
+        (11, "reboot-drain-start", "10.0.0.14", 600, 3),
+        (12, "reboot-drain-timeout", "10.0.0.14", 300, 1),
+        (8, "reboot-drain-start", "10.0.0.14", 5000, 3),
+    ];
+    let mut values: Vec<_> =
+        values.into_iter().map(|(id, what, of, ago, took)| record(id, what, of, ago, took)).collect();
+    values.sort_by_key(|stored| std::cmp::Reverse(stored.mod_revision));
+    let records = Page { revision: 50, more: false, values };
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Records(Part::Newest, Ok(records)))));
+    let text = screen::text(&app);
+    for words in ["CKE: drain began, took 3s", "CKE: drain given up after its time limit"] {
+        assert_eq!(text.matches(words).count(), 1, "{words}: {text}");
+    }
+    assert!(!text.contains("reading CKE's records"), "{text}");
 }

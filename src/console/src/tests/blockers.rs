@@ -55,7 +55,7 @@ fn an_object_is_one_line_whether_it_blocks_a_drain_or_caused_a_backoff() {
     let mut world = World::usual();
     let pdb = || ("shop/web-1".to_owned(), "shop/web".to_owned());
     let until = after(wall(), 400);
-    let backoff = |cause| Reason::Backoff { count: 2, until, cause: Some(Box::new(cause)) };
+    let backoff = |cause| Reason::Backoff { count: 2, until, cause: Some(Box::new(cause)), tried: None };
     let (pod, name) = pdb();
     world.reasons.insert(EntryId::reboot(6), backoff(Reason::BlockedByPdb { pod, pdb: name, healthy: 2, needed: 2 }));
     let (pod, name) = pdb();

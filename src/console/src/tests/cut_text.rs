@@ -12,7 +12,7 @@ use super::{
     world::{World, press, stored, wall},
 };
 use crate::{
-    state::{App, View},
+    state::{App, View, short_text},
     terminal::screen,
     views,
 };
@@ -44,7 +44,7 @@ fn the_end_of_a_backoff_is_said_once() {
     };
     world.store.repairs.entries.insert(2, stored("/cke/repairs/data/0000000000000002", 62, backed));
     let pdb = Reason::BlockedByPdb { pod: "db/pg-0".into(), pdb: "db/pg".into(), healthy: 2, needed: 2 };
-    let backoff = |cause| Reason::Backoff { count: 1, until, cause: Some(Box::new(cause)) };
+    let backoff = |cause| Reason::Backoff { count: 1, until, cause: Some(Box::new(cause)), tried: None };
     world.reasons.insert(EntryId::repair(2), backoff(pdb));
     for (columns, rows) in [(80, 24), (200, 50)] {
         let app = world.console_in(View::Overview, columns, rows);
@@ -72,9 +72,10 @@ fn the_reason_of_a_blocked_entry_goes_on_in_a_second_line_of_the_overview() {
         views::check_overview_rows(&app);
     }
     assert!(!panel(&app, "Latest").is_empty(), "{}", screen::text(&app));
-    // without room the line is cut as before
+    // without room lesser words are left out
     let app = World::with_repairs().console_in(View::Overview, 80, 24);
-    assert!(panel(&app, "In work").contains('~'), "{}", screen::text(&app));
+    let work = panel(&app, "In work");
+    assert!(work.contains("pdb shop/web has 2, needs 2 ") && !work.contains("x2x4z"), "{work}");
 }
 
 /// At 200x50 the panel of the latest events had twenty empty lines below `(asked by alic~`.
@@ -92,4 +93,90 @@ fn the_latest_events_are_whole_where_there_is_room() {
     let work = panel(&app, "In work (2)");
     assert!(work.contains("web-7d9f8b6c5-x2x4z"), "{work}");
     views::check_overview_rows(&app);
+}
+
+fn budget() -> Reason {
+    let pod = "kube-system/cluster-dns-7d9f8b6c5-x2x4z".to_owned();
+    Reason::BlockedByPdb { pod, pdb: "kube-system/cluster-dns".into(), healthy: 1, needed: 1 }
+}
+
+/// A row of 80 columns showed `pdb kube-system/cluster-dns has 1,~`.
+#[test]
+fn the_name_of_a_budget_and_its_numbers_outlive_lesser_words() {
+    let forms = short_text::row_forms(&World::usual().seen(), &budget(), wall());
+    for (width, text) in [
+        (90, "pdb kube-system/cluster-dns has 1, needs 1: cluster-dns-7d9f8b6c5-x2x4z"),
+        (50, "pdb kube-system/cluster-dns has 1, needs 1"),
+        (34, "pdb cluster-dns has 1, needs 1"),
+        (28, "cluster-dns has 1, needs 1"),
+        (20, "cluster-dns 1 of 1"),
+        (10, "cluster-dns 1 of 1"),
+    ] {
+        assert_eq!(forms.within(width), text, "{width}");
+    }
+    let mut world = World::with_repairs();
+    world.reasons.insert(EntryId::reboot(3), budget());
+    world.reasons.insert(EntryId::repair(2), budget());
+    for (view, row) in [(View::Reboots, "worker-1"), (View::Repairs, "worker-4")] {
+        let row = line(&world.console_in(view, 80, 24), row);
+        assert!(row.contains("cluster-dns has 1, needs 1") || row.contains("cluster-dns 1 of 1"), "{row}");
+    }
+}
+
+/// The cause of a backoff was shown as if it held now.
+#[test]
+fn the_cause_of_a_backoff_has_its_age() {
+    let world = World::usual();
+    let cause = Some(Box::new(budget()));
+    let tried = Some(after(wall(), -240));
+    let why = Reason::Backoff { count: 1, until: after(wall(), 360), cause, tried };
+    let forms = short_text::reason_forms(&world.seen(), &why, wall());
+    assert!(forms.whole.starts_with("again in 6m; 4m ago: pdb kube-system/cluster-dns has 1"), "{}", forms.whole);
+    assert_eq!(forms.within(40), "4m ago: pdb cluster-dns has 1, needs 1");
+    let reboots = line(&world.console(80, 24), "worker-4");
+    assert!(reboots.contains("5m ago: pdb db/pg has 2"), "{reboots}");
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j j enter");
+    let text = screen::text(&app);
+    assert!(text.contains("when it last tried"), "{text}");
+}
+
+/// A line of *Needs you* ended in `~` above an empty panel.
+#[test]
+fn needs_you_goes_on_in_a_second_line_where_there_is_room() {
+    let mut world = World::usual();
+    world.store.reboots.entries.remove(&8);
+    let answer = "admission webhook \"guard.example.com\" denied the request: the last replica of payments".to_owned();
+    world.reasons.insert(EntryId::reboot(3), Reason::EvictionRefused { pod: "shop/web-1".into(), answer });
+    let app = world.console_in(View::Overview, 80, 24);
+    let needs = panel(&app, "Needs you");
+    let words = needs.replace('\u{2502}', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the last replica of payments") && !needs.contains('~'), "{needs}");
+    views::check_overview_rows(&app);
+}
+
+/// PROGRESS said `again in 6m` while nobody was there to try again.
+#[test]
+fn nothing_is_tried_again_while_nobody_leads() {
+    let mut world = World::usual();
+    (world.store.candidates, world.store.engines) = (imbl::OrdMap::new(), imbl::OrdMap::new());
+    (world.engine.leading, world.engine.lease) = (None, 0);
+    for view in [View::Reboots, View::Overview] {
+        let text = screen::text(&world.console_in(view, 80, 24));
+        assert!(!text.contains("again") && text.contains("6m left"), "{text}");
+    }
+}
+
+/// Three entries that one budget kept were three lines of *Needs you*, each about another pod.
+#[test]
+fn entries_kept_by_a_budget_that_never_allows_are_one_line() {
+    let mut world = World::usual();
+    for index in [3, 6] {
+        let pod = format!("db/mysql-1-{index}");
+        let why = Reason::PdbNeverAllows { pod, pdb: "db/mysql-1".into(), healthy: 3, needed: 3, pods: 3 };
+        world.reasons.insert(EntryId::reboot(index), why);
+    }
+    let app = world.console_in(View::Overview, 80, 24);
+    let row = line(&app, "pdb db/mysql-1 never allows");
+    assert!(row.contains("worker-4 +1") || row.contains("worker-1 +1"), "{row}");
 }

@@ -1,6 +1,7 @@
 //! Tests of dialogs: text that is typed into them never acts as a key, and stopping verbs succeed.
 
 use cketerm_model::{
+    boot_time::Seconds,
     entry::{EntryId, QueueKind},
     reboot::RebootStatus,
     stored::view::Switch,
@@ -82,18 +83,20 @@ fn an_expired_dialog_accepts_only_the_key_that_closes_it() {
         refresh(&mut app, &world);
         let before_keys = (app.navigation.view, app.lists.reboots.cursor, app.lists.reboots.marks.clone());
         for b in TABLE {
-            for key in b.keys.iter().filter(|k| !["esc", "ctrl-c"].contains(*k)) {
+            for key in b.keys.iter().filter(|k| !["esc", "ctrl-c", "enter"].contains(*k)) {
                 assert_eq!(press(&mut app, key), [], "{before} {key}");
                 assert!(app.dialog.as_ref().is_some_and(|d| d.expired.is_some()), "{before} {key}");
             }
         }
-        assert_eq!(press(&mut app, "\"no Xylem\" enter y"), [], "{before}");
+        assert_eq!(press(&mut app, "\"no Xylem\" y"), [], "{before}");
         assert_eq!(
             (app.navigation.view, app.lists.reboots.cursor, app.lists.reboots.marks.clone()),
             before_keys,
             "{before}"
         );
-        assert!(screen::text(&app).contains("Esc closes; no other key acts"), "{}", screen::text(&app));
+        let asks =
+            if before == "L" { "Enter asks again  Esc or q closes" } else { "Esc or q closes; no other key acts" };
+        assert!(screen::text(&app).contains(asks), "{before}: {}", screen::text(&app));
         press(&mut app, "esc");
         assert!(app.dialog.is_none(), "{before}");
     }
@@ -300,11 +303,13 @@ fn typed_text_survives_an_expired_dialog() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "F \"the disk is \"");
-    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 50);
+    world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
     refresh(&mut app, &world);
     assert_eq!(press(&mut app, "\"gone\" enter"), []);
     let text = screen::text(&app);
     assert!(text.contains("EXPIRED") && text.contains("kept for the next try: the disk is gone"), "{text}");
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 51);
+    refresh(&mut app, &world);
     press(&mut app, "esc F");
     assert_eq!(reason(&app), "the disk is gone");
     let effects = press(&mut app, "enter enter");
@@ -313,10 +318,76 @@ fn typed_text_survives_an_expired_dialog() {
     assert_eq!(reason(&app), "", "it is offered once");
     let mut app = world.console(80, 24);
     press(&mut app, "F \"x\"");
-    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 51);
+    world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 52);
     refresh(&mut app, &world);
     press(&mut app, "esc X");
     assert_eq!(reason(&app), "", "a dialog of another kind does not take it");
+}
+
+/// With short boots nearly every dialog expired, because its entry was written again.
+#[test]
+fn a_dialog_expires_only_if_its_question_is_another_one() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "F \"the disk\"");
+    // a drain that was written again, or that backed off, is still forced in the same way
+    for (status, revision) in [(RebootStatus::Draining, 50), (RebootStatus::Queued, 51)] {
+        world.entry(3, "10.0.0.14", status, 0, revision);
+        refresh(&mut app, &world);
+        let dialog = app.dialog.as_ref().unwrap();
+        assert!(dialog.expired.is_none(), "{:?}", dialog.expired);
+        assert!(dialog.lines.iter().any(|line| line.contains(&status.to_string())), "{:?}", dialog.lines);
+    }
+    let effects = press(&mut app, "enter enter");
+    assert!(
+        matches!(effects.as_slice(), [Effect::Act(Action::Order { seen: Some(51), .. })]),
+        "bound to what is shown now: {effects:?}"
+    );
+    // a backoff that is counted again is still reset, one that was reset is not
+    press(&mut app, "j j j B");
+    let backed = world.store.reboots.entries[&6].get().unwrap().clone();
+    world.store.reboots.entries.insert(6, super::world::stored("/cke/reboots/data/0000000000000006", 90, backed));
+    refresh(&mut app, &world);
+    assert!(app.dialog.as_ref().is_some_and(|dialog| dialog.expired.is_none()), "{}", screen::text(&app));
+    world.entry(6, "10.0.0.17", RebootStatus::Queued, 0, 91);
+    refresh(&mut app, &world);
+    assert!(screen::text(&app).contains("EXPIRED: no backoff is left"), "{}", screen::text(&app));
+}
+
+/// An expired dialog swallowed every key: the question had to be found and asked again.
+#[test]
+fn enter_asks_the_question_of_an_expired_dialog_again() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "F \"the disk is gone\"");
+    world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
+    refresh(&mut app, &world);
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 51);
+    refresh(&mut app, &world);
+    let text = screen::text(&app);
+    assert!(text.contains("Enter asks again about the state of now, and keeps what you typed"), "{text}");
+    press(&mut app, "enter");
+    assert!(screen::text(&app).contains("EXPIRED"), "an Enter that was on its way asks nothing");
+    update(&mut app, Event::Tick(super::world::at(super::world::BOOT + Seconds::new(3.0))));
+    assert_eq!(press(&mut app, "enter"), [], "it only asks");
+    assert!(screen::text(&app).contains("Force the reboot of worker-1?"), "{}", screen::text(&app));
+    assert_eq!(reason(&app), "the disk is gone");
+    let effects = press(&mut app, "enter enter");
+    assert!(matches!(effects.as_slice(), [Effect::Act(Action::Order { seen: Some(51), .. })]), "{effects:?}");
+}
+
+#[test]
+fn q_closes_an_expired_dialog_once_it_was_read() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "F \"the dis\"");
+    world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
+    refresh(&mut app, &world);
+    press(&mut app, "\"k q\"");
+    assert!(app.dialog.as_ref().is_some_and(|d| d.reason.value() == "the disk q"), "letters on their way are text");
+    update(&mut app, Event::Tick(super::world::at(super::world::BOOT + Seconds::new(3.0))));
+    press(&mut app, "q");
+    assert!(app.dialog.is_none(), "{}", screen::text(&app));
 }
 
 /// Dialogs fit the small screens with what matters: the count, the API servers, the cluster and the way out.

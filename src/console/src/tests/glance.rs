@@ -117,7 +117,7 @@ fn a_line_of_several_machines_names_those_that_fit() {
     let app = overview(&world, 120, 36);
     let line = line_with(&app, "command failed");
     assert!(line.contains("worker-2, worker-3") && line.contains("BMC refused"), "{line}");
-    let narrow = line_with(&overview(&world, 60, 20), "command fail");
+    let narrow = line_with(&overview(&world, 60, 20), "exit 1: BMC");
     assert!(narrow.contains("worker-2 +2"), "{narrow}");
 }
 

@@ -3,6 +3,7 @@
 use cketerm_model::{
     cketerm_records::{Identity, Stopped, Who},
     entry::QueueKind,
+    stored::view::Candidate,
 };
 use cketerm_rules::{
     console_leads::{LeadAnswer, NotCampaigning},
@@ -43,11 +44,31 @@ fn i52_keys_that_cke_does_not_honour_are_refused_and_absent_from_the_footer() {
             refusal.contains("CKE on admin1 leads") && refusal.contains(word) && app.dialog.is_none(),
             "{keys}: {refusal}"
         );
-        assert!(refusal.contains("cketerm") && refusal.contains("Instead:"), "{refusal}");
+        assert!(refusal.contains("Instead:"), "{refusal}");
     }
     let mut app = cke_leads().console_in(View::Reboots, 100, 24);
     press(&mut app, "X");
     assert!(app.dialog.is_some(), "a cancel always works");
+}
+
+/// Three lines of 80 columns ended before the remedy, which named commands of a shell.
+#[test]
+fn a_refusal_shows_its_remedy_as_keys_at_80_columns() {
+    for (keys, remedy) in [
+        ("H", "X cancels the entry, E disables its queue, :stop disables both queues"),
+        ("F", "X cancels the entry"),
+        (": \"freeze 2h move\" enter", ":stop disables both queues, whoever leads"),
+    ] {
+        let mut world = cke_leads();
+        let host = "control-plane-1.rack12.tokyo0.example.com".into();
+        let candidate = Candidate { host, ..world.store.candidates[&20].clone() };
+        world.store.candidates.insert(20, candidate);
+        let mut app = world.console_in(View::Reboots, 80, 24);
+        press(&mut app, keys);
+        let text = screen::text(&app);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(remedy) && words.contains("nothing was written"), "{keys}: {text}");
+    }
 }
 
 #[test]

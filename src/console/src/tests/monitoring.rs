@@ -291,7 +291,9 @@ fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
         healthy: 1,
         needed: 2,
     }));
-    world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 1, until: after(wall(), 400), cause });
+    world
+        .reasons
+        .insert(EntryId::reboot(6), Reason::Backoff { count: 1, until: after(wall(), 400), cause, tried: None });
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);
     assert!(text.contains("worker-3 +1") && text.contains("pdb shop/web has 2, needs 2"), "{text}");
@@ -316,6 +318,40 @@ fn all_times_are_shown_in_the_windows_time_zone_without_fractions() {
     assert!(text.contains("last heard 19:00:00 JST") && text.contains("booting since 18:59:21 JST"), "{text}");
     let utc = text.split_whitespace().any(|word| word.len() > 8 && word.trim_end_matches([',', ')']).ends_with('Z'));
     assert!(!utc && !text.contains("09:5"), "{text}");
+}
+
+/// Each waiting entry had a line before Kubernetes was read, and another one after it.
+#[test]
+fn plain_mode_prints_no_entry_before_kubernetes_was_read() {
+    let mut world = World::usual();
+    let mut reporter = ChangeReporter::default();
+    world.each_source(|source| source.synced = false);
+    let early = reporter.report(&world.seen(), at(BOOT));
+    assert!(!early.is_empty() && early.iter().all(|line| !line.contains("reboots/")), "{early:?}");
+    world.each_source(|source| source.synced = true);
+    let lines = reporter.report(&world.seen(), at(BOOT + Seconds::new(1.0)));
+    let of = |lines: &[String], entry: &str| lines.iter().filter(|line| line.contains(entry)).count();
+    assert_eq!(of(&lines, "reboots/5"), 1, "{lines:?}");
+    // without Kubernetes they are printed all the same
+    let mut reporter = ChangeReporter::default();
+    world.each_source(|source| source.synced = false);
+    reporter.report(&world.seen(), at(BOOT));
+    let late = reporter.report(&world.seen(), at(BOOT + Seconds::new(5.0)));
+    assert_eq!(of(&late, "reboots/5"), 1, "{late:?}");
+}
+
+/// At each pass of CKE every waiting entry had two lines: `queued`, and `queued: waits for a slot`.
+#[test]
+fn plain_mode_says_once_that_an_entry_waits() {
+    let mut world = World::usual();
+    let mut reporter = ChangeReporter::default();
+    reporter.report(&world.seen(), at(BOOT));
+    let waits = world.reasons[&EntryId::reboot(5)].clone();
+    for (seconds, reason) in [(1.0, Reason::Working { phase: "waits for CKE".into() }), (2.0, waits)] {
+        world.reasons.insert(EntryId::reboot(5), reason);
+        let lines = reporter.report(&world.seen(), at(BOOT + Seconds::new(seconds)));
+        assert_eq!(lines, Vec::<String>::new());
+    }
 }
 
 /// Every change is one line; a mere count makes none.

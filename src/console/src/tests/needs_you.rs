@@ -122,7 +122,10 @@ fn an_overview_without_trouble_is_one_green_line_and_teaches_one_step() {
         let app = overview(&world, columns, rows);
         let text = screen::text(&app);
         assert!(text.contains("nothing needs you") && !text.contains("Needs you"), "{text}");
-        assert!(text.contains("both queues are done") && text.contains("to reboot machines: 2 nodes"), "{text}");
+        assert!(
+            text.contains("nothing is queued or in work") && text.contains("to reboot machines: 2 nodes"),
+            "{text}"
+        );
         assert!(!footer(&app).contains("n next"), "{text}");
     }
 }

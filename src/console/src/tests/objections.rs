@@ -77,10 +77,12 @@ fn keys_typed_into_an_expired_dialog_without_a_reason_are_no_reason() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "F");
-    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 50);
+    world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
     refresh(&mut app, &world);
     press(&mut app, "0 1 v X");
     assert!(!screen::text(&app).contains("kept for the next try"), "{}", screen::text(&app));
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 0, 51);
+    refresh(&mut app, &world);
     press(&mut app, "esc F");
     assert_eq!(super::dialogs::reason(&app), "");
 }

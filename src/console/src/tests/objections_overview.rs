@@ -154,11 +154,11 @@ fn a_cordon_that_ends_after_the_boot_is_shown_until_then() {
     };
     let one = idle(&["cp-2"], false);
     assert!(one.contains("both queues are empty; cp-2 is uncordoned after its boot"), "{one}");
-    assert!(!one.contains("both queues are done"), "{one}");
+    assert!(!one.contains("nothing is queued or in work"), "{one}");
     let two = idle(&["cp-2", "cp-3"], false);
     assert!(two.contains("2 nodes are uncordoned after their boots"), "{two}");
     assert!(idle(&["cp-2"], true).contains("cp-2 is uncordoned after its boot"));
-    assert!(idle(&[], false).contains("both queues are done"));
+    assert!(idle(&[], false).contains("nothing is queued or in work"));
 }
 
 /// One operator may cancel what another one asked for.

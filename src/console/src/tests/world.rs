@@ -213,7 +213,10 @@ impl World {
                 },
             ),
             (EntryId::reboot(5), Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2 }),
-            (EntryId::reboot(6), Reason::Backoff { count: 2, until: after(wall(), 400), cause }),
+            (
+                EntryId::reboot(6),
+                Reason::Backoff { count: 2, until: after(wall(), 400), cause, tried: Some(after(wall(), -300)) },
+            ),
             (EntryId::reboot(7), Reason::WaitingForWorkers { holder: EntryId::reboot(3) }),
             (
                 EntryId::reboot(8),

@@ -6,6 +6,7 @@ mod node;
 mod output;
 mod past;
 mod repair;
+mod timeline;
 mod yaml;
 
 pub use self::yaml::kept as kept_yaml;
@@ -18,7 +19,6 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     reason::{PodHold, Reason},
     reboot::RebootStatus,
-    repair::StepStatus,
     stored::keys::Folder,
     text::visible,
 };
@@ -33,14 +33,13 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use self::output::step_suffix;
-use super::{
-    bar::{self, Phase, phase},
-    gauge,
-};
+use super::gauge;
 use crate::{
     state::{
-        App, Pane, PaneContent, Target, View, available, calendar, leaders, logs::LineId, queries, short_text, when,
+        App, Pane, PaneContent, Target, View, available, calendar, leaders,
+        logs::LineId,
+        queries::{self, Leader},
+        short_text, when,
     },
     table::wrap,
     theme::Severity,
@@ -294,7 +293,14 @@ impl Text<'_> {
 
     fn backoff_field(&mut self, count: i64, expire: Option<Timestamp>) {
         if count > 0 {
-            let next = expire.map(|t| format!(", next {}", when::until(t, self.now())));
+            let is_led = queries::leader(&self.app.seen) != Leader::Nobody;
+            let next = expire.map(|t| {
+                if is_led {
+                    format!(", next {}", when::until(t, self.now()))
+                } else {
+                    format!(", {} left; nobody leads", when::left(t, self.now()))
+                }
+            });
             let times = if count == 1 { "time" } else { "times" };
             self.plain("backed off", &format!("{count} {times}{}", next.unwrap_or_default()));
         }
@@ -376,83 +382,5 @@ impl Text<'_> {
             (BatchState::Running | BatchState::Done, _) => String::new(),
         };
         self.plain("batch", &format!("{}{cause} {done}/{all} done{failed}{end}", batch.id));
-    }
-
-    /// Adds the phases of an unfinished entry as a bar.
-    fn phases(&mut self, id: EntryId) {
-        let (seen, mut all) = (&self.app.seen, Vec::new());
-        let store = &seen.snapshot.store;
-        let requested = store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
-        all.extend(requested.map(|at| phase(at, 'q', "queued")));
-        let draining_since = match (queries::entry(seen, id), queries::repair(seen, id)) {
-            (Some(e), _) => e.last_transition_time.filter(|_| e.status == RebootStatus::Draining),
-            (_, Some(e)) => e.last_transition_time.filter(|_| e.unfinished() && e.step_status == StepStatus::Draining),
-            _ => None,
-        };
-        // If an entry reboots already, its drain is known only from the audit records, if they were read.
-        let on = id.to_string();
-        let read = self.app.knowledge.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
-        let read: Vec<_> = read.filter(|audit| audit.on == on).collect();
-        let of = |what: &'static str| read.iter().filter(move |audit| audit.what == what).map(|audit| audit.at);
-        all.extend(draining_since.into_iter().chain(of("drain")).map(|at| phase(at, 'd', "draining")));
-        // Between two drains nothing is drained.
-        let last_transition = match (queries::entry(seen, id), queries::repair(seen, id)) {
-            (Some(e), _) => e.last_transition_time,
-            (_, Some(e)) => e.last_transition_time,
-            _ => None,
-        };
-        let backed_off_at = last_transition.filter(|_| queries::backoff_until(seen, id).is_some());
-        all.extend(backed_off_at.into_iter().chain(of("back off")).map(|at| phase(at, 'b', "backoff")));
-        all.extend(bar::attempts(store.attempts_of(id).filter_map(Stored::get)));
-        let end = queries::repair(seen, id).filter(|e| e.finished()).and_then(|e| e.last_transition_time);
-        self.bar(all, end.unwrap_or(self.now()));
-    }
-
-    /// Adds a bar and its legend.
-    fn bar(&mut self, phases: Vec<Phase>, end: Timestamp) {
-        let look = (&self.app.config.theme, self.app.config.blocks);
-        self.lines.extend(bar::phases(phases, end, self.width.saturating_sub(3), look).into_iter().map(|mut line| {
-            line.spans.insert(0, Span::raw(" "));
-            line
-        }));
-    }
-
-    /// Adds the known events of an entry, oldest first.
-    fn timeline(&mut self, id: EntryId, last_transition: Option<Timestamp>, status: &str) {
-        let store = &self.app.seen.snapshot.store;
-        let mut events: Vec<(Timestamp, String)> = Vec::new();
-        if let Some(r) = store.requests.get(&id).and_then(Stored::get) {
-            events.push((r.at, format!("queued by {}", r.who)));
-        }
-        if let Some(at) = last_transition {
-            events.push((at, status.to_owned()));
-        }
-        for a in store.attempts_of(id).filter_map(Stored::get) {
-            let of = step_suffix(a);
-            events.push((a.start, format!("attempt {}{of} started on {}", a.number, a.host)));
-            if let Some(o) = &a.outcome {
-                events.push((o.at, format!("attempt {}{of}: {}", a.number, o.end)));
-            }
-        }
-        if let Some(p) = queries::progress(&self.app.seen, id).filter(|p| p.phase != status) {
-            events.push((p.since, p.phase.clone()));
-        }
-        if let Some(o) = store.orders.get(&id).and_then(Stored::get) {
-            events.push((o.at, format!("{} ordered by {}", o.verb, o.who)));
-        }
-        if events.is_empty() {
-            return;
-        }
-        events.sort_by_key(|(at, _)| *at);
-        self.heading("Timeline".to_owned());
-        self.phases(id);
-        for (at, what) in events {
-            let line = format!("{:<10} {:>4} ago  {what}", calendar::time(self.app, at), when::age(at, self.now()));
-            self.lines.extend(
-                wrap(&short_text::safe(&line), self.width.saturating_sub(2))
-                    .into_iter()
-                    .map(|l| Line::from(format!("  {l}"))),
-            );
-        }
     }
 }

@@ -173,8 +173,12 @@ pub fn has_unread_warnings(dialog: &Dialog, screen: Size) -> bool {
 fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
     if let Some(expired) = &dialog.expired {
         // the other lines were about the state before
-        let next = "close it, look again and press the key again".to_owned();
-        let lines = [format!("! EXPIRED: {expired}"), next];
+        let next = if dialog.asks_again {
+            "Enter asks again about the state of now, and keeps what you typed"
+        } else {
+            "close it, look again and press the key again"
+        };
+        let lines = [format!("! EXPIRED: {expired}"), next.to_owned()];
         return lines.iter().flat_map(|line| wrap(&short_text::safe(line), width)).collect();
     }
     // warnings first, then the preview, then each object
@@ -286,7 +290,12 @@ fn buttons(app: &App, dialog: &Dialog, buffer: &mut Buffer, (x, y): (u16, u16), 
 fn hint(app: &App, dialog: &Dialog, free_width: usize) -> String {
     let key_hint = |name: &str, word: &str| format!("{} {word}", app.key(name));
     if dialog.expired.is_some() {
-        return format!("{}; no other key acts", key_hint("no", "closes"));
+        let close = format!("{} or q closes", app.key("no"));
+        return if dialog.asks_again {
+            format!("{}  {close}", key_hint("press", "asks again"))
+        } else {
+            format!("{close}; no other key acts")
+        };
     }
     let out = key_hint(if dialog.typing() { "drop" } else { "no" }, "back");
     let mut hints = match dialog.focus {

@@ -17,7 +17,7 @@ use crate::{
         App, Sheet, blockers, calendar,
         command_line::{self, ARGUMENT_COMMANDS},
         event::count,
-        queries, short_text,
+        queries, short_text, when,
     },
     table::{cut, put, wrap},
 };
@@ -85,7 +85,8 @@ fn blocker_lines(app: &App) -> Vec<Line<'static>> {
         ]));
         let list = |of: &std::collections::BTreeSet<String>| of.iter().cloned().collect::<Vec<_>>().join(", ");
         let pods = (!blocker.pods.is_empty()).then(|| format!("pods: {}", list(&blocker.pods)));
-        for text in std::iter::once(format!("nodes: {}", list(&blocker.nodes))).chain(pods) {
+        let tried = blocker.tried.map(|at| format!("when a drain was last tried, {} ago", when::age(at, app.known())));
+        for text in tried.into_iter().chain([format!("nodes: {}", list(&blocker.nodes))]).chain(pods) {
             lines.extend(
                 cut(&short_text::safe(&text), width, 3).into_iter().map(|line| Line::from(format!("    {line}"))),
             );

@@ -34,7 +34,7 @@ pub fn markdown() -> String {
         }
     }
     out.push_str(
-        "\n## Confirmations\n\nA confirmation expires when the state that it showed changes; one that stops something shows the new state \
+        "\n## Confirmations\n\nA confirmation expires when its question becomes another one, and Enter asks again; one that stops something shows the new state \
          instead. The focus\nbegins in the first field; Enter moves on, from the last field to the button that acts. A dialog without \
          fields begins on Back.\n\n| name | confirmation |\n| --- | --- |\n",
     );

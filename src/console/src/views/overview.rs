@@ -71,10 +71,7 @@ fn rows(app: &App, placed: &Placed) -> Vec<Option<OverviewRow>> {
     let inner = placed.inner();
     let (width, height) = (usize::from(inner.width), usize::from(inner.height));
     let mut rows = match placed.part {
-        Part::NeedsYou => {
-            let objects = needs_you::visible(app, height).iter().map(|line| line.object.clone());
-            objects.map(|object| Some(OverviewRow::NeedsYou(object))).collect()
-        }
+        Part::NeedsYou => needs_you::rows(app, width, height),
         Part::Progress(queue) => progress::rows(app, queue, height),
         Part::Batch(queue, place) => progress::part_rows(app, queue, place, height),
         Part::Work => work::rows(app, width, height),
@@ -144,8 +141,8 @@ pub(super) fn overview_row_at(app: &App, area: Rect, x: u16, y: u16) -> Option<O
             own.or_else(|| rows.into_iter().flatten().next_back())
         }
         // a line that goes on with the text of the one above belongs to its row
-        Part::Work | Part::Latest => rows.get(..=nth)?.iter().rev().flatten().next().cloned(),
-        Part::NeedsYou | Part::Idle | Part::Cluster | Part::Detail => rows.into_iter().nth(nth)?,
+        Part::NeedsYou | Part::Work | Part::Latest => rows.get(..=nth)?.iter().rev().flatten().next().cloned(),
+        Part::Idle | Part::Cluster | Part::Detail => rows.into_iter().nth(nth)?,
     }
 }
 

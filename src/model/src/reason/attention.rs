@@ -198,7 +198,8 @@ mod tests {
     #[test]
     fn a_backoff_needs_an_operator_at_once_if_its_budget_never_allows_an_eviction() {
         let backoff = |cause| {
-            Reason::Backoff { count: 1, until: Timestamp::UNIX_EPOCH, cause: Some(Box::new(cause)) }.attention()
+            Reason::Backoff { count: 1, until: Timestamp::UNIX_EPOCH, cause: Some(Box::new(cause)), tried: None }
+                .attention()
         };
         let (pod, pdb) = ("db/mysql-0".to_owned(), "db/mysql".to_owned());
         let never = Reason::PdbNeverAllows { pod, pdb, healthy: 3, needed: 3, pods: 3 };

@@ -78,12 +78,15 @@ impl fmt::Display for Reason {
                 }
             }
             Self::WaitingForGroup { by, group, holder } => write!(f, "waits for {by} {group} ({holder})"),
-            Self::Backoff { count, until, cause } => {
+            Self::Backoff { count, until, cause, tried } => {
                 write!(f, "backed off {count}x, until {}", at(*until))?;
-                match cause.as_deref() {
-                    None => Ok(()),
-                    Some(Self::QueueDisabled) => f.write_str(": the queue was disabled (reset-backoff ends the wait)"),
-                    Some(cause) => write!(f, ": {cause}"),
+                match (cause.as_deref(), tried) {
+                    (None, _) => Ok(()),
+                    (Some(Self::QueueDisabled), _) => {
+                        f.write_str(": the queue was disabled (reset-backoff ends the wait)")
+                    }
+                    (Some(cause), Some(tried)) => write!(f, "; when it last tried, at {}: {cause}", at(*tried)),
+                    (Some(cause), None) => write!(f, ": {cause}"),
                 }
             }
             Self::BlockedByPdb { pod, pdb, healthy, needed } => {

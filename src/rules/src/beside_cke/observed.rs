@@ -59,10 +59,14 @@ fn look(pass: Pass<'_>, known: &mut Observed, id: EntryId, address: &Address, af
     }
 }
 
-/// Returns the likely cause of an entry's backoff: what would refuse its drain now, else what held the last one.
-pub(super) fn backoff_cause(pass: Pass<'_>, id: EntryId, address: &Address) -> Option<Box<Reason>> {
+/// Returns the likely cause of an entry's backoff: what would refuse its drain now, else what held the last one. The
+/// second value reports the latter.
+pub(super) fn backoff_cause(pass: Pass<'_>, id: EntryId, address: &Address) -> (Option<Box<Reason>>, bool) {
     let rules = pass.definition.cluster.eviction(id.queue);
     let now = pass.snap.node_of(address).and_then(|node| in_work::pods_left(pass, node, rules));
     let before = || pass.snap.observed.get(&id).and_then(|observed| observed.held.clone());
-    now.and_then(|left| left.held).or_else(before).map(Box::new)
+    match now.and_then(|left| left.held) {
+        Some(held) => (Some(Box::new(held)), false),
+        None => before().map_or((None, false), |held| (Some(Box::new(held)), true)),
+    }
 }

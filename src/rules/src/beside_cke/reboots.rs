@@ -132,8 +132,9 @@ fn missing_command(pass: Pass<'_>) -> Option<Reason> {
 fn backoff(pass: Pass<'_>, considered: Considered<'_>) -> Option<(jiff::Timestamp, Reason)> {
     let Considered { id, entry, .. } = considered;
     let until = entry.drain_backoff_expire.filter(|until| *until > pass.now.wall)?;
-    let cause = observed::backoff_cause(pass, id, &entry.node);
-    Some((until, Reason::Backoff { count: entry.drain_backoff_count, until, cause }))
+    let (cause, is_past) = observed::backoff_cause(pass, id, &entry.node);
+    let tried = entry.last_transition_time.filter(|_| is_past);
+    Some((until, Reason::Backoff { count: entry.drain_backoff_count, until, cause, tried }))
 }
 
 /// Decides about the candidates: the one that starts next is `Ready`, each other gets the reason for its wait.

@@ -121,8 +121,9 @@ fn read_in_work(
 fn backoff(pass: Pass<'_>, known: Known<'_>) -> Option<Reason> {
     let Known { id, entry, .. } = known;
     let until = entry.drain_backoff_expire.filter(|until| *until > pass.now.wall)?;
-    let cause = observed::backoff_cause(pass, id, &entry.address);
-    Some(Reason::Backoff { count: entry.drain_backoff_count, until, cause })
+    let (cause, is_past) = observed::backoff_cause(pass, id, &entry.address);
+    let tried = entry.last_transition_time.filter(|_| is_past);
+    Some(Reason::Backoff { count: entry.drain_backoff_count, until, cause, tried })
 }
 
 /// Returns the API servers that are being rebooted, by address.

@@ -225,7 +225,7 @@ fn only_the_first_entry_of_a_machine_counts() {
 fn an_entry_waits_for_the_end_of_its_backoff() {
     let scene = Scene::new().backed_off(0, 11, 60).backed_off(1, 12, -60);
     assert_eq!(scene.starts(), [1]);
-    assert_eq!(scene.reason(0), Reason::Backoff { count: 2, until: after(wall(), 60), cause: None });
+    assert_eq!(scene.reason(0), Reason::Backoff { count: 2, until: after(wall(), 60), cause: None, tried: None });
     let held = scene.job_pod(11, "report-x");
     assert!(
         held.text(0).ends_with("pod shop/report-x belongs to running protected job shop/report"),

@@ -325,7 +325,9 @@ impl<'a> Pass<'a> {
             return Some(longer);
         }
         let last = self.snap.work.get(&ctx.id).and_then(|w| w.backoff_cause.clone());
-        Some(Reason::Backoff { count, until, cause: last })
+        // the entry went back to the queue when its last drain ended
+        let tried = ctx.since.filter(|_| last.is_some());
+        Some(Reason::Backoff { count, until, cause: last, tried })
     }
 
     /// Returns the reason during the pause of some seconds after a failed effect. Nothing is tried in that time

@@ -352,7 +352,7 @@ fn a_notice_of_a_stuck_entry_names_machine_reason_and_requester() {
 #[test]
 fn a_gate_of_a_whole_queue_is_one_condition_and_waiting_for_a_slot_is_none() {
     let gate = Reason::UnreachableGate { count: 3, limit: 1, names: [NodeName::new("w1")].into() };
-    let backoff = |count| Reason::Backoff { count, until: at(0), cause: None };
+    let backoff = |count| Reason::Backoff { count, until: at(0), cause: None, tried: None };
     let reasons = [
         (EntryId::reboot(1), gate.clone()),
         (EntryId::reboot(2), gate),

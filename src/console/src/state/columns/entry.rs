@@ -21,7 +21,9 @@ use crate::{
         App,
         filter::Value,
         progress::{self, Progress},
-        queries, severity, short_text, when,
+        queries, severity,
+        short_text::{self, Forms},
+        when,
     },
     table::{Cell, bar},
     theme::Severity,
@@ -83,15 +85,17 @@ impl<'a, E> EntryRow<'a, E> {
     }
 
     /// Returns the engine's reason. The end of a backoff is in its progress.
-    pub(super) fn reason_text(&self) -> String {
-        let Some(why) = self.app.seen.reasons.get(&self.id) else { return String::new() };
-        short_text::reason_in_row(&self.app.seen, why, self.app.known())
+    pub(super) fn reason_text(&self) -> Forms {
+        let Some(why) = self.app.seen.reasons.get(&self.id) else { return Forms::default() };
+        short_text::row_forms(&self.app.seen, why, self.app.known())
     }
 
-    /// Returns the cell with the engine's reason. The mark of a stuck entry is in its status.
-    pub(super) fn reason_cell(&self, reason: &str) -> Cell {
+    /// Returns the cell with the engine's reason in the words that fit into `width`. The mark of a stuck entry is in its
+    /// status.
+    pub(super) fn reason_cell(&self, reason: Forms, width: usize) -> Cell {
         let seen = &self.app.seen;
-        let text = format!("{}{reason}", short_text::order(seen, self.id));
+        let order = short_text::order(seen, self.id);
+        let text = if order.is_empty() { reason } else { reason.after(&order) }.within(width).to_owned();
         let theme = &self.app.config.theme;
         match trouble::of(seen, self.id) {
             Some(Trouble::Stuck) => Cell::styled(text, theme.severity(Severity::Failed)),

@@ -9,7 +9,12 @@ use super::{
     values,
 };
 use crate::{
-    state::{App, filter::Value, queries, short_text},
+    state::{
+        App,
+        filter::Value,
+        queries,
+        short_text::{self, Forms},
+    },
     table::Cell,
 };
 
@@ -53,7 +58,7 @@ impl Table for Reboots {
             .cell(|row| row.cell(|_| short_text::pods(&row.app.seen, row.id))),
         Column::new("reason", "REASON", Rest, "the engine's reason why the entry does not move")
             .value(entry::reason)
-            .cell(reason_cell),
+            .fitted(reason_cell),
         Column::hidden("batch", "BATCH", "batch of the entry: all entries of one enqueue").value(entry::batch),
         Column::hidden("by", "ASKED BY", "operator who asked for the reboot").value(entry::by),
         Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
@@ -73,11 +78,11 @@ fn status_cell(row: &Row<'_>) -> Cell {
     row.status_cell(row.entry.map_or("broken", |e| short_text::status(e, row.app.known())))
 }
 
-fn reason_cell(row: &Row<'_>) -> Cell {
+fn reason_cell(row: &Row<'_>, width: usize) -> Cell {
     let seen = &row.app.seen;
     let text = match (seen.reasons.contains_key(&row.id), queries::broken(seen, row.id)) {
         (true, _) | (false, None) => row.reason_text(),
-        (false, Some(broken)) => short_text::safe(broken),
+        (false, Some(broken)) => Forms::only(short_text::safe(broken)),
     };
-    row.reason_cell(&text)
+    row.reason_cell(text, width)
 }

@@ -9,7 +9,13 @@ use super::{
     values,
 };
 use crate::{
-    state::{App, filter::Value, queries, short_text, when},
+    state::{
+        App,
+        filter::Value,
+        queries,
+        short_text::{self, Forms},
+        when,
+    },
     table::Cell,
 };
 
@@ -74,7 +80,7 @@ impl Table for Repairs {
             .value(|row| row.value(|e| Value::text(e.serial.as_deref().unwrap_or_default()))),
         Column::new("reason", "REASON", Rest, "why the entry does not move, or its end")
             .value(entry::reason)
-            .cell(reason_cell),
+            .fitted(reason_cell),
         Column::hidden("batch", "BATCH", "batch of the entry: all entries of one enqueue").value(entry::batch),
         Column::hidden("by", "ASKED BY", "operator who asked for the repair").value(entry::by),
         Column::hidden("why", "WHY", "the operator's reason").value(entry::why),
@@ -108,16 +114,16 @@ fn health_cell(row: &Row<'_>) -> Cell {
     row.cell(|e| if e.unfinished() { short_text::health(&row.app.seen, row.id) } else { String::new() })
 }
 
-fn reason_cell(row: &Row<'_>) -> Cell {
+fn reason_cell(row: &Row<'_>, width: usize) -> Cell {
     let seen = &row.app.seen;
     let text = match row.entry {
-        Some(entry) if entry.deleted => "the leader removes it".to_owned(),
-        Some(entry) if entry.finished() => short_text::ending(seen, entry),
+        Some(entry) if entry.deleted => Forms::only("the leader removes it".to_owned()),
+        Some(entry) if entry.finished() => Forms::only(short_text::ending(seen, entry)),
         Some(_) => row.reason_text(),
         None => match seen.snapshot.store.repairs.entries.get(&row.id.index).map(|s| &s.value) {
-            Some(Err(broken)) => short_text::safe(broken),
+            Some(Err(broken)) => Forms::only(short_text::safe(broken)),
             Some(Ok(_)) | None => row.reason_text(),
         },
     };
-    row.reason_cell(&text)
+    row.reason_cell(text, width)
 }

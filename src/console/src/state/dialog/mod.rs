@@ -1,5 +1,5 @@
-//! Confirmations. A dialog is data: the action to confirm, bound to the objects and revisions that were shown. When one
-//! of them changes, the dialog expires and can no longer be confirmed. Stopping verbs are not bound like that: entries
+//! Confirmations. A dialog is data: the action to confirm, bound to the objects that were shown. When one of them changes
+//! so that the question is another one, the dialog expires and can no longer be confirmed; Enter asks again. Stopping verbs are not bound like that: entries
 //! that end meanwhile are left out, and the others are stopped in any state.
 //!
 //! The focus begins in the first field. Enter moves on, and from the last field always to the button that acts; a second
@@ -17,7 +17,7 @@ pub mod preconditions;
 use std::borrow::Cow;
 
 use cketerm_actions::constraint;
-use cketerm_model::{cketerm_records::Verb, entry::EntryId};
+use cketerm_model::{boot_time::BootTime, cketerm_records::Verb, entry::EntryId};
 use cketerm_rules::seen::Seen;
 use tui_input::Input;
 
@@ -128,6 +128,10 @@ pub struct Dialog {
     pub plan: Option<Plan>,
     /// Reason why the dialog can no longer be confirmed.
     pub expired: Option<String>,
+    /// Time from which the dialog is known to have expired.
+    pub expired_at: Option<BootTime>,
+    /// Whether the question of the expired dialog still makes sense, so that Enter asks it again.
+    pub asks_again: bool,
     /// Whether the initial focus was set.
     focus_initialized: bool,
 }
@@ -157,6 +161,8 @@ impl Dialog {
             batch_entries: 0,
             plan: None,
             expired: None,
+            expired_at: None,
+            asks_again: false,
             focus_initialized: false,
         }
     }

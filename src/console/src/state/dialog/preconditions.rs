@@ -14,8 +14,12 @@ use crate::state::{HostId, queries, registry};
 /// Object that must not have changed since it was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// An entry at its `ModRevision`.
+    /// An entry at its `ModRevision`: its content is what the question is about.
     Entry(EntryId, i64),
+    /// An entry in the phase that was shown. Other changes of it leave the question true.
+    Phase(EntryId, Phase),
+    /// The hold of an entry at its `ModRevision`. Without a hold nothing is left to end.
+    Hold(EntryId, i64),
     /// A Node with its UID (empty = no such Node).
     Node(String, String),
     /// One of the four switches at its `ModRevision`. `None`: the switch only has to be on still, because a stop has to
@@ -35,6 +39,31 @@ pub enum Precondition {
     Host(HostId, String),
 }
 
+/// Phase of an entry, as far as an order depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    is_unfinished: bool,
+    is_after_command: bool,
+    /// Step of a repair.
+    step: Option<i64>,
+    /// Commands that were started for it.
+    attempts: usize,
+}
+
+impl Phase {
+    /// Returns the present phase of a readable entry.
+    pub fn of(seen: &Seen, id: EntryId) -> Option<Self> {
+        let store = &seen.snapshot.store;
+        let entry = store.entry(id)?;
+        Some(Self {
+            is_unfinished: entry.unfinished(),
+            is_after_command: entry.is_after_command(),
+            step: entry.as_repair().map(|repair| repair.step),
+            attempts: store.attempts_of(id).count(),
+        })
+    }
+}
+
 impl Precondition {
     /// Returns the binding of an action on a switch: to the revision that was shown, unless the action stops something.
     pub fn switch(seen: &Seen, name: SwitchName) -> Self {
@@ -47,14 +76,18 @@ impl Precondition {
         match self {
             Self::Entry(id, revision) => match queries::stored_at(seen, *id) {
                 None => Some(format!("{id} no longer exists: nothing was done")),
-                Some((_, found)) if found != *revision => {
-                    let reboot = queries::entry(seen, *id).map(|e| e.status.to_string());
-                    let repair = queries::repair(seen, *id).map(repair_state);
-                    let now = reboot.or(repair).map(|s| format!(" (now {s})")).unwrap_or_default();
-                    Some(format!("{id} changed meanwhile{now}: nothing was done, look again"))
-                }
+                Some((_, found)) if found != *revision => Some(changed(seen, *id)),
                 Some(_) => None,
             },
+            Self::Phase(id, phase) => match Phase::of(seen, *id) {
+                None => Some(format!("{id} no longer exists: nothing was done")),
+                Some(found) => (found != *phase).then(|| changed(seen, *id)),
+            },
+            Self::Hold(id, revision) => {
+                let found = seen.snapshot.store.orders.get(id).map(|stored| stored.mod_revision);
+                let is_another = found.is_some_and(|found| found != *revision);
+                is_another.then(|| format!("somebody held {id} again meanwhile: nothing was done, look again"))
+            }
             Self::Node(name, uid) => {
                 let found = queries::node(seen, name).map_or("", |n| n.uid.as_str());
                 (found != uid).then(|| format!("node {name} was replaced meanwhile: nothing was done, look again"))
@@ -95,6 +128,14 @@ impl Precondition {
             }
         }
     }
+}
+
+/// Returns that an entry has changed, and its state now.
+fn changed(seen: &Seen, id: EntryId) -> String {
+    let reboot = queries::entry(seen, id).map(|e| e.status.to_string());
+    let repair = queries::repair(seen, id).map(repair_state);
+    let now = reboot.or(repair).map(|s| format!(" (now {s})")).unwrap_or_default();
+    format!("{id} changed meanwhile{now}: nothing was done, look again")
 }
 
 /// Returns a switch by its name.

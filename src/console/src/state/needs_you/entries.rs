@@ -11,7 +11,13 @@ use cketerm_rules::{
 use super::{NeedsYou, Urgency, stuck_after};
 use crate::{
     keys::Command,
-    state::{App, object::Object, queries, short_text, when},
+    state::{
+        App,
+        object::Object,
+        queries,
+        short_text::{self, Forms},
+        when,
+    },
 };
 
 /// Most texts of one cause that are counted.
@@ -23,7 +29,7 @@ pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
     for id in app.knowledge.totals.stuck.iter().copied() {
         let line = line(app, id);
         // a budget or a Job is the cause itself, whichever pod it keeps
-        let names_object = app.seen.reasons.get(&id).is_some_and(Reason::names_object);
+        let names_object = app.seen.reasons.get(&id).is_some_and(short_text::names_object);
         // unreadable entries are removed one by one
         let is_readable = app.seen.snapshot.store.entry(id).is_some();
         match causes.entry(if is_readable { cause(app, id) } else { id.to_string() }) {
@@ -45,7 +51,9 @@ pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
         let commonest = texts.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 1);
         match (line.count, commonest) {
             (0 | 1, _) => line,
-            (_, Some((what, _))) => NeedsYou { what, ..line },
+            // the shorter forms belong to the text of this entry
+            (_, Some((what, _))) if what == line.what => line,
+            (_, Some((what, _))) => NeedsYou { what, shorter: Vec::new(), ..line },
             (_, None) => NeedsYou { what: cause, ..line },
         }
     };
@@ -95,16 +103,20 @@ fn phase_name(phase: Phase) -> &'static str {
 
 fn line(app: &App, id: EntryId) -> NeedsYou {
     let name = queries::machine(&app.seen, id).unwrap_or_else(|| id.to_string());
-    let what = match app.seen.reasons.get(&id).filter(|why| trouble::own(why)) {
-        Some(why) => short_text::reason_in(&app.seen, why, app.known()),
+    let forms = match app.seen.reasons.get(&id).filter(|why| trouble::own(why)) {
+        Some(why) => short_text::reason_forms(&app.seen, why, app.known()),
         None => match queries::repair(&app.seen, id) {
             Some(entry) if entry.status == RepairStatus::Failed => {
-                format!("repair {}: {}", entry.operation, short_text::ending(&app.seen, entry))
+                let ending = short_text::ending(&app.seen, entry);
+                Forms {
+                    whole: format!("repair {}: {ending}", entry.operation),
+                    shorter: vec![short_text::safe(&format!("{}: {ending}", entry.operation)), ending],
+                }
             }
-            _ => cause(app, id),
+            _ => Forms::only(cause(app, id)),
         },
     };
-    let line = NeedsYou::new(Object::Entry(id), name, what, Urgency::Stuck);
+    let line = NeedsYou::new(Object::Entry(id), name, forms.whole, Urgency::Stuck).shorter(forms.shorter);
     line.since(queries::since(&app.seen, id)).remedies(&remedies(app, id))
 }
 

@@ -40,6 +40,8 @@ pub struct NeedsYou {
     pub more_reasons: Vec<View>,
     /// Description of the fault.
     pub what: String,
+    /// Shorter forms of it, the longest first.
+    pub shorter: Vec<String>,
     /// Time since which it has waited.
     pub since: Option<Timestamp>,
     /// Its importance.
@@ -60,6 +62,7 @@ impl NeedsYou {
             names,
             more_reasons: Vec::new(),
             what,
+            shorter: Vec::new(),
             since: None,
             urgency,
             remedies: Vec::new(),
@@ -68,6 +71,10 @@ impl NeedsYou {
 
     pub(super) fn since(self, since: Option<Timestamp>) -> Self {
         Self { since, ..self }
+    }
+
+    pub(super) fn shorter(self, shorter: Vec<String>) -> Self {
+        Self { shorter, ..self }
     }
 
     /// Adds an object with the same cause. The line is about the one that has waited longest.

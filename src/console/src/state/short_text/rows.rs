@@ -149,7 +149,8 @@ pub fn progress(progress: &Progress, now: Timestamp) -> String {
         Progress::Failed { tries, allowed, again: Some(at) } => {
             format!("retry {}/{allowed} {}", tries.saturating_add(1), when::until(*at, now))
         }
-        Progress::Backoff { until } => format!("again {}", when::until(*until, now)),
+        Progress::Backoff { until, is_led: true } => format!("again {}", when::until(*until, now)),
+        Progress::Backoff { until, is_led: false } => format!("{} left", when::left(*until, now)),
         Progress::Boot { since, limit: None } => format!("boot {}", when::age(*since, now)),
         Progress::Boot { since, limit: Some(limit) } => {
             format!("{}/{}", when::age(*since, now), span(SignedDuration::from_secs(limit.cast_signed())))
@@ -248,7 +249,15 @@ pub fn node_state_of(
         }
         let entry_trouble = trouble::of(seen, id);
         if let Some(why) = seen.reasons.get(&id).filter(|_| entry_trouble.is_some()) {
-            push_word(&mut words, if entry_trouble == Some(Trouble::Stuck) { "stuck:" } else { "waits on" });
+            let is_past = matches!(why, Reason::Backoff { tried: Some(_), .. });
+            push_word(
+                &mut words,
+                match entry_trouble {
+                    Some(Trouble::Stuck) => "stuck:",
+                    Some(Trouble::Waits) | None if is_past => "was held by",
+                    Some(Trouble::Waits) | None => "waits on",
+                },
+            );
             push_word(&mut words, &stuck_on(why, now));
         }
         push_word(&mut words, &pods(seen, id));

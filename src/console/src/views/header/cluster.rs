@@ -2,6 +2,7 @@
 //! the parts that report nothing unusual.
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::MissingSetting,
     entry::{QueueKind, Stored},
 };
@@ -102,8 +103,15 @@ fn leader(app: &App) -> Vec<Part> {
     let part = |text: String, style| part(Rank::Always, text, style);
     let mut parts = vec![match sources::current_leader(&app.seen, app.now.boot) {
         Leader::Us => {
-            let since = app.seen.snapshot.engine.leading.as_ref().map(|l| when::coarse(app.now.boot - l.since));
-            part(format!("{sign} leading {}", since.unwrap_or_default()).trim_end().to_owned(), theme.good)
+            let since = app.seen.snapshot.engine.leading.as_ref().map(|l| app.now.boot - l.since);
+            let since = since.map(|since| {
+                if since < Seconds::new(60.0) {
+                    " for less than a minute".to_owned()
+                } else {
+                    format!(" {}", when::seconds(since))
+                }
+            });
+            part(format!("{sign} leading{}", since.unwrap_or_default()), theme.good)
         }
         Leader::Other(host) => part(format!("{sign} {} leads", short_text::shorten_middle(&host, 20)), Style::new()),
         Leader::Cke(host) => {
@@ -116,8 +124,9 @@ fn leader(app: &App) -> Vec<Part> {
     if let Some(lease) = queries::cke_lease(&app.seen) {
         let end = lease.get(lease.len().saturating_sub(4)..).unwrap_or(&lease);
         let status = app.seen.snapshot.store.status.as_ref().and_then(Stored::get);
-        let phase = status.map(|s| format!(", {}", short_text::safe(&s.phase))).unwrap_or_default();
-        parts.push(self::part(Rank::Aside, format!("lease \u{2026}{end}{phase}"), Style::new()));
+        parts.push(self::part(Rank::Aside, format!("lease \u{2026}{end}"), Style::new()));
+        // a narrow screen drops the phase first
+        parts.extend(status.map(|status| self::part(Rank::Aside, short_text::safe(&status.phase), Style::new())));
     }
     parts
 }

@@ -116,7 +116,11 @@ pub(super) fn arrange(app: &App, area: Rect) -> Vec<Placed> {
             let work = app.knowledge.summary.work.len().clamp(1, MIN_WORK) + frame;
             let room = usize::from(area.height).saturating_sub(taken + work + frame);
             let most = if area.height >= TALL_HEIGHT { MAX_NEEDS } else { MAX_NEEDS_SMALL };
-            free.add(Part::NeedsYou, needs.min(room.clamp(MIN_NEEDS, most)));
+            let room = room.clamp(MIN_NEEDS, most);
+            let inner = usize::from(width).saturating_sub(if framed { usize::from(FRAME) + 2 } else { 1 });
+            // a text that one line has no room for takes another one
+            let lines = if needs < room { super::needs_you::height(app, inner, room) } else { room };
+            free.add(Part::NeedsYou, lines);
         }
     }
     for (part, lines) in progress {

@@ -1,9 +1,9 @@
 //! Panel about the cluster: who leads and who stands by, the age of the data, and the switches.
 
 use cketerm_model::{boot_time::BootTime, entry::Stored};
-use ratatui::text::{Line, Span};
+use ratatui::text::Span;
 
-use super::{PanelLine, text};
+use super::{PanelLine, folded, text};
 use crate::state::{
     App,
     overview::standby_engines,
@@ -11,31 +11,18 @@ use crate::state::{
     short_text, sources, when,
 };
 
+/// Width of the labels.
+const LABEL_WIDTH: usize = 7;
+
 /// Returns the lines.
 pub(super) fn lines(app: &App, width: usize) -> Vec<PanelLine> {
     let mut lines = Vec::new();
     for (label, spans) in [("leads", leadership(app)), ("data", data(app)), ("rules", switches(app))] {
-        let mut labelled = vec![text(format!("{label:<6} "), app.config.theme.muted)];
+        let mut labelled = vec![text(format!("{label:<LABEL_WIDTH$}"), app.config.theme.muted)];
         labelled.extend(spans);
-        lines.extend(fold(labelled, width));
+        lines.extend(folded::spans(&labelled, width, LABEL_WIDTH));
     }
     lines
-}
-
-/// Folds a line that is too long into two, at a space.
-fn fold(spans: Vec<Span<'static>>, width: usize) -> Vec<Vec<Span<'static>>> {
-    if Line::from(spans.clone()).width() <= width {
-        return vec![spans];
-    }
-    let (mut first, mut second, mut used) = (Vec::new(), vec![Span::raw("       ")], 0);
-    for span in spans {
-        for word in span.content.split_inclusive(' ') {
-            let word = Span::styled(word.to_owned(), span.style);
-            used += word.width();
-            if used <= width { first.push(word) } else { second.push(word) }
-        }
-    }
-    vec![first, second]
 }
 
 /// Returns the leader, the time since it leads, and the next candidates.
@@ -49,7 +36,7 @@ fn leadership(app: &App) -> Vec<Span<'static>> {
         }
         Leader::Other(host) => Span::raw(format!("{} (another cketerm)", short_text::safe(&host))),
         Leader::Cke(host) => Span::raw(format!(
-            "{} (CKE, lease {}{}): its guarantees hold; reasons{}",
+            "{} (CKE, lease {}{}); reasons{}",
             short_text::safe(&host),
             queries::cke_lease(&app.seen).unwrap_or_default(),
             phase(app),

@@ -4,7 +4,7 @@ use ratatui::{style::Style, text::Span};
 use unicode_width::UnicodeWidthStr;
 
 use super::{PanelLine, cut_words, text};
-use crate::table::wrap;
+use crate::{state::short_text::Forms, table::wrap};
 
 /// Most lines that go on with one text.
 const MAX_MORE: usize = 2;
@@ -20,15 +20,16 @@ pub(super) struct Folded {
 }
 
 impl Folded {
-    /// Creates a line in which a text gets `room` columns. The rest begins at a column of a panel of some width: `place`
-    /// has both. `line` draws the line with a part of the text.
+    /// Creates a line in which a text gets `room` columns: all of it in several lines, or the form that fits. The rest
+    /// begins at a column of a panel of some width: `place` has both. `line` draws the line with a part of the text.
     pub(super) fn new(
-        whole: &str,
+        forms: &Forms,
         room: usize,
         place: (usize, usize),
         style: Style,
         line: impl Fn(&str) -> PanelLine,
     ) -> Self {
+        let whole = forms.whole.as_str();
         if whole.width() <= room {
             return Self { cut: line(whole), first: Vec::new(), more: Vec::new() };
         }
@@ -43,7 +44,7 @@ impl Folded {
             }
         }
         let more = rest.into_iter().map(|rest| vec![Span::raw(" ".repeat(indent)), text(rest, style)]).collect();
-        Self { cut: line(&cut_words(whole.to_owned(), room)), first: line(&begin), more }
+        Self { cut: line(&cut_words(forms.within(room).to_owned(), room)), first: line(&begin), more }
     }
 
     /// Returns its lines.

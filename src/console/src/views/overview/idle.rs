@@ -16,7 +16,7 @@ pub(super) fn lines(app: &App) -> Vec<PanelLine> {
     let key = |name: &str| text(app.key(name), theme.key);
     let first = match cordons(app) {
         Some(cordons) => vec![Span::raw("both queues are empty; "), cordons],
-        None => vec![text("both queues are done", theme.good)],
+        None => vec![text("nothing is queued or in work", theme.good)],
     };
     let second = vec![
         Span::raw("to reboot machines: "),

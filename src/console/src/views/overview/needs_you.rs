@@ -4,10 +4,18 @@ use cketerm_model::entry::QueueKind;
 use ratatui::{style::Style, text::Span};
 use unicode_width::UnicodeWidthStr;
 
-use super::{PanelLine, cut_words, text};
+use super::{PanelLine, folded::Folded, text};
 use crate::{
     keys::{self, Command, TABLE},
-    state::{App, View, needs_you::NeedsYou, object::Object, overview::OverviewRow, queries, short_text, when},
+    state::{
+        App, View,
+        needs_you::NeedsYou,
+        object::Object,
+        overview::OverviewRow,
+        queries,
+        short_text::{self, Forms},
+        when,
+    },
     views::panel::Panel,
 };
 
@@ -46,11 +54,30 @@ pub(super) fn visible(app: &App, height: usize) -> &[NeedsYou] {
 /// Returns the visible lines.
 pub(super) fn lines(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
     let theme = &app.config.theme;
-    let all = &app.knowledge.needs_you;
-    if all.is_empty() {
+    if app.knowledge.needs_you.is_empty() {
         let sign = if app.config.blocks { "\u{25cf} " } else { "* " };
         return vec![vec![text(format!("{sign}nothing needs you"), theme.good)]];
     }
+    folded(app, width, height).into_iter().flat_map(Folded::into_lines).collect()
+}
+
+/// Returns the objects of the visible lines; `None` for a line that goes on with the text of the one above.
+pub(super) fn rows(app: &App, width: usize, height: usize) -> Vec<Option<OverviewRow>> {
+    let visible = visible(app, height).iter().zip(folded(app, width, height));
+    let rows = visible.flat_map(|(line, folded)| {
+        let own = Some(OverviewRow::NeedsYou(line.object.clone()));
+        std::iter::once(own).chain(folded.more.into_iter().map(|_| None))
+    });
+    rows.collect()
+}
+
+/// Returns the number of lines that the texts take, at most `most`.
+pub(super) fn height(app: &App, width: usize, most: usize) -> usize {
+    folded(app, width, most).into_iter().map(|folded| 1 + folded.more.len()).sum()
+}
+
+/// Returns the visible lines. Where there is room, the texts that are cut go on in a second line.
+fn folded(app: &App, width: usize, height: usize) -> Vec<Folded> {
     let shown = visible(app, height);
     let cursor = match &app.lists.overview_rows.cursor {
         Some(OverviewRow::NeedsYou(object)) => Some(object),
@@ -63,12 +90,11 @@ pub(super) fn lines(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
         shown_keys(app, line, width).iter().map(|(key, word)| key.width() + word.width() + 3).sum()
     };
     let hint_width = shown.iter().map(hint_width).max().unwrap_or(0);
-    let mut lines: Vec<PanelLine> = Vec::new();
-    for line in shown {
+    let lines = shown.iter().map(|line| {
         let selected = app.navigation.view == View::Overview && cursor == Some(&line.object);
-        lines.push(one(app, line, (width, name_width, hint_width), selected));
-    }
-    lines
+        one(app, line, (width, name_width, hint_width), selected)
+    });
+    super::folded::within(lines.collect(), height)
 }
 
 /// Returns the keys of a line that are shown, each with its word.
@@ -77,12 +103,7 @@ fn shown_keys(app: &App, line: &NeedsYou, width: usize) -> Vec<(String, &'static
     line.keys(app).into_iter().filter_map(|key| key_text(app, key, &line.object)).take(most).collect()
 }
 
-fn one(
-    app: &App,
-    line: &NeedsYou,
-    (width, name_width, hint_width): (usize, usize, usize),
-    selected: bool,
-) -> PanelLine {
+fn one(app: &App, line: &NeedsYou, (width, name_width, hint_width): (usize, usize, usize), selected: bool) -> Folded {
     let theme = &app.config.theme;
     let mut hints: Vec<Span<'static>> = Vec::new();
     for (key, word) in shown_keys(app, line, width) {
@@ -101,15 +122,20 @@ fn one(
         1 => " (+1 reason)".to_owned(),
         n => format!(" (+{n} reasons)"),
     };
-    let what = cut_words(line.what.clone(), what_width.saturating_sub(more.width()));
-    let what = format!("{what}{more}");
-    let mut spans = vec![
-        text(format!("{name:<name_width$}  "), theme.severity(line.severity())),
-        Span::raw(format!("{what:<what_width$}")),
-        Span::raw(format!("{age:>AGE_WIDTH$}")),
-    ];
-    spans.extend(hints);
-    spans
+    let room = what_width.saturating_sub(more.width());
+    let fitting = short_text::fitting(&line.what, &line.shorter, room);
+    let whole = if fitting.width() <= room { fitting } else { line.what.as_str() };
+    let forms = Forms { whole: whole.to_owned(), shorter: line.shorter.clone() };
+    Folded::new(&forms, room, (name_width + 2, width), Style::new(), |what| {
+        let what = format!("{what}{more}");
+        let mut spans = vec![
+            text(format!("{name:<name_width$}  "), theme.severity(line.severity())),
+            Span::raw(format!("{what:<what_width$}")),
+            Span::raw(format!("{age:>AGE_WIDTH$}")),
+        ];
+        spans.extend(hints.iter().cloned());
+        spans
+    })
 }
 
 /// Returns a key and its word.

@@ -11,7 +11,11 @@ use ratatui::{layout::Rect, text::Span};
 use unicode_width::UnicodeWidthStr;
 
 use super::{PanelLine, cut_words, has_detail, text};
-use crate::state::{App, queries, severity, short_text, when};
+use crate::state::{
+    App, queries, severity,
+    short_text::{self, Forms},
+    when,
+};
 
 /// Widest name of a machine.
 const NAME_WIDTH: usize = 20;
@@ -68,10 +72,10 @@ pub(super) fn lines(app: &App, width: usize, height: usize) -> Vec<PanelLine> {
             *place
         });
         let why = match place {
-            Some(place @ 2..) => format!("queued, {}", ordinal(place)),
-            Some(_) | None => reason.map(|why| short_text::reason_in(seen, why, now)).unwrap_or_default(),
+            Some(place @ 2..) => Forms::only(format!("queued, {}", ordinal(place))),
+            Some(_) | None => reason.map(|why| short_text::reason_forms(seen, why, now)).unwrap_or_default(),
         };
-        let why = cut_words(why, why_width);
+        let why = cut_words(why.within(why_width).to_owned(), why_width);
         let age = queries::since(seen, id).map(|at| when::age(at, now)).unwrap_or_default();
         let style = theme.severity(severity::of_entry(app, id));
         vec![

@@ -15,7 +15,10 @@ use crate::{
         App, calendar,
         overview::OverviewRow,
         progress::{self, Compared, Progress},
-        queries, severity, short_text, when,
+        queries::{self, Leader},
+        severity,
+        short_text::{self, Forms},
+        when,
     },
     theme::Severity,
     views::gauge,
@@ -86,15 +89,31 @@ pub(super) fn title(app: &App) -> String {
 fn backs_off(app: &App, id: EntryId, width: usize) -> Folded {
     let (seen, theme, now) = (&app.seen, &app.config.theme, app.known());
     let cause = match seen.reasons.get(&id) {
-        Some(Reason::Backoff { cause: Some(cause), .. }) => format!(": {}", short_text::reason_in(seen, cause, now)),
-        _ => String::new(),
+        Some(Reason::Backoff { cause: Some(cause), tried: None, .. }) => {
+            short_text::reason_forms(seen, cause, now).after(": ")
+        }
+        Some(Reason::Backoff { cause: Some(cause), tried: Some(tried), .. }) => {
+            short_text::reason_forms(seen, cause, now).after(&format!("; {} ago: ", when::age(*tried, now)))
+        }
+        _ => Forms::default(),
     };
     let at = queries::backoff_until(seen, id).map(|until| calendar::moment(app, until)).unwrap_or_default();
     let age = queries::since(seen, id).map(|at| when::age(at, now)).unwrap_or_default();
     let name = name(app, id);
     let columns = width.saturating_sub(name.width() + AGE_WIDTH + 2);
     let style = theme.severity(severity::of_entry(app, id));
-    Folded::new(&format!("backs off, again at {at}{cause}"), columns, (name.width() + 1, width), style, |what| {
+    let (again, short) = match queries::leader(seen) {
+        Leader::Nobody => (format!("backs off until {at}"), format!("until {at}")),
+        Leader::Us | Leader::Other(_) | Leader::Cke(_) | Leader::Unknown => {
+            (format!("backs off, again at {at}"), format!("again {at}"))
+        }
+    };
+    // the cause says more than the words before the time
+    let in_short = cause.clone().after(&short).shorter;
+    let mut what = cause.after(&again);
+    what.shorter.truncate(1);
+    what.shorter.extend(in_short);
+    Folded::new(&what, columns, (name.width() + 1, width), style, |what| {
         vec![
             Span::raw(format!("{name} ")),
             text(format!("{what:<columns$} "), style),
@@ -164,18 +183,18 @@ fn one(
 }
 
 /// Returns the reason that the entry waits for. Where nothing holds it, the time of its phase beside the usual one.
-fn why(app: &App, id: EntryId, compared: Option<Compared>) -> String {
+fn why(app: &App, id: EntryId, compared: Option<Compared>) -> Forms {
     let (seen, now) = (&app.seen, app.known());
     let reason = seen.reasons.get(&id);
     let is_held = reason.is_some_and(trouble::own);
     let is_booting = matches!(progress::of(app, id), Some(Progress::Boot { .. }));
     match (compared, reason) {
         (Some(compared), _) if !is_held && (is_booting || compared.is_slow()) => {
-            compared.usual.compared(compared.elapsed)
+            Forms::only(compared.usual.compared(compared.elapsed))
         }
         // the progress beside it says when the backoff ends
-        (_, Some(why @ Reason::Backoff { .. })) => short_text::reason_in_row(seen, why, now),
-        (_, reason) => reason.map(|why| short_text::reason_in(seen, why, now)).unwrap_or_default(),
+        (_, Some(why @ Reason::Backoff { .. })) => short_text::row_forms(seen, why, now),
+        (_, reason) => reason.map(|why| short_text::reason_forms(seen, why, now)).unwrap_or_default(),
     }
 }
 

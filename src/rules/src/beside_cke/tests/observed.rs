@@ -27,7 +27,8 @@ fn the_hold_of_the_last_drain_is_the_cause_of_the_backoff() {
     let unwatched = held.backed_off(0, 11, 60).with(|s| {
         s.kube.pods.clear();
     });
-    assert!(unwatched.observe().text(0).contains("job shop/report"));
+    let text = unwatched.observe().text(0);
+    assert!(text.contains("; when it last tried, at 2") && text.contains("job shop/report"), "{text}");
 }
 
 #[test]
@@ -40,6 +41,6 @@ fn a_new_drain_forgets_the_hold_of_the_last_one() {
     let again = free.entry(0, 11, Draining, 1).pod(11, "a", |_| {}).observe();
     assert_eq!(
         again.backed_off(0, 11, 60).reason(0),
-        Reason::Backoff { count: 2, until: after(wall(), 60), cause: None }
+        Reason::Backoff { count: 2, until: after(wall(), 60), cause: None, tried: None }
     );
 }
