@@ -235,6 +235,7 @@ fn reason_kind(why: &Reason) -> String {
         Reason::Ready | Reason::Working { .. } => String::new(),
         Reason::PodsLeaving { .. } => "pods are leaving".to_owned(),
         Reason::WaitingForSlot { .. } => "waits for a slot".to_owned(),
+        Reason::WaitingForWorkers { .. } => "waits for the workers".to_owned(),
         Reason::WaitingForBoot { stuck: true, .. } => "STUCK, no boot".to_owned(),
         Reason::WaitingForBoot { .. } => "booting".to_owned(),
         Reason::Stale { source, .. } => format!("{source} is stale"),
@@ -242,8 +243,7 @@ fn reason_kind(why: &Reason) -> String {
             format!("backed off {count}x{}", if cause.is_some() { " for a cause" } else { "" })
         }
         Reason::Settling { node, .. } => format!("settling {node}"),
-        other @ (Reason::WaitingForWorkers { .. }
-        | Reason::WaitingForControlPlane { .. }
+        other @ (Reason::WaitingForControlPlane { .. }
         | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
         | Reason::ControlPlaneUnhealthy { .. }

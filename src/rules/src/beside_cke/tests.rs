@@ -102,6 +102,7 @@ impl Scene {
     fn backed_off(mut self, index: u64, last: u8, left: i64) -> Self {
         let mut entry = RebootEntry::queued(index, &address(last));
         (entry.drain_backoff_count, entry.drain_backoff_expire) = (2, Some(after(wall(), left)));
+        entry.last_transition_time = Some(after(wall(), -60));
         self.store.reboots.entries.insert(index, stored(entry));
         self
     }
