@@ -404,7 +404,10 @@ pub fn standby_engines(seen: &Seen) -> Vec<String> {
     let others = store.candidates.values().filter(|c| Some(c.lease) != leads);
     let name = |c: &cketerm_model::stored::view::Candidate| match store.engines.get(&c.lease).and_then(Stored::get) {
         Some(engine) => format!("{} ({})", short_text::safe(&engine.host), short_text::safe(&engine.mode.to_string())),
-        None => format!("{} (CKE)", short_text::safe(&c.host)),
+        None => {
+            let lease = queries::lease_end(&format!("{:x}", c.lease));
+            format!("{} (CKE, lease {lease})", short_text::safe(&c.host))
+        }
     };
     others.map(name).collect()
 }
