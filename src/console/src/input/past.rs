@@ -2,6 +2,7 @@
 
 use cketerm_clients::store::pages::Part;
 use cketerm_model::stored::keys::Folder;
+use cketerm_rules::beside_cke;
 
 use crate::{
     state::{
@@ -118,6 +119,9 @@ pub(super) fn due_read_requests(app: &mut App) -> Vec<Effect> {
             let older = app.knowledge.summary.actions.len() < MIN_ACTIONS
                 && app.knowledge.past.audit.rows.len() < MAX_AUDIT_ROWS;
             requested.extend(app.knowledge.past.audit.next_request(Folder::Audit, &store, older, boot));
+            if beside_cke::applies(&store) {
+                requested.extend(app.knowledge.past.records.next_request(Folder::Records, &store, false, boot));
+            }
         }
         View::History if app.navigation.cke_records => {
             let older = page_budget
