@@ -1,11 +1,16 @@
-//! Confirmation of cancels while CKE leads. CKE removes a cancelled entry in its next pass; until then one of its writes
-//! may overwrite the cancel.
+//! Confirmation of cancels of reboots and deletions of repairs while CKE leads. CKE removes a withdrawn entry in its next
+//! pass; until then one of its writes may overwrite the withdrawal.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use cketerm_clients::store::live::Live;
-use cketerm_model::{acceptance::LeaderKind, cketerm_records::AcceptedCancel, entry::EntryId, stored::view::StoreView};
-use cketerm_rules::cancels::{CancelState, state};
+use cketerm_model::{
+    acceptance::LeaderKind,
+    cketerm_records::AcceptedCancel,
+    entry::{EntryId, QueueKind},
+    stored::view::StoreView,
+};
+use cketerm_rules::cancels::{CancelState, state_in};
 use tokio::time::{Instant, timeout_at};
 
 use super::{error::ActionError, operator::Operator};
@@ -38,16 +43,21 @@ impl Operator {
         Ok((leadership.lead == LeaderKind::Cke).then_some(leadership.message))
     }
 
-    /// Waits until the leader has removed these cancelled entries, for at most [`CONFIRM_TIMEOUT`]. A cancel that CKE's
+    /// Waits until the leader has removed these cancelled or deleted entries, for at most [`CONFIRM_TIMEOUT`]. A cancel that CKE's
     /// write overwrites meanwhile is repeated.
-    pub async fn confirm_cancels(&self, indexes: &[u64], reason: Option<&str>) -> Result<Confirmation, ActionError> {
+    pub async fn confirm_cancels(
+        &self,
+        queue: QueueKind,
+        indexes: &[u64],
+        reason: Option<&str>,
+    ) -> Result<Confirmation, ActionError> {
         let deadline = Instant::now() + CONFIRM_TIMEOUT;
         let mut confirmation = Confirmation::default();
-        let mut open: BTreeMap<u64, Open> = BTreeMap::new();
-        for (index, entry, created) in self.store.created_reboots(indexes).await? {
+        let mut open: BTreeMap<EntryId, Open> = BTreeMap::new();
+        for (index, address, created) in self.store.created(queue, indexes).await? {
             let (who, at) = (self.who().clone(), self.store.clock().wall());
-            let cancel = AcceptedCancel { who, at, reason: reason.map(str::to_owned), address: entry.node, created };
-            open.insert(index, Open { cancel, next: Instant::now() });
+            let cancel = AcceptedCancel { who, at, reason: reason.map(str::to_owned), address, created };
+            open.insert(EntryId { queue, index }, Open { cancel, next: Instant::now() });
         }
         if open.is_empty() {
             return Ok(confirmation);
@@ -68,19 +78,18 @@ impl Operator {
                 return Err(ActionError::failed("the watch of etcd ended: run the command again"));
             }
         }
-        confirmation.unconfirmed = open.into_keys().collect();
+        confirmation.unconfirmed = open.into_keys().map(|id| id.index).collect();
         Ok(confirmation)
     }
 
     /// Takes out the confirmed cancels and repeats the lost ones.
-    async fn round(&self, view: &StoreView, open: &mut BTreeMap<u64, Open>, confirmation: &mut Confirmation) {
-        let states: Vec<(u64, CancelState)> =
-            open.iter().map(|(i, open)| (*i, state(&open.cancel, view.reboots.entries.get(i)))).collect();
-        for (index, state) in states {
-            match (state, open.get_mut(&index)) {
+    async fn round(&self, view: &StoreView, open: &mut BTreeMap<EntryId, Open>, confirmation: &mut Confirmation) {
+        let states: Vec<(EntryId, CancelState)> =
+            open.iter().map(|(id, open)| (*id, state_in(view, *id, &open.cancel))).collect();
+        for (id, state) in states {
+            match (state, open.get_mut(&id)) {
                 (CancelState::Over, _) => {
-                    open.remove(&index);
-                    let id = EntryId::reboot(index);
+                    open.remove(&id);
                     if let Some(stored) = view.cancels.get(&id) {
                         // Another process of cketerm removes a record that stays.
                         let _ = self.store.forget_cancel(id, stored).await;
@@ -89,7 +98,7 @@ impl Operator {
                 (CancelState::Lost, Some(lost)) if lost.next <= Instant::now() => {
                     lost.next = Instant::now() + REPEAT_PAUSE;
                     // A failed write is tried again in the next round.
-                    let repeated = self.store.repeat_cancel(index, &lost.cancel, None).await;
+                    let repeated = self.store.repeat_cancel(id, &lost.cancel, None).await;
                     confirmation.repeated += usize::from(repeated == Ok(true));
                 }
                 (CancelState::Lost | CancelState::Waiting, _) => {}

@@ -82,7 +82,7 @@ impl CancelRepeater {
 
     async fn repeat(&self, id: EntryId, cancel: &AcceptedCancel, record: i64) {
         fault!(LostCancelForgotten => return);
-        match self.store.repeat_cancel(id.index, cancel, Some(record)).await {
+        match self.store.repeat_cancel(id, cancel, Some(record)).await {
             Ok(true) => tracing::warn!(entry = %id, node = %cancel.address, by = %cancel.who,
                 "cancel repeated: CKE's write had lost it"),
             Ok(false) => {}

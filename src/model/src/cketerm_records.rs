@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    accepted_cancel::{AcceptedCancel, REPEATED_CANCEL},
+    accepted_cancel::{AcceptedCancel, REPEATED_CANCEL, REPEATED_DELETION, repeated},
     audit::{Audit, OneAnAction, Repeats},
     ending::{EndKind, Ending},
 };

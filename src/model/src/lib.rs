@@ -43,3 +43,4 @@ pub mod time;
 pub mod timeline;
 pub mod verb;
 pub mod window;
+pub mod withdraw;

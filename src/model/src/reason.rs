@@ -129,7 +129,7 @@ pub enum Awaited {
     /// The boot or health check's `true`.
     #[default]
     Check,
-    /// A check of CKE, which records neither its answers nor the outcome of the command.
+    /// A check of CKE, which does not record its answers. CKE's operation records name the machines whose command failed.
     CkeCheck,
     /// The Node's readiness: an operator ordered `done`, so the check does not count.
     NodeReady,

@@ -1,8 +1,12 @@
 //! CKE's operation record, which `ckecli history` prints (STO-20, STO-21).
 
+use std::net::IpAddr;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::names::Address;
 
 /// Number of records that are kept (STO-14).
 pub const MAX_RECORDS: u64 = 1000;
@@ -52,7 +56,23 @@ pub struct RecordCommand {
     pub detail: String,
 }
 
+/// End of the command's name in records that cketerm writes.
+const BY_CKETERM: &str = " (cketerm)";
+
 impl Record {
+    /// Reports whether cketerm wrote the record; else CKE did.
+    pub fn by_cketerm(&self) -> bool {
+        self.command.name.ends_with(BY_CKETERM)
+    }
+
+    /// Returns the machines on which the operation failed although it was completed. CKE lists them in `info`:
+    /// `failed to reboot some nodes: [10.0.0.12 10.0.0.13]`.
+    pub fn failed_machines(&self) -> Vec<Address> {
+        let list = self.info.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(list, _)| list);
+        let words = list.into_iter().flat_map(str::split_whitespace);
+        words.filter(|word| word.parse::<IpAddr>().is_ok()).map(Address::new).collect()
+    }
+
     /// Returns a record of a completed action in CKE's wording. `target` is what CKE names for this operation: mostly a
     /// machine's address, for pods of DaemonSets the Node.
     pub fn completed(id: u64, operation: &str, target: &str, error: &str, start: Timestamp, end: Timestamp) -> Self {
@@ -61,7 +81,7 @@ impl Record {
             status: "completed".to_owned(),
             operation: operation.to_owned(),
             command: RecordCommand {
-                name: format!("{operation} (cketerm)"),
+                name: format!("{operation}{BY_CKETERM}"),
                 target: target.to_owned(),
                 detail: String::new(),
             },
@@ -84,5 +104,16 @@ mod tests {
         let text = r#"{"id":"3","status":"running","operation":"reboot-drain-start","command":{"name":"rebootDrainStartCommand","target":"10.0.0.12"},"targets":["10.0.0.12"],"info":"","error":"","start-at":"2026-06-01T00:00:03.5Z","end-at":"0001-01-01T00:00:00Z"}"#;
         let record: Record = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
+        assert!(!record.by_cketerm() && record.failed_machines().is_empty());
+    }
+
+    #[test]
+    fn the_machines_on_which_ckes_work_failed_are_read_from_its_info() {
+        let mut record = Record::completed(1, "reboot-reboot", "x", "", Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
+        assert!(record.by_cketerm());
+        record.info = "failed to reboot some nodes: [10.0.0.12 fd00::1]".to_owned();
+        assert_eq!(record.failed_machines(), ["10.0.0.12", "fd00::1"].map(Address::new));
+        record.info = "nothing in brackets, 10.0.0.12".to_owned();
+        assert_eq!(record.failed_machines(), [] as [Address; 0]);
     }
 }

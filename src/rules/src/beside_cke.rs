@@ -11,13 +11,16 @@
 //! | `repairs` | choice of the repairs that start |
 //! | `in_work` | drains and boots in progress |
 //! | `observed` | observations of this process that CKE does not record |
+//! | `recorded` | events that CKE's operation records tell |
 //!
 //! Known differences: CKE counts nodes that it cannot reach by SSH as unreachable, this reading counts Nodes that are
-//! not Ready. The answers of CKE's commands, and of its boot and health checks, are not recorded anywhere.
+//! not Ready. CKE's records name the machines on which its commands failed. The commands' output, and the answers of its
+//! boot and health checks, are not recorded anywhere.
 
 mod in_work;
 mod observed;
 mod reboots;
+pub mod recorded;
 mod repairs;
 #[cfg(test)]
 mod tests;

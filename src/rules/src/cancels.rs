@@ -1,11 +1,11 @@
-//! Cancels that were accepted while a program other than cketerm led (STO-68). CKE reads an entry and writes it later
-//! without a comparison, so a cancel in between is overwritten.
+//! Cancels of reboots and deletions of repairs that were accepted while a program other than cketerm led (STO-68). CKE
+//! reads an entry and writes it later without a comparison, so a cancel in between is overwritten.
 
 use cketerm_model::{
     cketerm_records::{AcceptedCancel, SCHEMA},
     entry::{EntryId, QueueKind, Stored},
-    reboot::{RebootEntry, RebootStatus},
     stored::view::StoreView,
+    withdraw::Withdraw,
 };
 
 /// State of the entry of an accepted cancel.
@@ -32,13 +32,21 @@ pub struct Due<'a> {
 
 /// Returns the state of an entry that was cancelled. `entry`: as etcd has it now; `None` if it is gone. Nothing is known
 /// of an unreadable entry, so it counts as waiting.
-pub fn state(cancel: &AcceptedCancel, entry: Option<&Stored<RebootEntry>>) -> CancelState {
+pub fn state(cancel: &AcceptedCancel, entry: Option<&Stored<impl Withdraw>>) -> CancelState {
     let Some(stored) = entry else { return CancelState::Over };
     match stored.get() {
         None => CancelState::Waiting,
-        Some(entry) if entry.node != cancel.address => CancelState::Over,
-        Some(entry) if entry.status == RebootStatus::Cancelled => CancelState::Waiting,
+        Some(entry) if *entry.address() != cancel.address => CancelState::Over,
+        Some(entry) if entry.is_withdrawn() => CancelState::Waiting,
         Some(_) => CancelState::Lost,
+    }
+}
+
+/// Returns the state of the entry of an accepted cancel, as etcd has it now.
+pub fn state_in(view: &StoreView, id: EntryId, cancel: &AcceptedCancel) -> CancelState {
+    match id.queue {
+        QueueKind::Reboot => state(cancel, view.reboots.entries.get(&id.index)),
+        QueueKind::Repair => state(cancel, view.repairs.entries.get(&id.index)),
     }
 }
 
@@ -49,13 +57,10 @@ pub fn due(view: &StoreView) -> Vec<Due<'_>> {
     if !view.synced || newer {
         return Vec::new();
     }
-    let due = |(id, stored): (&EntryId, &'_ Stored<AcceptedCancel>)| match id.queue {
-        QueueKind::Repair => None,
-        QueueKind::Reboot => match state(stored.get()?, view.reboots.entries.get(&id.index)) {
-            CancelState::Waiting => None,
-            CancelState::Lost => Some((*id, true)),
-            CancelState::Over => Some((*id, false)),
-        },
+    let due = |(id, stored): (&EntryId, &'_ Stored<AcceptedCancel>)| match state_in(view, *id, stored.get()?) {
+        CancelState::Waiting => None,
+        CancelState::Lost => Some((*id, true)),
+        CancelState::Over => Some((*id, false)),
     };
     let found = view.cancels.iter().filter_map(due);
     found.filter_map(|(id, repeat)| Some(Due { id, stored: view.cancels.get(&id)?, repeat })).collect()
@@ -95,6 +100,26 @@ mod tests {
         assert_eq!(repeats(&view(Some(("10.0.0.12", "queued")), SCHEMA)), [false], "another machine's entry");
         assert_eq!(repeats(&view(None, SCHEMA)), [false]);
         assert_eq!(repeats(&view(Some(("10.0.0.11", "?")), SCHEMA)), [] as [bool; 0], "an unreadable entry");
+    }
+
+    /// As [`view`], for the repair queue: an entry and its mark of deletion.
+    fn repair_view(entry: Option<(&str, bool)>) -> StoreView {
+        let (keys, mut view) = (Keys::new("/cke/"), StoreView { synced: true, ..StoreView::default() });
+        if let Some((address, deleted)) = entry {
+            let entry = json!({"index": "3", "address": address, "nodename": "", "machine_type": "t", "operation": "o",
+                "status": "processing", "step": 0, "step_status": "draining", "deleted": deleted});
+            view.put(&keys, &Row::new(&keys.entry(EntryId::repair(3)), &entry.to_string(), 7, 5));
+        }
+        view.put(&keys, &Row::new(&keys.cancel(EntryId::repair(3)), RECORD, 6, 6));
+        view
+    }
+
+    #[test]
+    fn a_deletion_of_a_repair_is_repeated_like_a_cancel() {
+        assert_eq!(repeats(&repair_view(Some(("10.0.0.11", false)))), [true]);
+        assert_eq!(repeats(&repair_view(Some(("10.0.0.11", true)))), [] as [bool; 0]);
+        assert_eq!(repeats(&repair_view(Some(("10.0.0.12", false)))), [false], "another machine's entry");
+        assert_eq!(repeats(&repair_view(None)), [false]);
     }
 
     #[test]

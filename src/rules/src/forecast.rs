@@ -1,15 +1,22 @@
 //! Forecast of the reboot queue's schedule: what is in progress, each wave, and what waits for what. It uses the
-//! engine's own rules, as if an engine led now, and writes nothing.
+//! engine's own rules, as if an engine led now, or while CKE leads the reading of CKE's rules. It writes nothing.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
-    clock::Now, entry::EntryId, kube::KubeView, names::Address, policy::ApiServerOrder, reason::Reason,
-    reboot::RebootStatus, stored::view::StoreView,
+    clock::Now,
+    entry::EntryId,
+    kube::KubeView,
+    names::Address,
+    policy::ApiServerOrder,
+    reason::Reason,
+    reboot::RebootStatus,
+    stored::view::{StoreView, Switch},
 };
 
 use crate::{
     assumptions::{Assumption, Assumptions},
+    beside_cke,
     decide::decide_assuming,
     explain::assumptions_of_reader,
     handover::remedy_without_leader,
@@ -72,7 +79,11 @@ pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[Address], now: 
         .and(Assumption::RebootCommandsConfigured)
         .queued(addresses);
     let snap = Snapshot { store: Arc::new(store.clone()), kube: Arc::new(kube.clone()), ..Snapshot::default() };
-    let reasons = decide_assuming(&snap, &assumed, now).reasons;
+    let reasons = if beside_cke::applies(store) {
+        reasons_by_ckes_rules(snap, &assumed, now)
+    } else {
+        decide_assuming(&snap, &assumed, now).reasons
+    };
     let (mut in_work, mut starts, mut waits) = (Vec::new(), Vec::new(), Vec::new());
     let mut taken = 0_usize;
     for (&index, stored) in store.reboots.entries.iter().chain(assumed.entries()) {
@@ -118,6 +129,31 @@ pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[Address], now: 
     Some(Forecast { notes, placed: in_work.into_iter().chain(starts).chain(waits).collect() })
 }
 
+/// Returns the reasons by CKE's rules, which know no windows, groups and holds of cketerm. What blocks the whole queue
+/// is assumed away, as for cketerm's own rules. Nodes that the caller has read are current.
+fn reasons_by_ckes_rules(mut snap: Snapshot, assumed: &Assumptions, now: Now) -> BTreeMap<EntryId, Reason> {
+    let (store, kube) = (Arc::make_mut(&mut snap.store), Arc::make_mut(&mut snap.kube));
+    if !kube.nodes.is_empty() {
+        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
+            kube.sources.entry(source.to_owned()).or_default().synced = true;
+        }
+    }
+    store.reboots.switch = Switch::default();
+    store.reboots.entries.extend(assumed.entries().iter().map(|(index, entry)| (*index, entry.clone())));
+    if let Some(stored) = &mut store.cluster
+        && let Some(mut definition) = stored.get().cloned()
+    {
+        let reboot = &mut definition.cluster.reboot;
+        for command in [&mut reboot.reboot_command, &mut reboot.boot_check_command] {
+            if command.as_ref().is_none_or(Vec::is_empty) {
+                *command = Some(vec!["assumed".to_owned()]);
+            }
+        }
+        stored.value = Ok(Arc::new(definition));
+    }
+    beside_cke::readings(&snap, now).reasons
+}
+
 /// Returns everything that blocks the whole queue as notes. The forecast assumes that it is gone, to show what would
 /// follow.
 fn queue_blockers(store: &StoreView) -> Vec<String> {
@@ -131,7 +167,7 @@ fn queue_blockers(store: &StoreView) -> Vec<String> {
             None => format!("nobody leads; {}", remedy_without_leader(store)),
         }),
         Some(leader) if store.is_cke(leader) => {
-            notes.push(format!("CKE on {} leads; the forecast uses cketerm's rules", leader.host));
+            notes.push(format!("CKE on {} leads; the waves follow its rules, {}", leader.host, beside_cke::LABEL));
         }
         Some(leader) => notes.extend(store.migrates(leader)),
     }
@@ -257,7 +293,7 @@ mod tests {
         kube::NodeRow,
         policy::Policy,
         reboot::RebootEntry,
-        stored::view::{Definition, Switch},
+        stored::view::{Candidate, Definition},
     };
 
     fn stored<T>(value: T) -> Stored<T> {
@@ -393,6 +429,53 @@ mod tests {
         {
             assert!(notes.contains(text), "{text}: {notes}");
         }
+    }
+
+    /// CKE knows neither groups nor holds, and processes no reboot while a repair is in the way.
+    #[test]
+    fn beside_cke_the_waves_follow_ckes_rules() {
+        let beside = |change: &dyn Fn(&mut Cluster, &mut StoreView)| {
+            planned(
+                fixture(&[(0, 3), (1, 4), (2, 5), (3, 1), (4, 2)], |cluster, store, _| {
+                    let key = "leader//7".to_owned();
+                    let cke = Candidate { key, lease: 7, host: "boot-0".into(), create_revision: 1 };
+                    store.candidates.insert(1, cke);
+                    for node in &mut cluster.nodes {
+                        node.labels = Some([("cke.cybozu.com/rack".to_owned(), "0".to_owned())].into());
+                    }
+                    let groups = serde_json::from_str(r#"{"by": "rack", "limit": 1}"#).unwrap();
+                    store.policy = Some(stored(Policy { groups: Some(groups), ..Policy::default() }));
+                    change(cluster, store);
+                }),
+                &[],
+            )
+        };
+        let plain = beside(&|_, _| {});
+        assert_eq!(waves(&plain), [("3", 1), ("4", 1), ("5", 2), ("1", 3), ("2", 4)]);
+        assert!(plain.placed.iter().all(|p| matches!(p.place, Place::Wave(_, None))), "no group holds: {plain:?}");
+        assert!(plain.notes.iter().any(|note| note.contains("as cketerm reads CKE's rules")), "{plain:?}");
+        let held = beside(&|_, store| {
+            let order = Order {
+                verb: Verb::Hold,
+                who: Who::default(),
+                at: Timestamp::UNIX_EPOCH,
+                reason: None,
+                entry_revision: 1,
+            };
+            store.orders.insert(EntryId::reboot(1), stored(order));
+        });
+        assert_eq!(waves(&held), waves(&plain), "CKE does not know the hold");
+        let disabled = beside(&|cluster, store| {
+            store.reboots.switch = Switch { raw: Some("true".to_owned()), mod_revision: 1 };
+            cluster.reboot.reboot_command = None;
+        });
+        assert_eq!(waves(&disabled), waves(&plain), "the notes name what blocks all");
+        let backed_off = beside(&|_, store| {
+            let mut entry = store.reboots.entries[&0].get().cloned().unwrap();
+            (entry.drain_backoff_count, entry.drain_backoff_expire) = (1, Some(Timestamp::MAX));
+            store.reboots.entries.insert(0, stored(entry));
+        });
+        assert_eq!(waves(&backed_off), [("4", 1), ("5", 1), ("1", 2), ("2", 3), ("3", 0)]);
     }
 
     /// An added entry has no number yet, so that the machine is named.

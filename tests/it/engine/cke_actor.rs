@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use cketerm_model::{acceptance::LeaderKind, names::Address, reboot::RebootStatus};
 use cketerm_sandbox::{
     cke::{Cke, RefusalCause, Settings},
-    machines::PowerEvent,
+    machines::{Behaviour, PowerEvent},
 };
 use cketerm_scenario::{Options, Scenario, Stage};
 use serde_json::Value;
@@ -129,4 +129,50 @@ async fn a_candidate_that_is_stopped_before_it_leads_touches_no_record() {
     second.stop();
     tokio::time::timeout(Duration::from_secs(5), process).await.unwrap().unwrap();
     assert_eq!((second.log().terms, records(&stage).await[0]["status"].as_str()), (0, Some("running")));
+}
+
+/// As in CKE, one entry that cannot be read stops both queues. CKE keeps its lock, and works on once the entry is gone.
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_cke_cannot_read_stops_its_passes_not_its_term() {
+    let stage = site(NO_PODS, "[{after: 1, by: alice, queue: {nodes: {workers: 2}}}]").await;
+    let store = stage.operator("watcher").store;
+    let leader = store.read_view().await.unwrap().leader().map(|candidate| candidate.lease);
+    store.client().put(store.keys().reboot(99), "no JSON", None).await.unwrap();
+    stage.play().await;
+    sleep(Duration::from_mins(2)).await;
+    assert!(entries(&stage).await.values().all(|status| *status == RebootStatus::Queued));
+    let now = store.read_view().await.unwrap().leader().map(|candidate| candidate.lease);
+    assert!(now.is_some() && now == leader, "the lock stays: {now:?}");
+    let log = stage.cke().unwrap().log();
+    assert!(log.terms == 1 && log.failed_passes > 10, "{log:?}");
+    store.client().delete(store.keys().reboot(99), None).await.unwrap();
+    let began = Instant::now();
+    while !entries(&stage).await.is_empty() {
+        assert!(began.elapsed() < Duration::from_mins(15), "{:?}", entries(&stage).await);
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(stage.cke().unwrap().log().terms, 1);
+}
+
+/// CKE records the machines on which a command failed: their entries stay `rebooting`.
+#[tokio::test(start_paused = true)]
+async fn a_record_names_the_machines_on_which_ckes_work_failed() {
+    let stage = site(NO_PODS, "[{after: 1, by: alice, queue: {nodes: {workers: 1}}}]").await;
+    for machine in stage.sandbox.machines.list() {
+        stage.sandbox.machines.behave(&machine.address, Behaviour { fails: 100, ..Behaviour::default() });
+    }
+    stage.play().await;
+    let began = Instant::now();
+    let reboot = loop {
+        let done = |r: &Value| r["operation"] == "reboot-reboot" && r["status"] == "completed";
+        if let Some(record) = records(&stage).await.into_iter().find(done) {
+            break record;
+        }
+        assert!(began.elapsed() < Duration::from_mins(5), "{:?}", records(&stage).await);
+        sleep(Duration::from_millis(200)).await;
+    };
+    let (address, status) = entries(&stage).await.into_iter().next().unwrap();
+    assert_eq!(status, RebootStatus::Rebooting);
+    assert_eq!(reboot["info"], format!("failed to reboot some nodes: [{address}]"));
+    assert_eq!(reboot["command"]["name"], "rebootRebootCommand");
 }

@@ -1,12 +1,15 @@
-//! Cancels beside CKE, whose blind write overwrites them: repeated while a process of cketerm runs, and confirmed.
+//! Cancels and deletions beside CKE, whose blind write overwrites them: repeated while a process of cketerm runs, and
+//! confirmed.
 
 use std::{sync::Arc, time::Duration};
 
 use cketerm_engine::run::Handle;
 use cketerm_model::{
-    cketerm_records::{Audit, EngineMode, REPEATED_CANCEL},
-    entry::EntryId,
+    cketerm_records::{Audit, EngineMode, REPEATED_CANCEL, REPEATED_DELETION},
+    entry::{EntryId, QueueKind},
+    names::Address,
     reboot::RebootStatus,
+    repair::RepairEntry,
 };
 use cketerm_runtime::tasks::Gate;
 use cketerm_scenario::{Options, Scenario, Stage};
@@ -47,6 +50,21 @@ async fn repeats(stage: &Stage) -> Vec<Audit> {
     let prefix = stage.operator("watcher").store.keys().audit_prefix();
     let all = texts(stage, prefix).await.into_iter().map(|text| serde_json::from_str(&text).unwrap());
     all.filter(|audit: &Audit| audit.what == REPEATED_CANCEL).collect()
+}
+
+/// Stores a repair as CKE writes it; returns its key and value.
+async fn add_repair(stage: &Stage) -> (String, String) {
+    let entry = RepairEntry::queued(0, &Address::new("10.0.0.99"), "type", "operation", None);
+    let key = stage.operator("watcher").store.keys().entry(EntryId::repair(0));
+    let value = serde_json::to_string(&entry).unwrap();
+    stage.sandbox.etcd.client().put(key.clone(), value.clone(), None).await.unwrap();
+    (key, value)
+}
+
+/// Reports whether the repair has its mark of deletion; `None` if it is gone.
+async fn is_deleted(stage: &Stage) -> Option<bool> {
+    let view = stage.operator("watcher").store.read_view().await.unwrap();
+    view.repairs.entries.get(&0).and_then(|stored| stored.get()).map(|entry| entry.deleted)
 }
 
 /// Waits until CKE has read the entry and is about to write it as draining, and cancels it.
@@ -105,7 +123,7 @@ async fn a_cancel_waits_until_cke_has_removed_the_entry_and_is_repeated_if_it_wa
     Box::pin(cancel_between_read_and_write(&stage)).await;
     let alice = stage.operator("alice");
     assert_eq!(alice.leader_that_loses_cancels().await.unwrap().as_deref(), Some("CKE on boot-0 leads"));
-    let confirmation = alice.confirm_cancels(&[0], None).await.unwrap();
+    let confirmation = alice.confirm_cancels(QueueKind::Reboot, &[0], None).await.unwrap();
     assert_eq!((confirmation.unconfirmed.as_slice(), confirmation.repeated), (&[][..], 1));
     assert_eq!((status(&stage).await, rebooted(&stage)), (None, 0));
     assert_eq!(texts(&stage, alice.store.keys().cancel(EntryId::reboot(0))).await, [] as [String; 0]);
@@ -118,7 +136,7 @@ async fn without_cke_a_cancel_is_unconfirmed_after_30_seconds() {
     let alice = stage.operator("alice");
     alice.cancel_reboot(0, None, None).await.unwrap();
     let began = Instant::now();
-    let confirmation = alice.confirm_cancels(&[0], None).await.unwrap();
+    let confirmation = alice.confirm_cancels(QueueKind::Reboot, &[0], None).await.unwrap();
     assert_eq!((confirmation.unconfirmed.as_slice(), confirmation.repeated), (&[0][..], 0));
     let waited = began.elapsed().as_secs_f64();
     assert!((29.0..31.0).contains(&waited), "{waited}");
@@ -159,4 +177,54 @@ async fn repeats_become_rarer() {
     let count = repeats(&stage).await.len();
     assert!((10..20).contains(&count), "{count}");
     gate.kill();
+}
+
+/// The sandbox's CKE writes no repairs: the test overwrites the mark of deletion in its place.
+#[tokio::test(start_paused = true)]
+async fn a_lost_deletion_of_a_repair_is_repeated_while_a_process_of_cketerm_runs() {
+    let stage = site().await;
+    let (key, value) = add_repair(&stage).await;
+    let (gate, _observer) = observe(&stage).await;
+    stage.operator("alice").delete_repair(0, None, Some("replaced")).await.unwrap();
+    assert_eq!(is_deleted(&stage).await, Some(true));
+    let mut etcd = stage.sandbox.etcd.client();
+    etcd.put(key.clone(), value, None).await.unwrap();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(is_deleted(&stage).await, Some(true), "the deletion was not repeated");
+    let prefix = stage.operator("watcher").store.keys().audit_prefix();
+    let audits = texts(&stage, prefix).await.into_iter().map(|text| serde_json::from_str::<Audit>(&text).unwrap());
+    let repeats: Vec<Audit> = audits.filter(|audit| audit.what == REPEATED_DELETION).collect();
+    let said: Vec<(&str, &str)> = repeats.iter().map(|a| (a.who.user.as_str(), a.on.as_str())).collect();
+    assert_eq!(said, [("alice", "repairs/0")]);
+    // the record goes with the entry
+    etcd.delete(key, None).await.unwrap();
+    sleep(Duration::from_secs(2)).await;
+    let record = stage.operator("watcher").store.keys().cancel(EntryId::repair(0));
+    assert_eq!(texts(&stage, record).await, [] as [String; 0]);
+    gate.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_of_a_repair_is_confirmed_repeated_if_it_was_lost_and_unconfirmed_after_30_seconds() {
+    let stage = site().await;
+    let (key, value) = add_repair(&stage).await;
+    let alice = stage.operator("alice");
+    alice.delete_repair(0, None, None).await.unwrap();
+    let mut etcd = stage.sandbox.etcd.client();
+    let (lost, gone) = (key.clone(), key.clone());
+    let cke = tokio::spawn(async move {
+        etcd.put(lost, value, None).await.unwrap();
+        sleep(Duration::from_secs(10)).await;
+        etcd.delete(gone, None).await.unwrap();
+    });
+    tokio::task::yield_now().await;
+    sleep(Duration::from_millis(50)).await;
+    let confirmation = alice.confirm_cancels(QueueKind::Repair, &[0], None).await.unwrap();
+    assert_eq!((confirmation.unconfirmed.as_slice(), confirmation.repeated), (&[][..], 1));
+    cke.await.unwrap();
+    assert_eq!(texts(&stage, alice.store.keys().cancel(EntryId::repair(0))).await, [] as [String; 0]);
+    add_repair(&stage).await;
+    alice.delete_repair(0, None, None).await.unwrap();
+    let confirmation = alice.confirm_cancels(QueueKind::Repair, &[0], None).await.unwrap();
+    assert_eq!((confirmation.unconfirmed.as_slice(), confirmation.repeated), (&[0][..], 0));
 }

@@ -1,8 +1,10 @@
-//! Confirmation of cancels while CKE leads: `--wait` of `rq cancel` and `rq cancel-all`.
+//! Confirmation of cancels and deletions while CKE leads: `--wait` of `rq cancel`, `rq cancel-all` and the deletions of
+//! `repair-queue`.
 
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
 use cketerm_actions::{ActionError, CONFIRM_TIMEOUT, Operator};
+use cketerm_model::entry::QueueKind;
 use clap::{ArgAction, Args};
 
 use super::{Context, options::Reason, output::join};
@@ -23,10 +25,11 @@ pub struct Wait {
     wait: bool,
 }
 
-/// Waits until CKE has removed these cancelled entries. Under another leader there is nothing to wait for. Returns an
+/// Waits until CKE has removed these cancelled or deleted entries. Under another leader there is nothing to wait for. Returns an
 /// error that names the entries that it has not removed in time.
 pub async fn confirm(
     operator: &Operator,
+    queue: QueueKind,
     indexes: &[u64],
     wait: Wait,
     reason: &Reason,
@@ -36,26 +39,30 @@ pub async fn confirm(
         return Ok(());
     }
     let Some(leader) = operator.leader_that_loses_cancels().await? else { return Ok(()) };
+    let (command, noun, done) = match queue {
+        QueueKind::Reboot => ("rq", "cancel", "cancelled"),
+        QueueKind::Repair => ("repair-queue", "deletion", "deleted"),
+    };
     if !wait.wait {
         context.print_message(&format!(
-            "note: {leader}: not confirmed; `cketerm rq list` shows a cancelled entry until CKE has removed it"
+            "note: {leader}: not confirmed; `cketerm {command} list` shows a {done} entry until CKE has removed it"
         ));
         return Ok(());
     }
     let seconds = CONFIRM_TIMEOUT.as_secs();
     context.print_message(&format!("note: {leader}: waiting up to {seconds} s until it has removed the entries"));
-    let confirmation = Box::pin(operator.confirm_cancels(indexes, reason.get())).await?;
+    let confirmation = Box::pin(operator.confirm_cancels(queue, indexes, reason.get())).await?;
     if confirmation.repeated > 0 {
-        context.print_message("note: repeated the cancel: CKE's write had lost it");
+        context.print_message(&format!("note: repeated the {noun}: CKE's write had lost it"));
     }
     if confirmation.unconfirmed.is_empty() {
         context.print_message(&format!("confirmed: CKE has removed {}", join(indexes)));
         return Ok(());
     }
     Err(ActionError::failed(format!(
-        "unconfirmed: {}: the cancel is stored, but after {seconds} s the entries are still there ({leader}); check CKE \
-         with `cketerm leader` and the entries with `cketerm rq list`. A running console or daemon of cketerm repeats \
-         the cancel if CKE's write loses it; without one, run the command again",
+        "unconfirmed: {}: the {noun} is stored, but after {seconds} s the entries are still there ({leader}); check \
+         CKE with `cketerm leader` and the entries with `cketerm {command} list`. A running console or daemon of \
+         cketerm repeats the {noun} if CKE's write loses it; without one, run the command again",
         join(&confirmation.unconfirmed)
     )))
 }

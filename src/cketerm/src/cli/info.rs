@@ -99,7 +99,9 @@ async fn stored(store: &Store) -> Map<String, Value> {
     };
     let leader = view.leader().map(|leader| {
         let whose = if view.is_cke(leader) { "CKE" } else { "cketerm" };
-        format!("{whose} on {}, lease {:x}", leader.host, leader.lease)
+        let status = view.status.as_ref().and_then(Stored::get);
+        let phase = status.map(|status| format!(", {}", status.phase)).unwrap_or_default();
+        format!("{whose} on {}, lease {:x}{phase}", leader.host, leader.lease)
     });
     let engines: Vec<String> = view
         .engines

@@ -16,15 +16,34 @@ pub async fn leader(context: &Context) -> Result<(), ActionError> {
         return Err(ActionError::failed(format!("nobody leads: {what}")));
     };
     match context.output(Output::Table) {
-        Output::Table => context.out.line(&leader.host),
+        Output::Table => {
+            let view = store.leaders().await?;
+            let same_host = view.candidates.values().filter(|other| other.host == leader.host).count();
+            if same_host > 1 {
+                let program = if view.is_cke(&leader) { "CKE" } else { "cketerm" };
+                context.print_message(&format!(
+                    "note: {same_host} candidates run on {}; {program} with lease {:x} leads",
+                    leader.host, leader.lease
+                ));
+            }
+            context.out.line(&leader.host)
+        }
         form => {
             let lease = format!("{:x}", leader.lease);
             let view = store.leaders().await?;
             let program = if view.is_cke(&leader) { "cke" } else { "cketerm" };
-            let value = json!({"program": program, "host": leader.host, "lease": lease, "key": leader.key});
+            let phase = store.raw(&store.keys().status()).await?.and_then(|raw| phase_of(&raw.text));
+            let value = json!({
+                "program": program, "host": leader.host, "lease": lease, "key": leader.key, "phase": phase,
+            });
             context.out.value(&value, form)
         }
     }
+}
+
+/// Returns the phase in a value of `status`; `None` if it cannot be read.
+fn phase_of(status: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(status).ok()?.get("phase").cloned()
 }
 
 /// Prints the leader's current phase.

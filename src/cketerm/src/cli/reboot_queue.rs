@@ -121,7 +121,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::Cancel { batch: Some(id), wait, reason, .. } => {
             let operator = context.operator().await?;
             let cancelled = batches::cancel(QueueKind::Reboot, id, &reason, &operator, context).await?;
-            confirm(&operator, &cancelled, wait, &reason, context).await
+            confirm(&operator, QueueKind::Reboot, &cancelled, wait, &reason, context).await
         }
         RebootCommand::Cancel { index: None, .. } => Err(ActionError::misused("rq cancel needs an index or --batch")),
         RebootCommand::Cancel { index: Some(index), unreadable: Some(revision), reason, .. } => {
@@ -140,7 +140,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
                 (true, false) => "nothing".to_owned(),
             };
             context.print_message(&format!("cancelled: {which}"));
-            confirm(&operator, &cancelled, wait, &reason, context).await?;
+            confirm(&operator, QueueKind::Reboot, &cancelled, wait, &reason, context).await?;
             unreadable_error(&left)
         }
         RebootCommand::ResetBackoff { index, reason } => {
@@ -175,7 +175,7 @@ async fn cancel(index: u64, wait: Wait, reason: &Reason, context: &Context) -> R
         None => String::new(),
     };
     context.print_message(&format!("cancelled: {index}{what}"));
-    confirm(&operator, &[index], wait, reason, context).await
+    confirm(&operator, QueueKind::Reboot, &[index], wait, reason, context).await
 }
 
 const COLUMNS: [(&str, &str); 6] = [

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::{
     Context,
     batches::{self, BatchArgs},
+    confirm::{Wait, confirm},
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
     output::{cell, columns, join},
@@ -55,12 +56,29 @@ pub enum RepairCommand {
         unreadable: Option<i64>,
         #[command(flatten)]
         #[allow(missing_docs)]
+        wait: Wait,
+        #[command(flatten)]
+        #[allow(missing_docs)]
         reason: Reason,
     },
     /// Delete all succeeded and failed entries; prints their indexes
-    DeleteFinished(Reason),
+    DeleteFinished {
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        wait: Wait,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
     /// Delete all entries that are queued or in work; prints their indexes
-    DeleteUnfinished(Reason),
+    DeleteUnfinished {
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        wait: Wait,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
     /// End the backoff of one entry or of all, so that the next pass retries them
     ResetBackoff {
         /// Index of the entry; without it, all entries
@@ -143,9 +161,10 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::Batches => batches::list(QueueKind::Repair, context).await,
         RepairCommand::Pause(args) => batches::pause(QueueKind::Repair, &args, context).await,
         RepairCommand::Resume(args) => batches::resume(QueueKind::Repair, &args, context).await,
-        RepairCommand::Delete { batch: Some(id), reason, .. } => {
+        RepairCommand::Delete { batch: Some(id), wait, reason, .. } => {
             let operator = context.operator().await?;
-            batches::cancel(QueueKind::Repair, id, &reason, &operator, context).await.map(drop)
+            let deleted = batches::cancel(QueueKind::Repair, id, &reason, &operator, context).await?;
+            confirm(&operator, QueueKind::Repair, &deleted, wait, &reason, context).await
         }
         RepairCommand::Delete { index: None, .. } => {
             Err(ActionError::misused("repair-queue delete needs an index or --batch"))
@@ -153,13 +172,14 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::Delete { index: Some(index), unreadable: Some(revision), reason, .. } => {
             Box::pin(remove_unreadable(EntryId::repair(index), revision, &reason, context)).await
         }
-        RepairCommand::Delete { index: Some(index), unreadable: None, reason, .. } => {
-            context.operator().await?.delete_repair(index, None, reason.get()).await?;
+        RepairCommand::Delete { index: Some(index), unreadable: None, wait, reason, .. } => {
+            let operator = context.operator().await?;
+            operator.delete_repair(index, None, reason.get()).await?;
             context.print_message(&format!("deleted: {index}"));
-            Ok(())
+            confirm(&operator, QueueKind::Repair, &[index], wait, &reason, context).await
         }
-        RepairCommand::DeleteFinished(reason) => delete(Which::Finished, &reason, context).await,
-        RepairCommand::DeleteUnfinished(reason) => delete(Which::Unfinished, &reason, context).await,
+        RepairCommand::DeleteFinished { wait, reason } => delete(Which::Finished, wait, &reason, context).await,
+        RepairCommand::DeleteUnfinished { wait, reason } => delete(Which::Unfinished, wait, &reason, context).await,
         RepairCommand::ResetBackoff { index, reason } => {
             Box::pin(reset_backoff(QueueKind::Repair, index, &reason, context)).await
         }
@@ -220,12 +240,14 @@ async fn list(context: &Context) -> Result<(), ActionError> {
 }
 
 /// Prints the deleted indexes one per line, as `ckecli` does.
-async fn delete(which: Which, reason: &Reason, context: &Context) -> Result<(), ActionError> {
-    let deleted = context.operator().await?.delete_repairs(which, reason.get()).await?;
+async fn delete(which: Which, wait: Wait, reason: &Reason, context: &Context) -> Result<(), ActionError> {
+    let operator = context.operator().await?;
+    let deleted = operator.delete_repairs(which, reason.get()).await?;
     match context.output(Output::Table) {
-        Output::Table => deleted.iter().try_for_each(|index| context.out.line(&index.to_string())),
-        form => context.out.value(&deleted, form),
+        Output::Table => deleted.iter().try_for_each(|index| context.out.line(&index.to_string()))?,
+        form => context.out.value(&deleted, form)?,
     }
+    confirm(&operator, QueueKind::Repair, &deleted, wait, reason, context).await
 }
 
 /// Prints `ckecli`'s lines, the count at each read, until the queue is empty or the timeout has passed.

@@ -7,6 +7,7 @@ use cketerm_model::{
     batch::{Batch, BatchId, Cancelled, Paused},
     entry::{EntryId, QueueKind},
     fence::Person,
+    reboot::RebootEntry,
     repair::RepairEntry,
     stored::leadership::LeaderGuard,
 };
@@ -18,7 +19,6 @@ use super::{
     leadership::compare,
     operator::{AuditNote, WriteOutcome, json},
     queue::MAX_CONFLICTS,
-    repairs::deleted,
 };
 
 /// Mark of an operator on a batch.
@@ -120,13 +120,13 @@ impl Store {
         reason: Option<&str>,
     ) -> Result<Vec<u64>, StoreError> {
         match queue {
-            QueueKind::Reboot => self.cancel_reboots_of_batch(entries, person, reason).await,
+            QueueKind::Reboot => {
+                let wanted = |e: &RebootEntry| entries.contains(&EntryId::reboot(e.index));
+                self.withdraw_all("batch cancel", person, reason, wanted).await
+            }
             QueueKind::Repair => {
-                let note = ("batch cancel", person.who(), reason);
-                let change = |e: &RepairEntry| {
-                    deleted(e).filter(|_| e.unfinished() && entries.contains(&EntryId::repair(e.index)))
-                };
-                self.change_entries(queue, None, note, change).await
+                let wanted = |e: &RepairEntry| e.unfinished() && entries.contains(&EntryId::repair(e.index));
+                self.withdraw_all("batch cancel", person, reason, wanted).await
             }
         }
     }

@@ -1,15 +1,16 @@
-//! Cancels of reboots: each under a leader other than cketerm with a record, from which it is repeated if CKE's write
-//! overwrites it, and the repeat itself (STO-67 to STO-69).
-
-use std::collections::BTreeSet;
+//! Withdrawals of entries: cancels of reboots and deletions of repairs. Each under a leader other than cketerm has a
+//! record, from which it is repeated if CKE's write overwrites it (STO-67 to STO-69).
 
 use cketerm_model::{
     acceptance::LeaderKind,
-    cketerm_records::{AcceptedCancel, REPEATED_CANCEL},
+    cketerm_records::{AcceptedCancel, repeated},
     entry::{EntryId, QueueKind, Stored},
     fence::Person,
-    reboot::{RebootEntry, RebootStatus},
+    names::Address,
+    reboot::RebootEntry,
+    repair::RepairEntry,
     stored::leadership::LeaderGuard,
+    withdraw::Withdraw,
 };
 use etcd_client::{Compare, CompareOp, KeyValue, TxnOp};
 
@@ -46,58 +47,60 @@ impl Store {
         person: &Person,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let note = ("reboot cancel", person.who(), reason);
-        let describe = |entry: &RebootEntry| format!("cancelled {} ({})", entry.node, entry.status);
+        self.withdraw::<RebootEntry>("reboot cancel", index, expect, person, reason).await
+    }
+
+    /// Cancels every reboot in the queue and returns the indexes that it cancelled. Unreadable entries stay.
+    pub async fn cancel_all_reboots(&self, person: &Person, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
+        self.withdraw_all::<RebootEntry>("reboot cancel-all", person, reason, |_| true).await
+    }
+
+    /// Withdraws one entry; `expect` is the ModRevision that the operator saw, if any. A withdrawn one stays as it is.
+    pub(super) async fn withdraw<E: Withdraw>(
+        &self,
+        what: &str,
+        index: u64,
+        expect: Option<i64>,
+        person: &Person,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let (id, note) = (EntryId { queue: E::QUEUE, index }, (what, person.who(), reason));
         let mut tries = 0;
         let mut records = self.records().await;
         loop {
-            let change = |kv: &KeyValue, entry: &RebootEntry| self.cancelled(&records, (kv, entry), person, reason);
+            let change = |kv: &KeyValue, entry: &E| self.withdrawn(&records, (kv, entry), person, reason);
             let under = records.guard();
-            let ended = self.change_entry_with(EntryId::reboot(index), expect, note, under, change, describe).await;
+            let ended = self.change_entry_with(id, expect, note, under, change, E::withdrawal).await;
             let Err(failed) = ended else { return Ok(()) };
             records = self.other_records(&records, failed, &mut tries).await?;
         }
     }
 
-    /// Cancels every reboot in the queue and returns the indexes that it cancelled. Unreadable entries stay.
-    pub async fn cancel_all_reboots(&self, person: &Person, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
-        self.cancel_reboots("reboot cancel-all", person, reason, |_| true).await
-    }
-
-    /// Cancels the reboots of a batch that are in this set, and returns their indexes.
-    pub(super) async fn cancel_reboots_of_batch(
-        &self,
-        entries: &BTreeSet<EntryId>,
-        person: &Person,
-        reason: Option<&str>,
-    ) -> Result<Vec<u64>, StoreError> {
-        self.cancel_reboots("batch cancel", person, reason, |index| entries.contains(&EntryId::reboot(index))).await
-    }
-
-    async fn cancel_reboots(
+    /// Withdraws the entries of a queue that are wanted, and returns their indexes. Unreadable entries stay.
+    pub(super) async fn withdraw_all<E: Withdraw>(
         &self,
         what: &str,
         person: &Person,
         reason: Option<&str>,
-        wanted: impl Fn(u64) -> bool,
+        wanted: impl Fn(&E) -> bool,
     ) -> Result<Vec<u64>, StoreError> {
         let note = (what, person.who(), reason);
         let mut tries = 0;
         let mut records = self.records().await;
-        let mut cancelled = Vec::new();
+        let mut withdrawn = Vec::new();
         loop {
-            let change = |kv: &KeyValue, entry: &RebootEntry| {
-                let change = self.cancelled(&records, (kv, entry), person, reason);
-                change.filter(|_| wanted(entry.index))
+            let change = |kv: &KeyValue, entry: &E| {
+                let change = self.withdrawn(&records, (kv, entry), person, reason);
+                change.filter(|_| wanted(entry))
             };
             let under = records.guard();
-            let ended = self.change_entries_with(QueueKind::Reboot, None, note, under, &mut cancelled, change).await;
+            let ended = self.change_entries_with(E::QUEUE, None, note, under, &mut withdrawn, change).await;
             let Err(failed) = ended else { break };
             records = self.other_records(&records, failed, &mut tries).await?;
         }
-        cancelled.sort_unstable();
-        cancelled.dedup();
-        Ok(cancelled)
+        withdrawn.sort_unstable();
+        withdrawn.dedup();
+        Ok(withdrawn)
     }
 
     /// Decides whether the cancels that follow write records. A cancel is never refused because the leader is unknown.
@@ -128,15 +131,14 @@ impl Store {
         }
     }
 
-    /// Cancels an entry as `ckecli reboot-queue cancel` writes it: only the status changes. Returns `None` if it is
-    /// cancelled already.
-    fn cancelled(
+    /// Withdraws an entry as `ckecli` writes it: only the mark changes. Returns `None` if it is withdrawn already.
+    fn withdrawn<E: Withdraw>(
         &self,
         records: &Records,
-        (kv, entry): (&KeyValue, &RebootEntry),
+        (kv, entry): (&KeyValue, &E),
         person: &Person,
         reason: Option<&str>,
-    ) -> Option<EntryChange<RebootEntry>> {
+    ) -> Option<EntryChange<E>> {
         let beside = match records {
             Records::None(_) | Records::Denied => None,
             Records::Written => {
@@ -144,38 +146,49 @@ impl Store {
                     who: person.who().clone(),
                     at: self.clock().wall(),
                     reason: reason.map(str::to_owned),
-                    address: entry.node.clone(),
+                    address: entry.address().clone(),
                     created: kv.create_revision(),
                 };
-                Some(TxnOp::put(self.keys().cancel(EntryId::reboot(entry.index)), json(&cancel), None))
+                let id = EntryId { queue: E::QUEUE, index: entry.index() };
+                Some(TxnOp::put(self.keys().cancel(id), json(&cancel), None))
             }
         };
-        let open = entry.status != RebootStatus::Cancelled;
-        open.then(|| EntryChange { entry: RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() }, beside })
+        (!entry.is_withdrawn()).then(|| EntryChange { entry: entry.withdrawn(), beside })
     }
 
-    /// Cancels an entry again if a write of CKE has overwritten its cancel. Only the entry that the cancel was accepted
-    /// for is written, and only as it was read. `record`: ModRevision of the record in etcd; the write needs it
-    /// unchanged. Returns whether the entry was cancelled again.
+    /// Withdraws an entry again if a write of CKE has overwritten its withdrawal. Only the entry that the cancel was
+    /// accepted for is written, and only as it was read. `record`: ModRevision of the record in etcd; the write needs it
+    /// unchanged. Returns whether the entry was withdrawn again.
     pub async fn repeat_cancel(
         &self,
-        index: u64,
+        id: EntryId,
         cancel: &AcceptedCancel,
         record: Option<i64>,
     ) -> Result<bool, StoreError> {
-        let id = EntryId::reboot(index);
-        let Some((entry, kv)) = self.entry_if_there::<RebootEntry>(id).await? else { return Ok(false) };
-        let same = kv.create_revision() == cancel.created && entry.node == cancel.address;
-        if !same || entry.status == RebootStatus::Cancelled {
+        match id.queue {
+            QueueKind::Reboot => self.repeat::<RebootEntry>(id, cancel, record).await,
+            QueueKind::Repair => self.repeat::<RepairEntry>(id, cancel, record).await,
+        }
+    }
+
+    async fn repeat<E: Withdraw>(
+        &self,
+        id: EntryId,
+        cancel: &AcceptedCancel,
+        record: Option<i64>,
+    ) -> Result<bool, StoreError> {
+        let Some((entry, kv)) = self.entry_if_there::<E>(id).await? else { return Ok(false) };
+        let same = kv.create_revision() == cancel.created && *entry.address() == cancel.address;
+        if !same || entry.is_withdrawn() {
             return Ok(false);
         }
         let key = self.keys().entry(id);
         let mut compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, kv.mod_revision())];
         compares.extend(record.map(|at| Compare::mod_revision(self.keys().cancel(id), CompareOp::Equal, at)));
-        let result = format!("cancelled {} again ({})", entry.node, entry.status);
-        let ops = vec![TxnOp::put(key, json(&RebootEntry { status: RebootStatus::Cancelled, ..entry }), None)];
+        let result = format!("{} again", entry.withdrawal());
+        let ops = vec![TxnOp::put(key, json(&entry.withdrawn()), None)];
         let (person, on) = (Person::asked(cancel), id.to_string());
-        let note = AuditNote::new(&person, REPEATED_CANCEL, &on, Some(LOST));
+        let note = AuditNote::new(&person, repeated(id.queue), &on, Some(LOST));
         Ok(matches!(self.write(note, &result, compares, ops).await?, WriteOutcome::At(_)))
     }
 
@@ -193,13 +206,20 @@ impl Store {
         }
     }
 
-    /// Returns the CreateRevision and the machine of each of these entries that exist and can be read.
-    pub async fn created_reboots(&self, indexes: &[u64]) -> Result<Vec<(u64, RebootEntry, i64)>, StoreError> {
+    /// Returns the machine and the CreateRevision of each of these entries that exist and can be read.
+    pub async fn created(&self, queue: QueueKind, indexes: &[u64]) -> Result<Vec<(u64, Address, i64)>, StoreError> {
+        match queue {
+            QueueKind::Reboot => self.created_of::<RebootEntry>(indexes).await,
+            QueueKind::Repair => self.created_of::<RepairEntry>(indexes).await,
+        }
+    }
+
+    async fn created_of<E: Withdraw>(&self, indexes: &[u64]) -> Result<Vec<(u64, Address, i64)>, StoreError> {
         let mut found = Vec::new();
-        for kv in self.entries_of(QueueKind::Reboot, None).await? {
-            let Ok(entry) = serde_json::from_slice::<RebootEntry>(kv.value()) else { continue };
-            if indexes.contains(&entry.index) {
-                found.push((entry.index, entry, kv.create_revision()));
+        for kv in self.entries_of(E::QUEUE, None).await? {
+            let Ok(entry) = serde_json::from_slice::<E>(kv.value()) else { continue };
+            if indexes.contains(&entry.index()) {
+                found.push((entry.index(), entry.address().clone(), kv.create_revision()));
             }
         }
         Ok(found)

@@ -29,22 +29,9 @@ use super::{
 pub(crate) const MAX_CONFLICTS: u32 = 50;
 
 impl Store {
-    /// Changes one entry, compared, if `change` returns a new value. `expect` is the ModRevision that the operator saw.
-    /// `(what, who, why)` go into the audit, with the text that `describe` makes of the entry.
-    pub(super) async fn change_entry<E: DeserializeOwned + Serialize>(
-        &self,
-        id: EntryId,
-        expect: Option<i64>,
-        note: (&str, &Who, Option<&str>),
-        change: impl Fn(&E) -> Option<E>,
-        describe: impl Fn(&E) -> String,
-    ) -> Result<(), StoreError> {
-        let change = |_: &KeyValue, entry: &E| change(entry).map(EntryChange::from);
-        self.change_entry_with(id, expect, note, None, change, describe).await
-    }
-
-    /// Changes one entry in the same way, with a further operation in the transaction. With `under`, it is written only
-    /// while this leader leads.
+    /// Changes one entry, compared, if `change` returns a new value, with a further operation in the transaction.
+    /// `expect` is the ModRevision that the operator saw. `(what, who, why)` go into the audit, with the text that
+    /// `describe` makes of the entry. With `under`, it is written only while this leader leads.
     pub(super) async fn change_entry_with<E: DeserializeOwned + Serialize>(
         &self,
         id: EntryId,

@@ -2,11 +2,7 @@
 //! same transaction (REP-7 to REP-10; I27, I28).
 
 use super::{connect::Store, error::StoreError};
-use cketerm_model::{
-    entry::{EntryId, QueueKind},
-    fence::Person,
-    repair::RepairEntry,
-};
+use cketerm_model::{fence::Person, repair::RepairEntry};
 
 /// Selection of entries for `delete-finished` and `delete-unfinished`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +23,7 @@ impl Store {
         person: &Person,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let who = person.who();
-        let describe =
-            |entry: &RepairEntry| format!("deleted {} ({} {})", entry.address, entry.operation, entry.status);
-        self.change_entry(EntryId::repair(index), expect, ("repair delete", who, reason), deleted, describe).await
+        self.withdraw::<RepairEntry>("repair delete", index, expect, person, reason).await
     }
 
     /// Marks all finished or all unfinished repairs as deleted; returns the indexes that it marked. Unreadable entries
@@ -41,18 +34,11 @@ impl Store {
         person: &Person,
         reason: Option<&str>,
     ) -> Result<Vec<u64>, StoreError> {
-        let who = person.who();
         let what = match which {
             Which::Finished => "repair delete-finished",
             Which::Unfinished => "repair delete-unfinished",
         };
-        let matches = |entry: &RepairEntry| entry.finished() == (which == Which::Finished);
-        let change = |entry: &RepairEntry| deleted(entry).filter(|_| matches(entry));
-        self.change_entries(QueueKind::Repair, None, (what, who, reason), change).await
+        let wanted = |entry: &RepairEntry| entry.finished() == (which == Which::Finished);
+        self.withdraw_all(what, person, reason, wanted).await
     }
-}
-
-/// Marks an entry as `ckecli repair-queue delete` does: only the mark changes. Returns `None` if it is marked already.
-pub(super) fn deleted(entry: &RepairEntry) -> Option<RepairEntry> {
-    (!entry.deleted).then(|| RepairEntry { deleted: true, ..entry.clone() })
 }

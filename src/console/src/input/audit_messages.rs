@@ -2,7 +2,7 @@
 //! console reads nothing extra.
 
 use cketerm_model::{
-    cketerm_records::{Audit, REPEATED_CANCEL},
+    cketerm_records::{Audit, REPEATED_CANCEL, REPEATED_DELETION},
     stored::recent::RecentRecords,
 };
 use cketerm_rules::seen::Seen;
@@ -30,7 +30,7 @@ pub fn follow(app: &mut App) {
     let rendered: Vec<String> = store
         .recent
         .actions_after(known)
-        .filter(|(_, audit)| !is_own(audit) || audit.what == REPEATED_CANCEL)
+        .filter(|(_, audit)| !is_own(audit) || repeated_act(audit).is_some())
         .map(|(_, audit)| sentence(&app.seen, audit))
         .collect();
     let Some((last, before)) = rendered.split_last() else { return };
@@ -64,8 +64,8 @@ pub fn omitted_notice(recent: &RecentRecords, revision: i64) -> Option<String> {
 
 /// Returns an audit record as a sentence: `bob@ops2 cancelled reboots/7: wrong rack`.
 pub fn sentence(seen: &Seen, audit: &Audit) -> String {
-    if audit.what == REPEATED_CANCEL {
-        return repeated(seen, audit);
+    if let Some(act) = repeated_act(audit) {
+        return repeated(seen, audit, act);
     }
     let action = match audit.what.as_str() {
         "reboot add" => "queued a reboot of",
@@ -94,11 +94,20 @@ pub fn sentence(seen: &Seen, audit: &Audit) -> String {
     rendered(seen, audit, action)
 }
 
-/// Returns the record of a repeated cancel as a sentence. Its author is the operator who cancelled the entry.
-fn repeated(seen: &Seen, audit: &Audit) -> String {
+/// Returns the act of an operator that cketerm repeated because CKE's write had lost it.
+fn repeated_act(audit: &Audit) -> Option<&'static str> {
+    match audit.what.as_str() {
+        REPEATED_CANCEL => Some("cancel"),
+        REPEATED_DELETION => Some("deletion"),
+        _ => None,
+    }
+}
+
+/// Returns the record of a repeated act as a sentence. Its author is the operator who cancelled or deleted the entry.
+fn repeated(seen: &Seen, audit: &Audit, act: &str) -> String {
     let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let (author, on) = (author(audit), abbreviated(seen, &audit.on));
-    short_text::safe(&shorten_middle(&format!("cketerm repeated {author}'s cancel of {on}{why}"), MAX_WIDTH))
+    short_text::safe(&shorten_middle(&format!("cketerm repeated {author}'s {act} of {on}{why}"), MAX_WIDTH))
 }
 
 fn author(audit: &Audit) -> String {

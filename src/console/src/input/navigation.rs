@@ -207,10 +207,14 @@ pub(super) fn visit(app: &mut App, of: Target) {
         Target::Past(Folder::Audit, id) => {
             app.lists.audit.select_id(id);
         }
-        Target::Past(_, id) => {
-            app.navigation.cke_records = false;
+        Target::Past(folder, id) => {
+            app.navigation.cke_records = *folder == Folder::Records;
             super::seen::rows(app);
-            app.lists.history.select_id(id);
+            if app.navigation.cke_records {
+                app.lists.records.select_id(id);
+            } else {
+                app.lists.history.select_id(id);
+            }
         }
         _ if !found => app.print("a filter hides its row"),
         _ => {}

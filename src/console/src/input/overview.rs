@@ -14,7 +14,8 @@ pub(super) fn open(app: &mut App, row: &OverviewRow) {
         | OverviewRow::Racks
         | OverviewRow::Day
         | OverviewRow::Ended(_)
-        | OverviewRow::Action(_) => None,
+        | OverviewRow::Action(_)
+        | OverviewRow::Cke(_) => None,
     };
     let others = others.filter(|line| line.objects.len() > 1).map(NeedsYou::others_named);
     open_row(app, row);
@@ -44,7 +45,8 @@ fn open_row(app: &mut App, row: &OverviewRow) {
         OverviewRow::NeedsYou(Object::Entry(_) | Object::Node(_) | Object::Host(_))
         | OverviewRow::Work(_)
         | OverviewRow::Ended(_)
-        | OverviewRow::Action(_) => {
+        | OverviewRow::Action(_)
+        | OverviewRow::Cke(_) => {
             if let Some(of) = row.target() {
                 visit(app, of);
             }

@@ -119,6 +119,9 @@ pub(super) fn due_read_requests(app: &mut App) -> Vec<Effect> {
             let older = app.knowledge.summary.actions.len() < MIN_ACTIONS
                 && app.knowledge.past.audit.rows.len() < MAX_AUDIT_ROWS;
             requested.extend(app.knowledge.past.audit.next_request(Folder::Audit, &store, older, boot));
+            if beside_cke::applies(&store) {
+                requested.extend(app.knowledge.past.records.next_request(Folder::Records, &store, false, boot));
+            }
         }
         View::History if app.navigation.cke_records => {
             let older = page_budget

@@ -2,6 +2,7 @@
 //! computed once per change, and only while the Overview is shown. What waits for a person is in `needs_you.rs`.
 
 mod day;
+mod latest;
 mod motion;
 mod racks;
 mod sections;
@@ -17,7 +18,7 @@ use cketerm_model::{
     reason::Reason,
     stored::keys::Folder,
 };
-use cketerm_rules::{seen::Seen, start::Start, trouble};
+use cketerm_rules::{beside_cke::recorded::Event, seen::Seen, start::Start, trouble};
 use jiff::Timestamp;
 
 pub use self::{
@@ -26,13 +27,7 @@ pub use self::{
     racks::{CountedRack, Rack, RackStates},
     sections::Section,
 };
-use super::{
-    App, Target, View,
-    eta::RemainingWork,
-    object::Object,
-    past::{Ended, PastId},
-    queries, short_text,
-};
+use super::{App, Target, View, eta::RemainingWork, object::Object, past::PastId, queries, short_text};
 
 /// A line of the Overview that can be opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +48,8 @@ pub enum OverviewRow {
     Ended(PastId),
     /// An action of an operator.
     Action(PastId),
+    /// An event of CKE, by its record.
+    Cke(PastId),
 }
 
 impl OverviewRow {
@@ -63,6 +60,7 @@ impl OverviewRow {
             Self::Work(id) => Some(Target::Entry(*id)),
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
             Self::Action(id) => Some(Target::Past(Folder::Audit, id.clone())),
+            Self::Cke(id) => Some(Target::Past(Folder::Records, id.clone())),
             Self::Progress(_) | Self::Batch(..) | Self::Racks | Self::Day => None,
         }
     }
@@ -74,7 +72,7 @@ impl OverviewRow {
             Self::Progress(queue) | Self::Batch(queue, _) => View::of_queue(*queue),
             Self::Work(id) => View::of_queue(id.queue),
             Self::Racks => View::Nodes,
-            Self::Day | Self::Ended(_) => View::History,
+            Self::Day | Self::Ended(_) | Self::Cke(_) => View::History,
             Self::Action(_) => View::Audit,
         }
     }
@@ -89,7 +87,8 @@ impl OverviewRow {
             | Self::Racks
             | Self::Day
             | Self::Ended(_)
-            | Self::Action(_) => None,
+            | Self::Action(_)
+            | Self::Cke(_) => None,
         }
     }
 }
@@ -189,6 +188,8 @@ pub struct Summary {
     pub latest: Vec<OverviewRow>,
     /// Number of entries that a row of `latest` stands for, if it is more than one.
     pub folded: BTreeMap<PastId, usize>,
+    /// CKE's events among `latest`.
+    pub cke: BTreeMap<PastId, Event>,
 }
 
 impl Summary {
@@ -284,7 +285,8 @@ pub fn summary(app: &App) -> Summary {
     let actions = actions.filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine() && !is_setup(a)));
     let actions = actions.filter(|(_, row)| row.as_ref().is_ok_and(|a| one_an_action.shows(a)));
     sums.actions = actions.take(MAX_RECENT).map(|(id, _)| id.clone()).collect();
-    (sums.latest, sums.folded) = latest(app, &sums.actions);
+    sums.cke = latest::cke_events(app);
+    (sums.latest, sums.folded) = latest::merged(app, &sums.actions, &sums.cke);
     sums
 }
 
@@ -299,40 +301,6 @@ fn ended_since(app: &App, queue: QueueKind, since: Option<Timestamp>) -> (usize,
         (false, true) => (done, failed, withdrawn + 1),
         (false, false) => (done, failed + 1, withdrawn),
     })
-}
-
-/// Merges ended entries and actions, the newest first. One command withdraws many entries, which would push everything
-/// else from the screen: they are one row.
-fn latest(app: &App, actions: &[PastId]) -> (Vec<OverviewRow>, BTreeMap<PastId, usize>) {
-    let past = &app.knowledge.past;
-    let mut folded: BTreeMap<PastId, usize> = BTreeMap::new();
-    let mut ended: Vec<(Timestamp, OverviewRow)> = Vec::new();
-    let mut run: Option<(&Ended, PastId)> = None;
-    for id in past.history.rows.keys() {
-        let Some(e) = past.history.get(id).map(std::convert::AsRef::as_ref) else { continue };
-        if let Some((first, at)) = &run
-            && e.end.withdrawn()
-            && (e.end, &e.withdrawn_by, e.entry.queue, owner(e))
-                == (first.end, &first.withdrawn_by, first.entry.queue, owner(first))
-        {
-            *folded.entry(at.clone()).or_insert(1) += 1;
-            continue;
-        }
-        if ended.len() >= MAX_RECENT {
-            break;
-        }
-        run = e.end.withdrawn().then(|| (e, id.clone()));
-        ended.push((e.at, OverviewRow::Ended(id.clone())));
-    }
-    let actions = actions.iter().filter_map(|id| Some((past.audit.get(id)?.at, OverviewRow::Action(id.clone()))));
-    let mut all: Vec<(Timestamp, OverviewRow)> = ended.into_iter().chain(actions).collect();
-    all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-    all.truncate(MAX_RECENT);
-    (all.into_iter().map(|(_, row)| row).collect(), folded)
-}
-
-fn owner(ended: &Ended) -> Option<&str> {
-    ended.request.as_ref().map(|request| request.who.user.as_str())
 }
 
 /// Returns when the waiting entries of a queue may start.
@@ -404,7 +372,10 @@ pub fn standby_engines(seen: &Seen) -> Vec<String> {
     let others = store.candidates.values().filter(|c| Some(c.lease) != leads);
     let name = |c: &cketerm_model::stored::view::Candidate| match store.engines.get(&c.lease).and_then(Stored::get) {
         Some(engine) => format!("{} ({})", short_text::safe(&engine.host), short_text::safe(&engine.mode.to_string())),
-        None => format!("{} (CKE)", short_text::safe(&c.host)),
+        None => {
+            let lease = queries::lease_end(&format!("{:x}", c.lease));
+            format!("{} (CKE, lease {lease})", short_text::safe(&c.host))
+        }
     };
     others.map(name).collect()
 }

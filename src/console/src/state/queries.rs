@@ -216,6 +216,18 @@ pub fn cke_lease(seen: &Seen) -> Option<String> {
     store.leader().filter(|leader| store.is_cke(leader)).map(|leader| format!("{:x}", leader.lease))
 }
 
+/// Returns the last digits of a lease, which are enough to tell a few candidates apart.
+pub fn lease_end(lease: &str) -> String {
+    format!("\u{2026}{}", lease.get(lease.len().saturating_sub(4)..).unwrap_or(lease))
+}
+
+/// Reports whether another candidate runs on the leader's host.
+pub fn leader_shares_its_host(seen: &Seen) -> bool {
+    let candidates = &seen.snapshot.store.candidates;
+    let leader = candidates.values().next();
+    leader.is_some_and(|leader| candidates.values().skip(1).any(|other| other.host == leader.host))
+}
+
 /// Returns the label of reasons that cketerm computes by CKE's rules, in parentheses; empty unless CKE leads.
 pub fn reading_label(seen: &Seen) -> String {
     if beside_cke::applies(&seen.snapshot.store) { format!(" ({})", beside_cke::LABEL) } else { String::new() }

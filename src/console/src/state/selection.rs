@@ -83,7 +83,8 @@ impl App {
             | OverviewRow::Racks
             | OverviewRow::Day
             | OverviewRow::Ended(_)
-            | OverviewRow::Action(_) => row.target().into_iter().collect(),
+            | OverviewRow::Action(_)
+            | OverviewRow::Cke(_) => row.target().into_iter().collect(),
         }
     }
 

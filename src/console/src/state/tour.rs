@@ -1,10 +1,12 @@
-//! Tour of the sandbox: it names the next step, and waits until it is done.
+//! Tours of the sandbox: a tour names the next step, and waits until it is done. Beside CKE the tour is another one.
 
 use cketerm_model::{
     entry::{EntryId, Stored},
     names::Address,
+    reason::Reason,
     reboot::RebootStatus,
 };
+use cketerm_rules::beside_cke;
 
 use super::{App, Target, View, event::Action};
 use crate::keys::Command;
@@ -12,6 +14,8 @@ use crate::keys::Command;
 /// Progress of the tour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tour {
+    /// The tour.
+    kind: Kind,
     /// The step, from 0.
     pub at: usize,
     /// Addresses of the reboots that were queued during the tour.
@@ -20,8 +24,43 @@ pub struct Tour {
     newest: Option<u64>,
     /// Whether an own entry was cancelled in this step.
     cancelled: bool,
+    /// All entries that were cancelled during the tour.
+    withdrawn: Vec<EntryId>,
     /// Whether the command for the next stuck row was used in this step.
     saw_trouble: bool,
+    /// Whether the drain blockers were shown in this step.
+    saw_blockers: bool,
+}
+
+/// A tour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// The first steps with cketerm.
+    #[default]
+    FirstSteps,
+    /// cketerm as the console of a CKE that leads.
+    BesideCke,
+}
+
+impl Kind {
+    /// All tours.
+    #[cfg(test)]
+    pub const ALL: [Self; 2] = [Self::FirstSteps, Self::BesideCke];
+
+    /// Returns the steps, in their order.
+    pub fn steps(self) -> &'static [Step] {
+        match self {
+            Self::FirstSteps => &FIRST_STEPS,
+            Self::BesideCke => &BESIDE_CKE,
+        }
+    }
+}
+
+impl Tour {
+    /// Returns the steps, in their order.
+    pub fn steps(&self) -> &'static [Step] {
+        self.kind.steps()
+    }
 }
 
 /// A step.
@@ -32,8 +71,8 @@ pub struct Step {
     done: fn(&App, &Tour) -> bool,
 }
 
-/// The steps, in their order.
-pub const STEPS: [Step; 10] = [
+/// The first steps with cketerm.
+const FIRST_STEPS: [Step; 10] = [
     Step {
         text: "This data centre is simulated inside this program. All keys are the same as on real servers. Open the \
                nodes: press {nodes}.",
@@ -87,6 +126,59 @@ pub const STEPS: [Step; 10] = [
     },
 ];
 
+/// cketerm as the console of a CKE that leads.
+const BESIDE_CKE: [Step; 7] = [
+    Step {
+        text: "CKE leads this data centre. The first line names its host, the lease of its program and its phase. \
+               Open its reboot queue: press {reboots}.",
+        done: |app, _| app.navigation.view == View::Reboots,
+    },
+    Step {
+        text: "CKE gives no reasons: cketerm reads them from CKE's rules. Open an entry whose drain CKE gave up \
+               (backoff) with {open}: it names the pod, and the budget or Job that holds it.",
+        done: |app, _| {
+            let Some(Target::Entry(id)) = app.navigation.pane.as_ref().map(|pane| &pane.of) else { return false };
+            app.seen.reasons.get(id).is_some_and(names_a_pod)
+        },
+    },
+    Step {
+        text: "Close it ({back}). Press {blockers}: all that keeps pods on CKE's nodes, worst first, with each \
+               budget's numbers.",
+        done: |_, tour| tour.saw_blockers,
+    },
+    Step {
+        text: "Go back ({back}) and cancel an entry that waits: {cancel}. CKE's write may lose a cancel: cketerm \
+               repeats it until CKE has removed the entry. This step waits for that.",
+        done: |app, tour| tour.withdrawn.iter().any(|id| app.seen.snapshot.store.stored_entry(*id).is_none()),
+    },
+    Step {
+        text: "Who did what: press {audit}. A cancel that CKE's write lost has a second record, *reboot cancel \
+               repeated*.",
+        done: |app, _| app.navigation.view == View::Audit,
+    },
+    Step {
+        text: "To hand over, `cketerm engine take --check` on a real host names what is missing, and where to stop \
+               CKE. It changes nothing. Press {overview}: Latest shows what CKE's records tell.",
+        done: |app, _| app.navigation.view == View::Overview,
+    },
+    Step {
+        text: "That was the tour. docs/beside-cke.md says what works under which leader. In this scenario CKE is \
+               stopped after four minutes. {back} closes this.",
+        done: |_, _| false,
+    },
+];
+
+/// Reports whether a reason names the pod that holds a drain, now or before its backoff.
+fn names_a_pod(reason: &Reason) -> bool {
+    let names = |reason: &Reason| {
+        reason.names_object() || matches!(reason, Reason::PdbNeverAllows { .. } | Reason::BlockedByManyPdbs { .. })
+    };
+    match reason {
+        Reason::Backoff { cause: Some(cause), .. } => names(cause),
+        reason => names(reason),
+    }
+}
+
 /// Returns the entries of the tour's own reboots.
 fn queued<'a>(app: &'a App, tour: &'a Tour) -> impl Iterator<Item = u64> + 'a {
     let entries = app.seen.snapshot.store.reboots.entries.iter();
@@ -113,13 +205,14 @@ pub fn toggle(app: &mut App) {
     }
     app.session.message = None;
     app.session.tour_offered = false;
-    app.session.tour = Some(Tour::default());
+    let kind = if beside_cke::applies(&app.seen.snapshot.store) { Kind::BesideCke } else { Kind::FirstSteps };
+    app.session.tour = Some(Tour { kind, ..Tour::default() });
 }
 
 /// Ends the tour if it is at its last step, and hides the offer of the tour.
 pub fn leave(app: &mut App) {
     app.session.tour_offered = false;
-    if app.session.tour.as_ref().is_some_and(|tour| tour.at + 1 == STEPS.len()) {
+    if app.session.tour.as_ref().is_some_and(|tour| tour.at + 1 == tour.steps().len()) {
         app.session.tour = None;
     }
 }
@@ -127,9 +220,9 @@ pub fn leave(app: &mut App) {
 /// Skips the steps that are done.
 pub fn advance(app: &mut App) {
     let Some(mut tour) = app.session.tour.take() else { return };
-    while STEPS.get(tour.at).is_some_and(|step| (step.done)(app, &tour)) {
+    while tour.steps().get(tour.at).is_some_and(|step| (step.done)(app, &tour)) {
         tour.at += 1;
-        (tour.saw_trouble, tour.cancelled) = (false, false);
+        (tour.saw_trouble, tour.saw_blockers, tour.cancelled) = (false, false, false);
     }
     app.session.tour = Some(tour);
 }
@@ -138,6 +231,7 @@ pub fn advance(app: &mut App) {
 pub fn on_command(app: &mut App, command: Command) {
     if let Some(tour) = &mut app.session.tour {
         tour.saw_trouble |= command == Command::Trouble;
+        tour.saw_blockers |= command == Command::Blockers;
     }
 }
 
@@ -154,16 +248,17 @@ pub fn on_action(app: &mut App, action: &Action) {
         Action::Cancel { entries, .. } => {
             let own = queued(app, &tour).any(|index| entries.contains(&EntryId::reboot(index)));
             tour.cancelled |= own;
+            tour.withdrawn.extend(entries.iter().copied());
         }
         _ => {}
     }
     app.session.tour = Some(tour);
 }
 
-/// Returns the text of a step, with the active keys.
-pub fn text(app: &App, at: usize) -> String {
+/// Returns the text of the present step, with the active keys.
+pub fn text(app: &App, tour: &Tour) -> String {
     let mut rendered = String::new();
-    let mut rest = STEPS.get(at).map_or("", |step| step.text);
+    let mut rest = tour.steps().get(tour.at).map_or("", |step| step.text);
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').unwrap_or((after, ""));
         rendered.push_str(before);

@@ -8,17 +8,20 @@ use cketerm_model::{
     entry::EntryId,
     kube::{BudgetRow, NodePods, PodRow},
     names::NodeName,
-    record::Record,
+    record::{Record, RecordCommand},
     stored::{keys::Folder, view::Candidate},
     time::after,
 };
 use cketerm_rules::{beside_cke, snapshot::Engine};
 
-use super::world::{World, at, press, stored, wall};
+use super::{
+    past::load_past,
+    world::{World, at, press, stored, wall},
+};
 use crate::{
     input::update,
     state::{
-        View,
+        App, Target, View,
         event::{Effect, Event},
         past::{ReadRequest, ReadResponse},
     },
@@ -171,4 +174,136 @@ fn the_timeline_has_the_drains_of_ckes_records() {
         assert_eq!(text.matches(words).count(), 1, "{words}: {text}");
     }
     assert!(!text.contains("reading CKE's records"), "{text}");
+}
+
+/// A record of CKE that ended `ago` seconds ago.
+fn record(id: u64, operation: &str, address: &str, info: &str, ago: i64) -> Record {
+    let record = Record::completed(id, operation, address, "", after(wall(), -ago - 4), after(wall(), -ago));
+    let command = RecordCommand { name: "rebootCommand".to_owned(), ..record.command };
+    Record { info: info.to_owned(), command, ..record }
+}
+
+fn load_records(app: &mut App, records: Vec<Record>) {
+    let stored = |record: Record| {
+        let revision = i64::try_from(record.id).unwrap();
+        stored(&format!("/cke/records/{:016x}", record.id), revision, record)
+    };
+    let mut values: Vec<_> = records.into_iter().map(stored).collect();
+    values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
+    let page = Page { revision: 9_999, values, more: false };
+    update(app, Event::ReadFinished(Box::new(ReadResponse::Records(Part::Newest, Ok(page)))));
+}
+
+#[test]
+fn latest_shows_what_ckes_records_tell() {
+    let mut app = cke_drains().console_in(View::Overview, 120, 36);
+    load_past(&mut app);
+    let info = |verb: &str| format!("failed to {verb} some nodes: [10.0.0.15]");
+    let mut records = vec![
+        record(1, "reboot-drain-start", "10.0.0.14", "", 150),
+        record(2, "reboot-reboot", "10.0.0.14", "", 100),
+        record(3, "reboot-dequeue", "10.0.0.14", "", 50),
+        record(4, "reboot-uncordon", "10.0.0.14", "", 45),
+        record(90, "reboot-reboot", "10.0.0.15", &info("reboot"), 3),
+    ];
+    // CKE tries a drain for hours
+    records.extend(
+        (10..80)
+            .map(|id| record(id, "reboot-drain-start", "10.0.0.15", &info("drain"), 90 - i64::try_from(id).unwrap())),
+    );
+    load_records(&mut app, records);
+    let text = screen::text(&app);
+    let names = |address: &str| app.seen.snapshot.machine(&cketerm_model::names::Address::new(address));
+    let (rebooted, failed) = (names("10.0.0.14"), names("10.0.0.15"));
+    assert!(text.contains(&format!("CKE: {rebooted} rebooted, 1m44s")), "{text}");
+    assert!(text.contains(&format!("CKE: reboot command failed on {failed}")), "{text}");
+    assert!(text.contains(&format!("CKE: drain of {failed} refused (70 times)")), "{text}");
+    assert_eq!(text.matches("CKE: ").count(), 3, "{text}");
+    // a line opens its record
+    let of_record =
+        |row: &crate::state::overview::OverviewRow| matches!(row.target(), Some(Target::Past(Folder::Records, _)));
+    let row = app.knowledge.summary.latest.iter().find(|row| of_record(row)).cloned().unwrap();
+    app.lists.overview_rows.select_id(&row);
+    press(&mut app, "enter");
+    let text = screen::text(&app);
+    assert!(text.contains("record 90 reboot-reboot") && text.contains("failed to reboot some nodes"), "{text}");
+}
+
+#[test]
+fn ckes_records_are_read_for_the_overview_only_while_cke_leads_and_only_when_they_grow() {
+    let asks = |effects: &[Effect]| {
+        let records = |effect: &&Effect| matches!(effect, Effect::Ask(ReadRequest::Page(Folder::Records, _)));
+        effects.iter().filter(records).count()
+    };
+    let mut ours = World::usual().console_in(View::Overview, 120, 36);
+    let seen = std::sync::Arc::clone(&ours.seen);
+    assert_eq!(asks(&update(&mut ours, Event::Seen(seen))), 0, "cketerm leads");
+    let mut world = cke_drains();
+    let mut app = world.console_in(View::Reboots, 120, 36);
+    assert_eq!(asks(&press(&mut app, "j")), 0, "another view");
+    let seen = world.seen();
+    assert_eq!(asks(&press(&mut app, "0")), 1);
+    load_records(&mut app, vec![record(1, "reboot-dequeue", "10.0.0.14", "", 50)]);
+    for _ in 0..5 {
+        assert_eq!(asks(&update(&mut app, Event::Seen(std::sync::Arc::clone(&seen)))), 0, "nothing was written");
+    }
+    world.store.grown.insert(Folder::Records, 10_001);
+    world.boot = world.boot + std::time::Duration::from_secs(5);
+    assert_eq!(asks(&update(&mut app, Event::Seen(world.seen()))), 1);
+}
+
+#[test]
+fn the_header_at_80_columns_tells_two_programs_of_one_host_apart_and_shows_ckes_phase() {
+    let line = |world: &World, view| screen::text(&world.console_in(view, 80, 24)).lines().next().unwrap().to_owned();
+    let mut world = cke_drains();
+    for view in [View::Overview, View::Reboots] {
+        let header = line(&world, view);
+        assert!(header.contains("CKE on boot-0 leads  lease \u{2026}260f  reboot-nodes"), "{header}");
+    }
+    // however little room there is
+    let mut definition = world.store.definition().unwrap().clone();
+    definition.cluster.name = "a-cluster-with-a-rather-long-name".to_owned();
+    world.store.cluster = Some(stored("/cke/cluster", 5, definition));
+    let other = Candidate {
+        key: "/cke/leader//694d77aa9e384444".to_owned(),
+        lease: 0x694d_77aa_9e38_4444,
+        host: "boot-0".into(),
+        create_revision: 7,
+    };
+    world.store.candidates.insert(7, other);
+    let header = line(&world, View::Reboots);
+    assert!(header.contains("lease \u{2026}260f"), "{header}");
+    let wide = screen::text(&world.console_in(View::Overview, 200, 50));
+    assert!(wide.contains("stands by: boot-0 (CKE, lease \u{2026}4444)"), "{wide}");
+}
+
+#[test]
+fn the_tour_beside_cke_leads_from_the_reason_to_a_confirmed_cancel_and_the_handover() {
+    let mut world = cke_drains();
+    let mut app = world.console_in(View::Overview, 80, 24);
+    app.config.sandbox = true;
+    let at = |app: &App| app.session.tour.as_ref().map(|tour| tour.at + 1);
+    press(&mut app, ": \"tour\" enter");
+    assert!(screen::text(&app).contains("Tour 1 of 7"), "{}", screen::text(&app));
+    press(&mut app, "1");
+    assert_eq!(at(&app), Some(2));
+    press(&mut app, "G enter");
+    assert_eq!(at(&app), Some(2), "this entry waits for nothing that has a name");
+    press(&mut app, "esc g g enter");
+    assert_eq!(at(&app), Some(3), "{}", screen::text(&app));
+    press(&mut app, "esc b");
+    assert_eq!(at(&app), Some(4));
+    press(&mut app, "esc G X enter y");
+    assert_eq!(at(&app), Some(4), "CKE has not removed the entry yet");
+    let cancelled = *world.store.reboots.entries.keys().next_back().unwrap();
+    world.store.reboots.entries.remove(&cancelled);
+    update(&mut app, Event::Done(Ok(format!("cancelled reboots/{cancelled}"))));
+    update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(at(&app), Some(5), "{}", screen::text(&app));
+    press(&mut app, "8");
+    assert!(at(&app) == Some(6) && screen::text(&app).contains("engine take --check"), "{}", screen::text(&app));
+    press(&mut app, "0");
+    assert_eq!(at(&app), Some(7));
+    press(&mut app, "esc esc esc");
+    assert_eq!(at(&app), None);
 }

@@ -5,7 +5,7 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     state::{
         App,
-        tour::{self, STEPS, Tour},
+        tour::{self, Tour},
     },
     table::{put, wrap},
 };
@@ -25,9 +25,9 @@ pub fn draw(app: &App, progress: &Tour, buffer: &mut Buffer, area: Rect) {
     let theme = &app.config.theme;
     let rule = "\u{2500}".repeat(usize::from(area.width));
     put(buffer, area.x, area.y, area.width, &rule, theme.muted);
-    let title = format!(" Tour {} of {}, :tour ends it ", progress.at + 1, STEPS.len());
+    let title = format!(" Tour {} of {}, :tour ends it ", progress.at + 1, progress.steps().len());
     put(buffer, area.x + 2, area.y, area.width.saturating_sub(2), &title, theme.title);
-    let lines = wrap(&tour::text(app, progress.at), usize::from(area.width.saturating_sub(2)));
+    let lines = wrap(&tour::text(app, progress), usize::from(area.width.saturating_sub(2)));
     for (y, line) in (area.y + 1..area.bottom()).zip(lines) {
         put(buffer, area.x + 1, y, area.width.saturating_sub(1), &line, Style::new());
     }
@@ -36,11 +36,11 @@ pub fn draw(app: &App, progress: &Tour, buffer: &mut Buffer, area: Rect) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::TABLE;
+    use crate::{keys::TABLE, state::tour::Kind};
 
     #[test]
     fn every_tour_step_names_existing_commands_and_fits_the_panel() {
-        for step in &STEPS {
+        for step in Kind::ALL.into_iter().flat_map(Kind::steps) {
             let names = step.text.split('{').skip(1).filter_map(|part| part.split('}').next());
             for name in names {
                 assert!(TABLE.iter().any(|b| b.name == name), "{name}");

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Who;
-use crate::names::Address;
+use crate::{entry::QueueKind, names::Address};
 
-/// Value of `cketerm/cancels/<queue>/<index>`: an operator's cancel. The transaction that cancels the entry writes it,
-/// unless cketerm leads. CKE writes entries without a comparison, so its write may overwrite the cancel; every cketerm
+/// Value of `cketerm/cancels/<queue>/<index>`: an operator's cancel of a reboot, or deletion of a repair. The transaction
+/// that withdraws the entry writes it, unless cketerm leads. CKE writes entries without a comparison, so its write may overwrite the cancel; every cketerm
 /// process then repeats it. The record is removed once the entry is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceptedCancel {
@@ -24,5 +24,16 @@ pub struct AcceptedCancel {
     pub created: i64,
 }
 
-/// Action of the audit record of a repeated cancel.
+/// Action of the audit record of a repeated cancel of a reboot.
 pub const REPEATED_CANCEL: &str = "reboot cancel repeated";
+
+/// Action of the audit record of a repeated deletion of a repair.
+pub const REPEATED_DELETION: &str = "repair delete repeated";
+
+/// Returns the action of the audit record of a repeat in this queue.
+pub fn repeated(queue: QueueKind) -> &'static str {
+    match queue {
+        QueueKind::Reboot => REPEATED_CANCEL,
+        QueueKind::Repair => REPEATED_DELETION,
+    }
+}

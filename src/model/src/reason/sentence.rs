@@ -225,7 +225,7 @@ fn check(f: &mut fmt::Formatter<'_>, last: &str, awaited: Awaited) -> fmt::Resul
         Awaited::NodeReady if last.is_empty() => write!(f, " ({DONE_ORDERED})"),
         Awaited::NodeReady => write!(f, " ({DONE_ORDERED}; {last})"),
         Awaited::CkeCheck if last.is_empty() => f.write_str(" (CKE does not record its checks)"),
-        Awaited::CkeCheck => write!(f, " ({last}; CKE does not record its command's outcome)"),
+        Awaited::CkeCheck => write!(f, " ({last}; a failed command is only in CKE's records)"),
         Awaited::Check if last.is_empty() => Ok(()),
         Awaited::Check => write!(f, " (check: {last})"),
     }

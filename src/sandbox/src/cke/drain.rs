@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Cke, Fault, Refusal, RefusalCause, Site, Transition};
+use super::{Cke, Fault, Refusal, RefusalCause, Site, Transition, failed_nodes};
 
 /// Treatment of a pod by a drain.
 enum Treatment {
@@ -66,18 +66,18 @@ impl Cke {
         Ok(all.items.into_iter().map(|n| (n.name_any(), n.metadata.labels.unwrap_or_default())).collect())
     }
 
-    /// Marks the entry, cordons the node, and removes its pods once, or backs off.
-    pub(super) async fn start_drain(&self, seen: &Site, index: u64) -> Result<(), Fault> {
-        let record = self.begin("reboot-drain-start", &seen.addresses(&[index])).await?;
-        let Some(entry) = self.overwrite(index, Transition::starts_drain).await? else { return self.end(record).await };
+    /// Marks the entry, cordons the node, and removes its pods once, or backs off. Returns the `info` of its record.
+    pub(super) async fn start_drain(&self, seen: &Site, index: u64) -> Result<String, Fault> {
+        let Some(entry) = self.overwrite(index, Transition::starts_drain).await? else { return Ok(String::new()) };
         let name = seen.node_name(&entry.node);
         let patch = json!({"metadata": {"annotations": {CKE_ANNOTATION: "true"}}, "spec": {"unschedulable": true}});
         self.patch_node(&name, &patch).await?;
-        if let Some(refusal) = self.remove_pods(index, &name, seen.cluster.reboot.eviction()).await? {
-            self.locked().refusals.push(refusal);
-            self.back_off(index).await?;
-        }
-        self.end(record).await
+        let Some(refusal) = self.remove_pods(index, &name, seen.cluster.reboot.eviction()).await? else {
+            return Ok(String::new());
+        };
+        self.locked().refusals.push(refusal);
+        self.back_off(index).await?;
+        Ok(failed_nodes("drain", &[entry.node]))
     }
 
     /// Previews all pods, then removes them. Returns the refusal that stops the drain.

@@ -9,21 +9,24 @@
 
 mod drain;
 pub mod queue;
+mod site;
 mod store;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use cketerm_model::{clock::Clock, cluster::Cluster, names::Address, reboot::RebootEntry, stored::keys::Keys};
+use cketerm_model::{attempt::Ended, clock::Clock, names::Address, reboot::RebootEntry, stored::keys::Keys};
 use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
 use jiff::Timestamp;
 use tokio::{sync::watch, time::sleep};
 
-use self::queue::{Facts, Operation, operations};
-use crate::machines::{Machines, State};
+use self::{
+    queue::{Operation, operations},
+    site::Site,
+};
+use crate::machines::Machines;
 
 /// Time to live of the lock's lease, in seconds, as CKE's by default.
 const TTL_SECONDS: i64 = 60;
@@ -85,6 +88,8 @@ pub struct Log {
     pub lost_cancels: Vec<u64>,
     /// Number of terms as leader.
     pub terms: u32,
+    /// Number of passes that failed.
+    pub failed_passes: u32,
     random: Option<fastrand::Rng>,
 }
 
@@ -158,7 +163,7 @@ impl Cke {
             keeper.keep_alive().await?;
             match answers.message().await? {
                 Some(answer) if answer.ttl() > 0 => {}
-                _ => return Err(Fault("the lease has expired".to_owned())),
+                _ => return Err(Fault::Term("the lease has expired".to_owned())),
             }
             sleep(Duration::from_secs(TTL_SECONDS.unsigned_abs() / 3)).await;
         }
@@ -175,17 +180,26 @@ impl Cke {
             match answer.kvs().first() {
                 Some(first) if first.key() == key.as_bytes() => return Ok(true),
                 Some(_) => sleep(Duration::from_millis(500)).await,
-                None => return Err(Fault("its key in leader/ was deleted".to_owned())),
+                None => return Err(Fault::Term("its key in leader/ was deleted".to_owned())),
             }
         }
     }
 
-    /// Passes until it is told to stop. A pass with an operation is followed by the next one at once.
+    /// Passes until it is told to stop. A pass with an operation is followed by the next one at once. A pass that fails
+    /// is tried again, and the lock is kept: so an entry that cannot be read stops the queues, not CKE.
     async fn lead(&self, lease: i64) -> Result<(), Fault> {
         self.cancel_running_records().await?;
         let mut stop = self.stop.subscribe();
         while !*stop.borrow_and_update() {
-            let worked = self.pass(lease).await?;
+            let worked = match self.pass(lease).await {
+                Ok(worked) => worked,
+                Err(Fault::Pass(error)) => {
+                    tracing::debug!(host = self.settings.host, error, "CKE's pass failed");
+                    self.locked().failed_passes += 1;
+                    false
+                }
+                Err(lost @ Fault::Term(_)) => return Err(lost),
+            };
             let pause = if worked { Duration::from_millis(100) } else { self.settings.interval };
             tokio::select! {
                 () = sleep(pause) => {}
@@ -209,59 +223,77 @@ impl Cke {
 
     /// Carries one operation out, between the two writes of its record.
     async fn carry_out(&self, operation: Operation, seen: &Site) -> Result<(), Fault> {
+        let targets = operation.targets(seen);
+        if matches!(operation, Operation::Reboot(_)) {
+            let record = self.begin("reboot-delete-daemonset-pod", "rebootDeleteDaemonSetPodCommand", &targets).await?;
+            self.end(record, Ok(String::new())).await?;
+        }
+        let (name, command) = operation.names();
+        let record = self.begin(name, command, &targets).await?;
+        let ended = self.work(operation, seen).await;
+        self.end(record, ended).await
+    }
+
+    /// Does the work of an operation. Returns the `info` of its record: the machines on which it failed.
+    async fn work(&self, operation: Operation, seen: &Site) -> Result<String, Fault> {
         match operation {
             Operation::Uncordon(nodes) => {
-                let record = self.begin("reboot-uncordon", &nodes).await?;
                 for address in &nodes {
                     self.uncordon(seen, address).await?;
                 }
-                self.end(record).await
+                Ok(String::new())
             }
-            Operation::Cancel(entries) => self.remove("reboot-cancel", seen, &entries).await,
-            Operation::Dequeue(entries) => self.remove("reboot-dequeue", seen, &entries).await,
+            Operation::Cancel(entries) | Operation::Dequeue(entries) => {
+                for index in entries {
+                    self.etcd.clone().delete(self.keys.reboot(index), None).await?;
+                }
+                Ok(String::new())
+            }
             Operation::Reboot(entries) => self.reboot(seen, &entries).await,
             Operation::DrainTimeout(entries) => {
-                let record = self.begin("reboot-drain-timeout", &seen.addresses(&entries)).await?;
                 for index in entries {
                     self.back_off(index).await?;
                 }
-                self.end(record).await
+                Ok(String::new())
             }
             Operation::DrainStart(index) => self.start_drain(seen, index).await,
         }
     }
 
-    async fn remove(&self, operation: &str, seen: &Site, entries: &[u64]) -> Result<(), Fault> {
-        let record = self.begin(operation, &seen.addresses(entries)).await?;
-        for index in entries {
-            self.etcd.clone().delete(self.keys.reboot(*index), None).await?;
-        }
-        self.end(record).await
-    }
-
-    /// Marks the entries as rebooting and runs their commands, one after the other. A failed command is not recorded
-    /// anywhere: the entry stays `rebooting`.
-    async fn reboot(&self, seen: &Site, entries: &[u64]) -> Result<(), Fault> {
-        let addresses = seen.addresses(entries);
-        let record = self.begin("reboot-delete-daemonset-pod", &addresses).await?;
-        self.end(record).await?;
-        let record = self.begin("reboot-reboot", &addresses).await?;
+    /// Marks the entries as rebooting and runs their commands, one after the other. A machine whose command failed is
+    /// named in the record; its entry stays `rebooting`.
+    async fn reboot(&self, seen: &Site, entries: &[u64]) -> Result<String, Fault> {
+        let mut failed = Vec::new();
         for index in entries {
             let Some(entry) = self.overwrite(*index, RebootEntry::starts_reboot).await? else { continue };
             let reboot = &seen.cluster.reboot;
             let mut argv = reboot.reboot_command.clone().unwrap_or_default();
             argv.push(entry.node.to_string());
             let bound = Duration::from_secs(reboot.command_bound(3600));
+            let mut rebooted = false;
             for _ in 0..reboot.tries() {
                 let (ended, _, _) = self.machines.command_within(&argv, &[], Some(bound), None).await;
-                if matches!(ended, cketerm_model::attempt::Ended::Exit(0)) {
+                rebooted = matches!(ended, Ended::Exit(0));
+                if rebooted {
                     break;
                 }
                 sleep(Duration::from_secs(reboot.command_interval.unwrap_or(0).unsigned_abs())).await;
             }
+            if !rebooted {
+                failed.push(entry.node);
+            }
         }
-        self.end(record).await
+        Ok(failed_nodes("reboot", &failed))
     }
+}
+
+/// Returns the `info` of a record in CKE's words; empty if nothing failed.
+fn failed_nodes(verb: &str, failed: &[Address]) -> String {
+    if failed.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = failed.iter().map(Address::as_str).collect();
+    format!("failed to {verb} some nodes: [{}]", names.join(" "))
 }
 
 /// Transitions as CKE writes them.
@@ -280,116 +312,37 @@ impl Transition for RebootEntry {
     }
 }
 
-/// Facts that a pass has read.
-struct Site {
-    cluster: Cluster,
-    entries: BTreeMap<u64, RebootEntry>,
-    enabled: bool,
-    max_unreachable: i64,
-    unreachable: BTreeSet<Address>,
-    annotated: BTreeSet<Address>,
-    repairing: BTreeSet<Address>,
-    drained: BTreeSet<Address>,
-    booted: BTreeSet<Address>,
-}
-
-impl Site {
-    fn facts(&self, now: Timestamp) -> Facts<'_> {
-        Facts {
-            cluster: &self.cluster,
-            entries: &self.entries,
-            enabled: self.enabled,
-            max_unreachable: self.max_unreachable,
-            unreachable: &self.unreachable,
-            annotated: &self.annotated,
-            repairing: &self.repairing,
-            drained: &self.drained,
-            booted: &self.booted,
-            now,
-        }
-    }
-
-    fn addresses(&self, entries: &[u64]) -> Vec<Address> {
-        entries.iter().filter_map(|i| self.entries.get(i)).map(|e| e.node.clone()).collect()
-    }
-
-    /// Returns the name of the Node with this address.
-    fn node_name(&self, address: &Address) -> String {
-        let node = self.cluster.nodes.iter().find(|n| n.address == *address);
-        node.map_or_else(|| address.to_string(), |n| n.node_name().to_string())
-    }
-}
-
-impl Cke {
-    /// Reads the queue and the cluster; `None` without a definition.
-    async fn look(&self) -> Result<Option<Site>, Fault> {
-        let Some(cluster) = self.cluster().await? else { return Ok(None) };
-        let (entries, enabled) = (self.entries().await?, self.enabled().await?);
-        let runs =
-            |address: &Address| self.machines.machine_status(address).is_some_and(|status| status.state == State::Up);
-        let unreachable = cluster.nodes.iter().map(|n| &n.address).filter(|a| !runs(a)).cloned().collect();
-        let mut seen = Site {
-            max_unreachable: self.max_unreachable().await?,
-            annotated: self.annotated(&cluster).await?,
-            repairing: self.repairing().await?,
-            cluster,
-            entries,
-            enabled,
-            unreachable,
-            drained: BTreeSet::new(),
-            booted: BTreeSet::new(),
-        };
-        for entry in seen.entries.values() {
-            match entry.status {
-                cketerm_model::reboot::RebootStatus::Draining => {
-                    if self.is_drained(&seen.node_name(&entry.node)).await? {
-                        seen.drained.insert(entry.node.clone());
-                    }
-                }
-                cketerm_model::reboot::RebootStatus::Rebooting => {
-                    if self.has_booted(&seen.cluster, entry).await {
-                        seen.booted.insert(entry.node.clone());
-                    }
-                }
-                cketerm_model::reboot::RebootStatus::Queued | cketerm_model::reboot::RebootStatus::Cancelled => {}
-            }
-        }
-        Ok(Some(seen))
-    }
-
-    async fn has_booted(&self, cluster: &Cluster, entry: &RebootEntry) -> bool {
-        let Some(mut argv) = cluster.reboot.boot_check_command.clone() else { return false };
-        argv.push(entry.node.to_string());
-        argv.push(entry.last_transition_time.map_or(0, Timestamp::as_second).to_string());
-        let (ended, stdout, _) = self.machines.command(&argv, &[]).await;
-        matches!(ended, cketerm_model::attempt::Ended::Exit(0)) && stdout.trim() == "true"
-    }
-}
-
-/// Failure of a term: CKE gives up its lock and campaigns anew.
+/// Failure of CKE.
 #[derive(Debug)]
-struct Fault(String);
+enum Fault {
+    /// etcd or the lease failed: CKE's term ends, and it campaigns anew.
+    Term(String),
+    /// Anything else, such as an entry that cannot be read: the pass ends. CKE keeps its lock and tries again.
+    Pass(String),
+}
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::Term(text) | Self::Pass(text) => f.write_str(text),
+        }
     }
 }
 
 impl From<etcd_client::Error> for Fault {
     fn from(error: etcd_client::Error) -> Self {
-        Self(format!("etcd: {error}"))
+        Self::Term(format!("etcd: {error}"))
     }
 }
 
 impl From<kube::Error> for Fault {
     fn from(error: kube::Error) -> Self {
-        Self(format!("Kubernetes: {error}"))
+        Self::Pass(format!("Kubernetes: {error}"))
     }
 }
 
 impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Self {
-        Self(format!("JSON: {error}"))
+        Self::Pass(format!("JSON: {error}"))
     }
 }

@@ -124,14 +124,10 @@ impl Cke {
     }
 
     /// Writes the record of an operation that begins.
-    pub(super) async fn begin(&self, operation: &str, targets: &[Address]) -> Result<Running, Fault> {
+    pub(super) async fn begin(&self, operation: &str, command: &str, targets: &[Address]) -> Result<Running, Fault> {
         let next = self.text(self.keys.records()).await?.and_then(|text| text.parse().ok()).unwrap_or(1);
         let targets: Vec<String> = targets.iter().map(ToString::to_string).collect();
-        let command = RecordCommand {
-            name: operation.trim_start_matches("reboot-").to_owned(),
-            target: targets.join(","),
-            detail: String::new(),
-        };
+        let command = RecordCommand { name: command.to_owned(), target: targets.join(","), detail: String::new() };
         let record = Record {
             id: next,
             status: "running".to_owned(),
@@ -150,11 +146,20 @@ impl Cke {
         Ok(Running(record))
     }
 
-    /// Completes the record of an operation.
-    pub(super) async fn end(&self, Running(record): Running) -> Result<(), Fault> {
-        let record = Record { status: "completed".to_owned(), end_at: Some(self.clock.wall()), ..record };
+    /// Writes the end of an operation: completed with its `info`, or cancelled with the error that ended it, which this
+    /// returns.
+    pub(super) async fn end(&self, Running(record): Running, ended: Result<String, Fault>) -> Result<(), Fault> {
+        let end_at = Some(self.clock.wall());
+        let record = match &ended {
+            Ok(info) => Record { status: "completed".to_owned(), info: info.clone(), end_at, ..record },
+            Err(Fault::Pass(error)) => {
+                Record { status: "cancelled".to_owned(), error: error.clone(), end_at, ..record }
+            }
+            // the next leader cancels it
+            Err(Fault::Term(_)) => return ended.map(drop),
+        };
         self.etcd.clone().put(self.keys.record(record.id), serde_json::to_string(&record)?, None).await?;
-        Ok(())
+        ended.map(drop)
     }
 
     /// Sets the records that a dead leader left running to cancelled.

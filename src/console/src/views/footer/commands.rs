@@ -149,7 +149,8 @@ fn overview_hints(app: &App, row: &OverviewRow) -> Vec<&'static str> {
         | OverviewRow::Racks
         | OverviewRow::Day
         | OverviewRow::Ended(_)
-        | OverviewRow::Action(_) => Vec::new(),
+        | OverviewRow::Action(_)
+        | OverviewRow::Cke(_) => Vec::new(),
     };
     let mut names = vec!["open", "trouble"];
     // on a narrow screen the line itself shows its first key

@@ -120,13 +120,12 @@ fn leader(app: &App) -> Vec<Part> {
         Leader::Nobody => part("! NOBODY LEADS".to_owned(), theme.danger),
         Leader::Unknown => part("? leader unknown, etcd is lost".to_owned(), theme.danger),
     }];
-    // The last digits differ where two programs of one host are candidates.
     if let Some(lease) = queries::cke_lease(&app.seen) {
-        let end = lease.get(lease.len().saturating_sub(4)..).unwrap_or(&lease);
+        // the last digits tell two programs of one host apart
+        let rank = if queries::leader_shares_its_host(&app.seen) { Rank::Always } else { Rank::Usual };
+        parts.push(self::part(rank, format!("lease {}", queries::lease_end(&lease)), Style::new()));
         let status = app.seen.snapshot.store.status.as_ref().and_then(Stored::get);
-        parts.push(self::part(Rank::Aside, format!("lease \u{2026}{end}"), Style::new()));
-        // a narrow screen drops the phase first
-        parts.extend(status.map(|status| self::part(Rank::Aside, short_text::safe(&status.phase), Style::new())));
+        parts.extend(status.map(|s| self::part(Rank::Usual, short_text::safe(&s.phase), Style::new())));
     }
     parts
 }

@@ -1,7 +1,13 @@
 //! Panels about the past: the last day, and the latest events.
 
-use cketerm_model::cketerm_records::{Audit, EndKind};
-use cketerm_rules::beside_cke;
+use cketerm_model::{
+    cketerm_records::{Audit, EndKind},
+    names::Address,
+};
+use cketerm_rules::beside_cke::{
+    self,
+    recorded::{Event, Kind},
+};
 use ratatui::text::Span;
 
 use super::{PanelLine, folded, progress::seconds, text};
@@ -154,6 +160,7 @@ fn time(app: &App, row: &OverviewRow) -> String {
     let at = match row {
         OverviewRow::Ended(id) => past.history.get(id).map(|ended| ended.at),
         OverviewRow::Action(id) => past.audit.get(id).map(|audit| audit.at),
+        OverviewRow::Cke(id) => app.knowledge.summary.cke.get(id).map(|event| event.at),
         OverviewRow::NeedsYou(_)
         | OverviewRow::Progress(_)
         | OverviewRow::Batch(..)
@@ -171,6 +178,7 @@ fn event(app: &App, row: &OverviewRow, time: &str) -> PanelLine {
         OverviewRow::Action(id) => {
             spans.extend(app.knowledge.past.audit.get(id).map(|audit| Span::raw(action(app, audit))));
         }
+        OverviewRow::Cke(id) => spans.extend(app.knowledge.summary.cke.get(id).map(|event| cke(app, event))),
         OverviewRow::NeedsYou(_)
         | OverviewRow::Progress(_)
         | OverviewRow::Batch(..)
@@ -217,6 +225,27 @@ fn first_names(app: &App, on: &str) -> String {
         Some((first, rest)) if is_list && rest.len() > 1 => format!("{} and {} more", first.join(" "), rest.len()),
         _ => all,
     }
+}
+
+/// Returns an event of CKE: `CKE: w02 rebooted, 1m44s`.
+fn cke(app: &App, event: &Event) -> Span<'static> {
+    let addresses: Vec<&str> = event.machines.iter().map(Address::as_str).collect();
+    let machines = first_names(app, &addresses.join(" "));
+    let what = match &event.kind {
+        Kind::Rebooted(Some(took)) => format!("{machines} rebooted, {}", when::span(*took)),
+        Kind::Rebooted(None) => format!("{machines} rebooted"),
+        Kind::Removed => format!("{machines} left the queue without a reboot"),
+        Kind::Cancelled => format!("{machines} removed after its cancel"),
+        Kind::DrainRefused => format!("drain of {machines} refused"),
+        Kind::DrainTimedOut => format!("drain of {machines} timed out"),
+        Kind::RebootFailed => format!("reboot command failed on {machines}"),
+        Kind::RepairEnded => format!("repair of {machines} ended"),
+        Kind::Failed(operation, why) => format!("{operation} {machines}: {why}"),
+    };
+    let times = if event.times > 1 { format!(" ({} times)", event.times) } else { String::new() };
+    let theme = &app.config.theme;
+    let style = if event.kind.failed() { theme.trouble } else { ratatui::style::Style::new() };
+    text(short_text::safe(&format!("CKE: {what}{times}")), style)
 }
 
 fn action(app: &App, audit: &Audit) -> String {
