@@ -6,6 +6,7 @@ mod blocked;
 mod bounds;
 mod cancel_and_disable;
 mod cke_actor;
+mod cke_cost;
 mod commands;
 mod concurrent_writer;
 mod containers;
