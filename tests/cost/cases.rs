@@ -9,7 +9,7 @@ use cketerm_model::{
     reboot::{RebootEntry, RebootStatus},
     stored::{keys::Keys, row::Row},
 };
-use cketerm_rules::{decide::decide, seen::Seen};
+use cketerm_rules::{beside_cke, decide::decide, seen::Seen};
 use crossterm::event::KeyCode;
 
 use crate::scene::{self, Console, key, node};
@@ -35,7 +35,7 @@ const CONSTANT_GROWTH: f64 = 1.5;
 const SCAN_GROWTH: f64 = 2.0;
 
 /// All cases.
-pub const CASES: [Case; 9] = [
+pub const CASES: [Case; 10] = [
     Case {
         name: "a pass, nothing changed",
         max_allocation_growth: PER_ENTRY_GROWTH,
@@ -71,6 +71,19 @@ pub const CASES: [Case; 9] = [
                 kube.remove_node(&NodeName::new(scene::name(i)));
             }
             Box::new(move || drop(black_box(decide(black_box(&snapshot), scene::now()))))
+        },
+    },
+    Case {
+        // CKE's drains, the next two and at most ten that it gave up: no other node's pods are read
+        name: "a pass beside CKE, which drains",
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
+        prepare: |seen| {
+            let snapshot = scene::beside_cke(&seen.snapshot);
+            let watched = beside_cke::decision(&snapshot, scene::now()).0.watch_pods.len();
+            let in_work = usize::try_from(scene::SLOTS).unwrap();
+            assert!((in_work..=in_work + 12).contains(&watched), "the pods of {watched} nodes are read");
+            Box::new(move || drop(black_box(beside_cke::decision(black_box(&snapshot), scene::now()))))
         },
     },
     Case {

@@ -21,11 +21,11 @@ use cketerm_model::{
     clock::Now,
     cluster::{Cluster, Members, Node},
     entry::{EntryId, Stored},
-    kube::{KubeView, NodeRow, SourceState},
+    kube::{KubeView, NodePods, NodeRow, PodRow, SourceState},
     names::{Address, NodeName},
     reason::Reason,
-    reboot::RebootEntry,
-    stored::view::{Definition, StoreView},
+    reboot::{RebootEntry, RebootStatus},
+    stored::view::{Candidate, Definition, StoreView},
 };
 use cketerm_rules::{
     seen::Seen,
@@ -122,6 +122,31 @@ pub fn snapshot(nodes: u64, entries: u64) -> Snapshot {
         engine: Engine { lease: 1, ttl: 60, leading: Some(leading), ..Engine::default() },
         ..Snapshot::default()
     }
+}
+
+/// The same snapshot in a process beside CKE: CKE leads and drains as many machines as it has slots for, each with ten
+/// pods.
+pub fn beside_cke(of: &Snapshot) -> Snapshot {
+    let mut snapshot = of.clone();
+    snapshot.engine = Engine::default();
+    let (store, kube) = (Arc::make_mut(&mut snapshot.store), Arc::make_mut(&mut snapshot.kube));
+    let leader = Candidate { key: "leader//7".into(), lease: 7, host: "boot-0".into(), create_revision: 1 };
+    store.candidates.insert(1, leader);
+    for i in 0..u64::from(SLOTS) {
+        let index = i + 5; // workers
+        let entry = RebootEntry::queued(index, &Address::new(address(index)));
+        let entry = entry.moved_to(RebootStatus::Draining, now().wall);
+        store.reboots.entries.insert(index, stored(key_of(index), entry));
+        let node = NodeName::new(name(index));
+        let pod = |n: u64| {
+            let uid = format!("{index}-{n}");
+            let row = PodRow { name: uid.clone(), uid: uid.clone(), node: node.clone(), ..PodRow::default() };
+            (uid, Arc::new(row))
+        };
+        let pods = NodePods { synced: true, pods: (0..10).map(pod).collect(), ..NodePods::default() };
+        kube.pods.insert(node.clone(), pods);
+    }
+    snapshot
 }
 
 /// The console's input for this snapshot: every entry waits for a slot.

@@ -22,6 +22,7 @@ mod language;
 mod notices;
 #[path = "../observers/mod.rs"]
 mod observers;
+mod observing;
 mod power;
 mod recorded;
 mod registry;

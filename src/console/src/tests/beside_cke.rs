@@ -273,6 +273,8 @@ fn the_header_at_80_columns_tells_two_programs_of_one_host_apart_and_shows_ckes_
     world.store.candidates.insert(7, other);
     let header = line(&world, View::Reboots);
     assert!(header.contains("lease \u{2026}260f"), "{header}");
+    let wide = screen::text(&world.console_in(View::Overview, 200, 50));
+    assert!(wide.contains("CKE, lease \u{2026}4444"), "{wide}");
 }
 
 #[test]
@@ -291,9 +293,9 @@ fn the_tour_beside_cke_leads_from_the_reason_to_a_confirmed_cancel_and_the_hando
     assert_eq!(at(&app), Some(3), "{}", screen::text(&app));
     press(&mut app, "esc b");
     assert_eq!(at(&app), Some(4));
-    press(&mut app, "esc G X enter y");
+    // above the one that cannot be read
+    press(&mut app, "esc G k X enter y");
     assert_eq!(at(&app), Some(4), "CKE has not removed the entry yet");
-    // the last one that can be read
     let cancelled = 7_u64;
     world.store.reboots.entries.remove(&cancelled);
     update(&mut app, Event::Done(Ok(format!("cancelled reboots/{cancelled}").into())));
