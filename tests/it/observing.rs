@@ -60,7 +60,7 @@ impl Site {
         changes.map(|(verb, uri)| format!("{verb} {uri}")).collect()
     }
 
-    /// Keys of cketerm, with their ModRevisions.
+    /// Keys of cketerm, with their `ModRevision`s.
     async fn own_keys(&self) -> BTreeMap<String, i64> {
         let all = Some(etcd_client::GetOptions::new().with_prefix());
         let got = self.rig.client.kv_client().get("/cke/cketerm/", all).await.unwrap();

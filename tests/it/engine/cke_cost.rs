@@ -86,10 +86,10 @@ async fn an_observer_beside_cke_reads_only_the_pods_of_nodes_in_work_and_nothing
     let idle: Vec<ApiRequest> = requests(&stage).split_off(before);
     // as any observer: the API server's health, the cluster's identity, and now and then a watch again
     let of_any = |request: &&ApiRequest| ["/readyz", "/api/v1/namespaces/kube-system"].contains(&&*request.path);
-    let (watches, others): (Vec<&ApiRequest>, Vec<&ApiRequest>) =
+    let (again, others): (Vec<&ApiRequest>, Vec<&ApiRequest>) =
         idle.iter().filter(|request| !of_any(request)).partition(|request| request.verb == "watch");
     assert!(!idle.iter().any(reads_pods), "{idle:?}");
-    assert!(others.is_empty() && watches.len() <= 20, "{others:?} {watches:?}");
+    assert!(others.is_empty() && again.len() <= 20, "{others:?} {again:?}");
     assert_eq!(own_writes(&stage).await, revision, "an idle observer writes nothing");
     gate.kill();
 }

@@ -56,7 +56,6 @@ fn question(app: &App, dialog: &Dialog, action: &Action) -> Option<Dialog> {
         Action::Stop { .. } => Some(stop::stop(app)),
         Action::Resume { .. } => stop::resume(app).ok(),
         Action::Unfreeze { .. } => freeze::unfreeze(app, dialog.reason.value()).ok(),
-        Action::Freeze { .. } => None,
         Action::Registry { what, .. } => match what {
             RegistryAction::Enable(_) => Some(registry::switch(app)).filter(|again| is_same(again, action)),
             RegistryAction::AutoRepair(_) => Some(registry::auto_repair(app)).filter(|again| is_same(again, action)),
@@ -73,8 +72,9 @@ fn question(app: &App, dialog: &Dialog, action: &Action) -> Option<Dialog> {
             let machines = addresses.iter().map(|address| (name(address), Some(address.clone())));
             repair::of(app, machines.collect()).ok()
         }
-        // what the hosts are asked for has changed: the key asks with all that can be chosen now
-        Action::Hosts { .. } => None,
+        // a freeze is about no object and does not expire; what the hosts are asked for has changed, and the key asks
+        // with all that can be chosen now
+        Action::Freeze { .. } | Action::Hosts { .. } => None,
     }
 }
 

@@ -370,12 +370,14 @@ pub fn standby_engines(seen: &Seen) -> Vec<String> {
     let store = &seen.snapshot.store;
     let leads = store.leader().map(|c| c.lease);
     let others = store.candidates.values().filter(|c| Some(c.lease) != leads);
-    let name = |c: &cketerm_model::stored::view::Candidate| match store.engines.get(&c.lease).and_then(Stored::get) {
-        Some(engine) => format!("{} ({})", short_text::safe(&engine.host), short_text::safe(&engine.mode.to_string())),
-        None => {
+    let name = |c: &cketerm_model::stored::view::Candidate| {
+        let engine = store.engines.get(&c.lease).and_then(Stored::get);
+        let known =
+            engine.map(|e| format!("{} ({})", short_text::safe(&e.host), short_text::safe(&e.mode.to_string())));
+        known.unwrap_or_else(|| {
             let lease = queries::lease_end(&format!("{:x}", c.lease));
             format!("{} (CKE, lease {lease})", short_text::safe(&c.host))
-        }
+        })
     };
     others.map(name).collect()
 }

@@ -78,7 +78,11 @@ fn a_drain_waits_for_stuck_pods_then_volumes_until_its_deadline() {
 fn the_boot_shows_the_boot_id_and_the_node() {
     let drained = Scene::new().entry(0, 11, Draining, 5).observe();
     let rebooting = drained.entry(0, 11, Rebooting, 90).observe();
-    assert!(rebooting.text(0).contains("(old boot id, Node Ready; a failed command is only in CKE"), "{}", rebooting.text(0));
+    assert!(
+        rebooting.text(0).contains("(old boot id, Node Ready; a failed command is only in CKE"),
+        "{}",
+        rebooting.text(0)
+    );
     let down = rebooting.node(11, |n| (n.ready, n.ready_since) = (false, Some(after(wall(), -60))));
     assert!(down.text(0).contains("(old boot id, Node not Ready since 11:59:00Z;"), "{}", down.text(0));
     let up = down.node(11, |n| (n.ready, n.ready_since, n.boot_id) = (true, None, "after".to_owned()));
