@@ -61,7 +61,11 @@ fn gather(app: &App, chosen: &[String]) -> Selection {
             undefined_nodes.push(name.clone());
             continue;
         };
-        let in_queue = app.knowledge.totals.reboot_of(name);
+        let in_queue = app
+            .knowledge
+            .totals
+            .reboot_of(name)
+            .filter(|id| app.seen.snapshot.store.entry(*id).is_some_and(|entry| entry.unfinished()));
         queued += usize::from(in_queue.is_some());
         let uid = queries::node(&app.seen, name).map_or("", |n| n.uid.as_str());
         preconditions.push(Precondition::Node(name.clone(), uid.to_owned()));

@@ -82,6 +82,10 @@ fn words(entries: &[EntryId]) -> (String, String) {
 fn gather(app: &App, chosen: &[EntryId]) -> (Vec<EntryId>, Vec<String>, usize) {
     let (mut entries, mut lines, mut api) = (Vec::new(), Vec::new(), 0);
     for id in chosen {
+        // the backoff of a cancelled or finished entry delays nothing
+        if !app.seen.snapshot.store.entry(*id).is_some_and(|entry| entry.unfinished()) {
+            continue;
+        }
         let Some(name) = queries::machine(&app.seen, *id) else { continue };
         let of_reboot = queries::entry(&app.seen, *id).map(|e| (e.drain_backoff_count, e.drain_backoff_expire));
         let of_repair = || queries::repair(&app.seen, *id).map(|e| (e.drain_backoff_count, e.drain_backoff_expire));

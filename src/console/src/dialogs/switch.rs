@@ -1,6 +1,6 @@
 //! Dialog that enables or disables a queue: the repair queue from Repairs, the reboot queue from other views.
 
-use cketerm_model::entry::QueueKind;
+use cketerm_model::{acceptance::LeaderKind, entry::QueueKind};
 
 use crate::state::{
     App,
@@ -42,10 +42,12 @@ fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
             QueueKind::Reboot => format!("{} rebooting: continue to the boot check", counts.after),
             QueueKind::Repair => format!("{} watching: health checks continue, no next step begins", counts.after),
         };
-        vec![
-            format!("no drain and no {queue} command starts any more"),
-            format!("{} draining: backed off and uncordoned", counts.draining),
-            after,
-        ]
+        // CKE uncordons, but keeps the status: with the next enable it goes on where it was
+        let draining = if app.seen.snapshot.store.leadership().lead == LeaderKind::Cke && counts.draining > 0 {
+            format!("{} draining: CKE may go on with their commands at the next enable", counts.draining)
+        } else {
+            format!("{} draining: backed off and uncordoned", counts.draining)
+        };
+        vec![format!("no drain and no {queue} command starts any more"), draining, after]
     }
 }

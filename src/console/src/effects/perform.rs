@@ -60,6 +60,9 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             let (mut done, mut failed) = (Vec::new(), Vec::new());
             for id in entries {
                 match operator.reset_backoff(id.queue, Some(id.index), reason.as_deref()).await {
+                    Ok(reset) if reset.is_empty() => {
+                        failed.push(format!("{id} has no backoff any more, or was cancelled"))
+                    }
                     Ok(_) => done.push(id),
                     Err(e) => failed.push(e.text),
                 }

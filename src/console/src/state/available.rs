@@ -242,7 +242,7 @@ fn entry(app: &App, command: Command, id: EntryId) -> bool {
             EntryRef::Reboot(reboot) => matches!(reboot.status, RebootStatus::Draining | RebootStatus::Queued),
             EntryRef::Repair(repair) => repair.unfinished() && !watching(repair),
         },
-        Command::ResetBackoff => entry.backoff_count() > 0 || entry.backoff_expire().is_some(),
+        Command::ResetBackoff => entry.unfinished() && (entry.backoff_count() > 0 || entry.backoff_expire().is_some()),
         Command::Repair => has_operations(app),
         _ => false,
     }

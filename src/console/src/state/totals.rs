@@ -94,7 +94,7 @@ pub struct Totals {
     of: Option<Arc<StoreView>>,
     counted_reboots: Option<Counted<RebootEntry>>,
     counted_repairs: Option<Counted<RepairEntry>>,
-    /// First live reboot of each machine, by Node name (or address).
+    /// First live reboot of each machine, else its first cancelled one, by Node name (or address).
     by_node: Entries,
     /// First unfinished repair of each machine, else its first failed one, by Node name (or address).
     repairs_by_node: Entries,
@@ -189,10 +189,14 @@ impl Totals {
         let store = &seen.snapshot.store;
         self.by_node.clear();
         self.repairs_by_node.clear();
-        for (index, stored) in &store.reboots.entries {
-            if let Some(entry) = stored.get() {
-                let name = seen.snapshot.machine(&entry.node);
-                self.by_node.entry(name).or_insert(EntryId::reboot(*index));
+        let live = |e: &RebootEntry| e.status != RebootStatus::Cancelled;
+        let cancelled = |e: &RebootEntry| e.status == RebootStatus::Cancelled;
+        for predicate in [live as fn(&RebootEntry) -> bool, cancelled] {
+            for (index, stored) in &store.reboots.entries {
+                if let Some(entry) = stored.get().filter(|entry| predicate(entry)) {
+                    let name = seen.snapshot.machine(&entry.node);
+                    self.by_node.entry(name).or_insert(EntryId::reboot(*index));
+                }
             }
         }
         let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
@@ -219,7 +223,7 @@ impl Totals {
         }
     }
 
-    /// Returns the first live reboot of a machine, by Node name (or address).
+    /// Returns the first live reboot of a machine, else its first cancelled one, by Node name (or address).
     pub fn reboot_of(&self, name: &str) -> Option<EntryId> {
         self.by_node.get(name).copied()
     }

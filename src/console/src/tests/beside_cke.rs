@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// CKE leads and drains worker-1, where a budget that never allows an eviction keeps a pod.
-fn cke_drains() -> World {
+pub(super) fn cke_drains() -> World {
     let mut world = World::usual();
     world.store.engines.clear();
     world.store.progress.clear();

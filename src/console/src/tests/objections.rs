@@ -169,3 +169,43 @@ fn force_says_what_it_does_not_overcome() {
         assert!(screen::text(&app).contains(words), "{words}: {}", screen::text(&app));
     }
 }
+
+/// After a cancel and a new enqueue, the cancelled entry hid the live one, and a new reboot warned of it.
+#[test]
+fn a_cancelled_entry_hides_no_live_one_and_counts_for_no_warning() {
+    let mut world = World::usual();
+    world.entry(30, "10.0.0.18", RebootStatus::Cancelled, 60, 95);
+    let mut app = world.console(80, 24);
+    press(&mut app, "2 G R");
+    assert!(!screen::text(&app).contains("already in the queue"), "{}", screen::text(&app));
+    press(&mut app, "esc");
+    world.entry(31, "10.0.0.18", RebootStatus::Queued, 10, 96);
+    refresh(&mut app, &world);
+    let text = screen::text(&app);
+    assert!(text.contains("queued") && text.contains("#31") && !text.contains("#30"), "{text}");
+}
+
+/// A reset of a cancelled entry's backoff was offered, and reported although nothing was written.
+#[test]
+fn the_backoff_of_a_cancelled_entry_cannot_be_reset() {
+    let mut world = World::usual();
+    let mut cancelled = world.store.reboots.entries[&6].get().unwrap().clone();
+    assert!(cancelled.drain_backoff_count > 0);
+    cancelled.status = RebootStatus::Cancelled;
+    world.store.reboots.entries.insert(6, stored("/cke/reboots/data/0000000000000006", 97, cancelled));
+    let mut app = world.console(80, 24);
+    press(&mut app, "1 : \"6\" enter B");
+    assert!(app.dialog.is_none(), "{}", screen::text(&app));
+}
+
+/// Disabling promised that CKE backs its drains off; it keeps them, and goes on with the next enable.
+#[test]
+fn disabling_under_cke_promises_nothing_about_its_drains() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "1 E");
+    assert!(screen::text(&app).contains("draining: backed off and uncordoned"), "{}", screen::text(&app));
+    let mut app = super::beside_cke::cke_drains().console(80, 24);
+    press(&mut app, "1 E");
+    let text = screen::text(&app);
+    assert!(text.contains("CKE may go on with their commands at the next enable"), "{text}");
+}

@@ -14,6 +14,7 @@ pub use self::yaml::kept as kept_yaml;
 use std::sync::Arc;
 
 use cketerm_model::{
+    acceptance::LeaderKind,
     batch::BatchState,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
@@ -81,6 +82,18 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     text.lines
 }
 
+/// Returns the reason why there is no output of an entry's command.
+fn no_output(app: &App, id: EntryId) -> &'static str {
+    let store = &app.seen.snapshot.store;
+    if store.entry(id).is_none() {
+        "the entry is gone; History (key 7) has its commands, if cketerm ran them"
+    } else if store.leadership().lead == LeaderKind::Cke {
+        "CKE keeps no output of its commands: journalctl -u cke on its host has it"
+    } else {
+        "no command of this entry has begun"
+    }
+}
+
 /// Returns the lines of an open pane, by its content.
 pub fn pane_lines(app: &App, pane: &Pane, width: u16) -> Vec<Line<'static>> {
     match (pane.content, &pane.of) {
@@ -88,7 +101,7 @@ pub fn pane_lines(app: &App, pane: &Pane, width: u16) -> Vec<Line<'static>> {
             let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
             text.output(*id, true);
             if text.lines.is_empty() {
-                text.plain("", "no command of this entry has begun");
+                text.plain("", no_output(app, *id));
             }
             text.lines
         }
