@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cketerm_model::{entry::QueueKind, names::Address};
+use cketerm_model::{entry::QueueKind, entry_ref::EntryRef, names::Address};
 use cketerm_rules::trouble;
 
 use super::tier;
@@ -65,7 +65,7 @@ fn gather(app: &App, chosen: &[String]) -> Selection {
             .knowledge
             .totals
             .reboot_of(name)
-            .filter(|id| app.seen.snapshot.store.entry(*id).is_some_and(|entry| entry.unfinished()));
+            .filter(|id| app.seen.snapshot.store.entry(*id).is_some_and(EntryRef::unfinished));
         queued += usize::from(in_queue.is_some());
         let uid = queries::node(&app.seen, name).map_or("", |n| n.uid.as_str());
         preconditions.push(Precondition::Node(name.clone(), uid.to_owned()));

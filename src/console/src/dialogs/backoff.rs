@@ -1,6 +1,6 @@
 //! Dialog that ends the backoff of entries, so that the next pass takes them.
 
-use cketerm_model::entry::EntryId;
+use cketerm_model::{entry::EntryId, entry_ref::EntryRef};
 
 use super::tier;
 use crate::state::{
@@ -83,7 +83,7 @@ fn gather(app: &App, chosen: &[EntryId]) -> (Vec<EntryId>, Vec<String>, usize) {
     let (mut entries, mut lines, mut api) = (Vec::new(), Vec::new(), 0);
     for id in chosen {
         // the backoff of a cancelled or finished entry delays nothing
-        if !app.seen.snapshot.store.entry(*id).is_some_and(|entry| entry.unfinished()) {
+        if !app.seen.snapshot.store.entry(*id).is_some_and(EntryRef::unfinished) {
             continue;
         }
         let Some(name) = queries::machine(&app.seen, *id) else { continue };

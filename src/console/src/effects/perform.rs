@@ -61,7 +61,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             for id in entries {
                 match operator.reset_backoff(id.queue, Some(id.index), reason.as_deref()).await {
                     Ok(reset) if reset.is_empty() => {
-                        failed.push(format!("{id} has no backoff any more, or was cancelled"))
+                        failed.push(format!("{id} has no backoff any more, or was cancelled"));
                     }
                     Ok(_) => done.push(id),
                     Err(e) => failed.push(e.text),
