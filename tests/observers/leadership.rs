@@ -39,19 +39,24 @@ fn is_result_report(txn: &Txn) -> bool {
     results().count() == 1 && results().all(guarded) && !touched(txn).any(others) && txn.deletes.is_empty()
 }
 
-/// Reports whether an engine repeats an operator's cancel, which CKE's write had lost, or removes the record of one: one
-/// entry, compared with its record, or one record.
+/// Reports whether an engine repeats an operator's cancel or deletion, which CKE's write had lost, or removes the record
+/// of one: one entry, compared with its record, or one record.
 fn is_cancel_upkeep(txn: &Txn) -> bool {
-    let record = |key: &str| key.starts_with("cketerm/cancels/reboots/");
-    let entry = |key: &str| key.starts_with("reboots/data/");
-    let compared = txn.compares.iter().any(|(key, field)| record(key) && *field == "mod");
-    let others = |key: &str| !record(key) && !entry(key) && !key.starts_with("cketerm/audit/");
-    let entries = txn.puts.iter().filter(|key| entry(key)).count();
-    let removes = txn.deletes.len() == 1 && txn.deletes.iter().all(|key| record(key)) && txn.puts.is_empty();
-    compared && !touched(txn).any(others) && (removes || (entries == 1 && txn.deletes.is_empty()))
+    let of = |queue: &str| {
+        let (records, data) = (format!("cketerm/cancels/{queue}/"), format!("{queue}/data/"));
+        let record = |key: &str| key.starts_with(&records);
+        let entry = |key: &str| key.starts_with(&data);
+        let compared = txn.compares.iter().any(|(key, field)| record(key) && *field == "mod");
+        let others = |key: &str| !record(key) && !entry(key) && !key.starts_with("cketerm/audit/");
+        let entries = txn.puts.iter().filter(|key| entry(key)).count();
+        let removes = txn.deletes.len() == 1 && txn.deletes.iter().all(|key| record(key)) && txn.puts.is_empty();
+        compared && !touched(txn).any(others) && (removes || (entries == 1 && txn.deletes.is_empty()))
+    };
+    of("reboots") || of("repairs")
 }
 
-/// I23, at each transaction of an engine that was carried out, except campaigns, proposals, reports of results and repeated cancels:
+/// I23, at each transaction of an engine that was carried out, except campaigns, proposals, reports of results and
+/// repeated cancels or deletions:
 ///
 /// - It compares the create revision of a key in `leader/`. That key leads in this revision, and the same process wrote
 ///   it.
