@@ -42,7 +42,7 @@ fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
             QueueKind::Reboot => format!("{} rebooting: continue to the boot check", counts.after),
             QueueKind::Repair => format!("{} watching: health checks continue, no next step begins", counts.after),
         };
-        // CKE uncordons, but keeps the status: with the next enable it goes on where it was
+        // CKE may keep the status: with the next enable it goes on where it was
         let draining = if app.seen.snapshot.store.leadership().lead == LeaderKind::Cke && counts.draining > 0 {
             format!("{} draining: CKE may go on with their commands at the next enable", counts.draining)
         } else {

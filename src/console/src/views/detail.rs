@@ -86,7 +86,7 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
 fn no_output(app: &App, id: EntryId) -> &'static str {
     let store = &app.seen.snapshot.store;
     if store.entry(id).is_none() {
-        "the entry is gone; History (key 7) has its commands, if cketerm ran them"
+        "the entry is gone; History has its commands, if cketerm ran them"
     } else if store.leadership().lead == LeaderKind::Cke {
         "CKE keeps no output of its commands: journalctl -u cke on its host has it"
     } else {
