@@ -114,11 +114,11 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::BackoffForEver => 21,
         Mutation::SharedArguments => 22,
         Mutation::DeferredDeleted => 29,
-        Mutation::ClockTrusted => 32,
         Mutation::UncordonUnseen => 55,
         Mutation::OrderAcceptedAnyway => 63,
-        Mutation::LateEffect => 116,
         Mutation::UnhealthyControlPlaneIgnored => 132,
+        Mutation::LateEffect => 222,
+        Mutation::ClockTrusted => 345,
         Mutation::RetriesInMemory => 355,
         Mutation::DoneForgotten => 5720,
         _ => 1,
@@ -128,7 +128,7 @@ fn remembered_seed(mutation: Mutation) -> u64 {
 /// Activates one mutation, or `all` of them one by one, and plays seeds until each is found.
 #[cfg(feature = "mutations")]
 pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
-    let selected: Vec<Mutation> = mutation::ALL
+    let mut selected: Vec<Mutation> = mutation::ALL
         .iter()
         .copied()
         .filter(|m| name == "all" || format!("{m:?}").eq_ignore_ascii_case(name))
@@ -137,6 +137,8 @@ pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
         println!("MUTATION={name}: unknown; known: all, {:?}", mutation::ALL);
         return ExitCode::FAILURE;
     }
+    // scenarios take longer than seeds: begun last, one of them would keep one thread busy while the others idle
+    selected.sort_by_key(|mutation| scenario_for(*mutation).is_none());
     let (began, next) = (Instant::now(), AtomicUsize::new(0));
     let found: Mutex<Vec<(Mutation, u64)>> = Mutex::default();
     std::thread::scope(|scope| {
