@@ -9,9 +9,10 @@ use cketerm_scenario::{Links, backends};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    gather, observers,
+    gather,
+    long_runs::{ScenarioResult, runtime, set},
+    observers,
     people::addressed,
-    weeks::{ScenarioResult, runtime, set},
 };
 
 const SITE: &str = r"

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 #[cfg(feature = "mutations")]
-use crate::weeks::ScenarioResult;
+use crate::long_runs::ScenarioResult;
 use crate::{
     engines::{Engines, Slot},
     gather,

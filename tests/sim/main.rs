@@ -20,6 +20,7 @@ mod gather;
 mod handovers;
 mod hosts;
 mod inject;
+mod long_runs;
 mod maintenance_windows;
 mod mutations;
 mod outages;
@@ -41,7 +42,6 @@ mod stuck;
 mod ticks;
 mod viewer;
 mod webhook_receiver;
-mod weeks;
 
 use std::{
     collections::BTreeMap,
@@ -150,7 +150,7 @@ fn main() -> ExitCode {
 fn fixed_scenarios(complete: bool) -> bool {
     regressions::run_all()
         & maintenance_windows::run_all()
-        & (!complete || (weeks::run_all() & handovers::run(handovers::SEEDS) & refusals::run(refusals::SEEDS)))
+        & (!complete || (long_runs::run_all() & handovers::run(handovers::SEEDS) & refusals::run(refusals::SEEDS)))
 }
 
 /// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.

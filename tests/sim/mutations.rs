@@ -15,7 +15,7 @@ use cketerm_model::mutation::{self, Mutation};
 
 use crate::run;
 #[cfg(feature = "mutations")]
-use crate::{enqueues, handovers, outages, refusals, selection::Selection, shrink, weeks};
+use crate::{enqueues, handovers, long_runs, outages, refusals, selection::Selection, shrink};
 
 /// Number of seeds within which each mutation has to be found.
 const MAX_SEEDS: u64 = 1000;
@@ -164,9 +164,9 @@ pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
 /// Scenario that is played in place of seeds, for effects that grow for days or need one fault at one moment. No seed
 /// shows them.
 #[cfg(feature = "mutations")]
-fn scenario_for(mutation: Mutation) -> Option<fn() -> weeks::ScenarioResult> {
+fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult> {
     match mutation {
-        Mutation::TransactionUnbounded | Mutation::AuditFlooded => Some(weeks::week),
+        Mutation::TransactionUnbounded | Mutation::AuditFlooded => Some(long_runs::days),
         Mutation::StaleUnnamed => Some(outages::api_server_outage),
         Mutation::GraceForgotten => Some(outages::long_grace_period),
         Mutation::WatchTrusted => Some(outages::silent_node_watch),

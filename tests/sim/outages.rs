@@ -19,9 +19,9 @@ use crate::{
     engine_reports::sample,
     engines::{Engines, Slot},
     gather,
+    long_runs::{ScenarioResult, runtime, set},
     observers::{self, record::EngineReport},
     people::addressed,
-    weeks::{ScenarioResult, runtime, set},
 };
 
 const SITE: &str = r"

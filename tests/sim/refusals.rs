@@ -12,9 +12,9 @@ use cketerm_scenario::{Options, Scenario, Stage};
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 
-use crate::observers::record::Breach;
 #[cfg(feature = "mutations")]
-use crate::weeks::ScenarioResult;
+use crate::long_runs::ScenarioResult;
+use crate::observers::record::Breach;
 
 /// Seeds of a complete run.
 pub const SEEDS: RangeInclusive<u64> = 1..=60;
