@@ -151,7 +151,7 @@ pub fn beside_cke(of: &Snapshot) -> Snapshot {
 
 /// The console's input for this snapshot: every entry waits for a slot.
 pub fn seen(nodes: u64, entries: u64) -> Seen {
-    let waits = Reason::WaitingForSlot { holder: Some(EntryId::reboot(0)), limit: 10 };
+    let waits = Reason::WaitingForSlot { holder: Some(EntryId::reboot(0)), limit: 10, ahead: false };
     let reasons: BTreeMap<_, _> = (0..entries).map(|i| (EntryId::reboot(i), waits.clone())).collect();
     Seen { snapshot: snapshot(nodes, entries), reasons: Arc::new(reasons), ..Seen::default() }
 }

@@ -151,6 +151,9 @@ pub enum Reason {
     WaitingForSlot {
         holder: Option<EntryId>,
         limit: i64,
+        /// Whether slots are free, and others take them first: the holder has not started yet.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ahead: bool,
     },
     WaitingForWorkers {
         holder: EntryId,

@@ -71,6 +71,18 @@ struct Pass<'a> {
     now: Now,
 }
 
+impl Pass<'_> {
+    /// Returns the reason why nothing starts if an entry of either queue cannot be read: every pass of CKE fails then.
+    fn failing(&self) -> Option<Reason> {
+        let store = &self.snap.store;
+        let reboots = store.reboots.entries.iter().find(|(_, stored)| stored.get().is_none());
+        let repairs = || store.repairs.entries.iter().find(|(_, stored)| stored.get().is_none());
+        let id = reboots.map(|(index, _)| EntryId::reboot(*index));
+        let id = id.or_else(|| repairs().map(|(index, _)| EntryId::repair(*index)))?;
+        Some(Reason::Working { phase: format!("{id} is unreadable: every pass of CKE fails") })
+    }
+}
+
 /// Reports whether CKE leads, so that this reading applies. A leader of neither program has unknown rules.
 pub fn applies(store: &StoreView) -> bool {
     store.leader().is_some() && store.leadership().lead == LeaderKind::Cke

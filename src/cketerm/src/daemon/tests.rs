@@ -62,7 +62,7 @@ fn seen() -> Seen {
     let pdb = ("shop/web-1".to_owned(), "shop/web".to_owned());
     seen.reasons = Arc::new(BTreeMap::from([
         (EntryId::reboot(0), Reason::BlockedByPdb { pod: pdb.0, pdb: pdb.1, healthy: 2, needed: 2 }),
-        (EntryId::reboot(1), Reason::WaitingForSlot { holder: None, limit: 1 }),
+        (EntryId::reboot(1), Reason::WaitingForSlot { holder: None, limit: 1, ahead: false }),
     ]));
     seen
 }

@@ -97,7 +97,10 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             let source = source.split(" (").next().unwrap_or_default();
             format!("{source}: no data for {}", when::age(*since, now))
         }
-        Reason::WaitingForSlot { holder: Some(holder), limit } => {
+        Reason::WaitingForSlot { holder: Some(holder), ahead: true, .. } => {
+            format!("waits for a slot: {holder} starts first")
+        }
+        Reason::WaitingForSlot { holder: Some(holder), limit, ahead: false } => {
             format!("waits for a slot ({holder}), {limit} in use")
         }
         Reason::WaitingForWorkers { holder } => format!("waits for workers ({holder})"),
@@ -146,7 +149,10 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
 /// operator knows; the entry's id is in the detail.
 pub fn reason_in(seen: &Seen, why: &Reason, now: Timestamp) -> String {
     let name = |id: EntryId| queries::machine(seen, id).unwrap_or_else(|| id.to_string());
-    if let Reason::WaitingForSlot { holder: Some(holder), limit } = why {
+    if let Reason::WaitingForSlot { holder: Some(holder), ahead: true, .. } = why {
+        return into_safe(format!("waits for a slot: {} starts first", name(*holder)));
+    }
+    if let Reason::WaitingForSlot { holder: Some(holder), limit, ahead: false } = why {
         return into_safe(format!("waits for a slot ({}), {limit} in use", name(*holder)));
     }
     if let Reason::WaitingForWorkers { holder } = why {

@@ -77,7 +77,7 @@ fn large_world() -> World {
     }
     for index in 10..10_010 {
         world.entry(index, &format!("10.9.{}.{}", index / 250, index % 250), RebootStatus::Queued, 900, 60);
-        let reason = Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2 };
+        let reason = Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2, ahead: false };
         world.reasons.insert(EntryId::reboot(index), reason);
     }
     world

@@ -65,7 +65,7 @@ fn the_end_is_a_time_and_minutes_and_the_late_end_stands_beside_it() {
     world.store.reboots.entries.remove(&8);
     for index in 10..20 {
         world.entry(index, &format!("10.0.1.{index}"), RebootStatus::Queued, 300, 60);
-        world.reasons.insert(EntryId::reboot(index), Reason::WaitingForSlot { holder: None, limit: 2 });
+        world.reasons.insert(EntryId::reboot(index), Reason::WaitingForSlot { holder: None, limit: 2, ahead: false });
     }
     let title = line_with(&overview(&world, 120, 36), "Reboots: ");
     assert!(title.contains("done 1") && title.contains(" ± ") && !title.contains("between"), "{title}");
@@ -222,7 +222,7 @@ fn a_disabled_queue_says_by_whom_and_that_its_work_finishes() {
     read.values[0].mod_revision = 899;
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Ok(read)))));
     let title = line_with(&app, "Reboots: ");
-    assert!(title.contains("DISABLED") && title.contains("2 in work finish"), "{title}");
+    assert!(title.contains("DISABLED") && title.contains("1 in work finishes, 1 drain given up"), "{title}");
     assert!(!title.contains("finishing work by"), "{title}");
 }
 
@@ -298,7 +298,7 @@ fn a_slot_is_waited_for_once() {
     let mut world = World::usual();
     for index in 10..14 {
         world.entry(index, &format!("10.0.1.{index}"), RebootStatus::Queued, 300, 60);
-        let why = Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2 };
+        let why = Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2, ahead: false };
         world.reasons.insert(EntryId::reboot(index), why);
     }
     let app = overview(&world, 120, 50);

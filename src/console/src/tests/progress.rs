@@ -84,7 +84,7 @@ fn with_batches(batches: usize, paused: Option<usize>) -> (World, Vec<BatchId>) 
             let index = 20 + 2 * n as u64 + place;
             world.entry(index, &format!("10.0.1.{index}"), RebootStatus::Queued, 600, 60);
             let holder = Some(EntryId::reboot(3));
-            world.reasons.insert(EntryId::reboot(index), Reason::WaitingForSlot { holder, limit: 2 });
+            world.reasons.insert(EntryId::reboot(index), Reason::WaitingForSlot { holder, limit: 2, ahead: false });
             add(&mut world, index, Some(*id));
         }
     }

@@ -65,7 +65,7 @@ impl World {
         };
         let health = Some((after(wall(), -700), CheckAnswer::No("false".into())));
         world.progress(1, "watching", Some(watch.clone()), Vec::new(), health);
-        let waits = Reason::WaitingForSlot { holder: Some(EntryId::repair(1)), limit: 2 };
+        let waits = Reason::WaitingForSlot { holder: Some(EntryId::repair(1)), limit: 2, ahead: false };
         let invalid = Reason::InvalidEntry { why: "cannot be read: not JSON".into() };
         for (index, reason) in [(1, watch), (2, held), (3, waits), (5, invalid)] {
             world.reasons.insert(EntryId::repair(index), reason);

@@ -212,7 +212,7 @@ impl World {
                     awaited: Awaited::Check,
                 },
             ),
-            (EntryId::reboot(5), Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2 }),
+            (EntryId::reboot(5), Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2, ahead: false }),
             (
                 EntryId::reboot(6),
                 Reason::Backoff { count: 2, until: after(wall(), 400), cause, tried: Some(after(wall(), -300)) },

@@ -41,10 +41,13 @@ impl fmt::Display for CommandRetry {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WaitingForSlot { holder: Some(holder), limit } => {
+            Self::WaitingForSlot { holder: Some(holder), limit, ahead: true } => {
+                write!(f, "waits for a slot ({limit} in all): {holder} starts before it")
+            }
+            Self::WaitingForSlot { holder: Some(holder), limit, ahead: false } => {
                 write!(f, "waits for a slot ({limit} in use, one by {holder})")
             }
-            Self::WaitingForSlot { holder: None, limit } => write!(f, "waits for a slot (limit {limit})"),
+            Self::WaitingForSlot { holder: None, limit, ahead: _ } => write!(f, "waits for a slot (limit {limit})"),
             Self::WaitingForWorkers { holder } => write!(f, "API server waits for workers to finish ({holder})"),
             Self::WaitingForControlPlane { other } => write!(f, "waits for API server {other}"),
             Self::WaitingForRepairs { entry } => write!(f, "CKE finishes its repairs first ({entry})"),

@@ -145,6 +145,9 @@ fn choose(pass: Pass<'_>, queue: &Queue<'_>, candidates: &[Considered<'_>], read
     if candidates.is_empty() {
         return;
     }
+    if let Some(failing) = pass.failing() {
+        return waits(candidates, &failing);
+    }
     if let Some(gate) = unreachable(pass, queue) {
         return waits(candidates, &gate);
     }
@@ -170,7 +173,9 @@ fn choose(pass: Pass<'_>, queue: &Queue<'_>, candidates: &[Considered<'_>], read
     let taken = i64::try_from(in_work().count()).unwrap_or(i64::MAX);
     for (position, considered) in (0_i64..).zip(&workers) {
         let reason = if taken + position >= limit {
-            Reason::WaitingForSlot { holder: Some(worker.unwrap_or(first.id)), limit }
+            let ahead = taken < limit;
+            let holder = if ahead { first.id } else { worker.unwrap_or(first.id) };
+            Reason::WaitingForSlot { holder: Some(holder), limit, ahead }
         } else if position == 0 {
             Reason::Ready
         } else {

@@ -60,6 +60,7 @@ pub(super) fn read(pass: Pass<'_>, reading: &mut Reading) {
     order.sort_by_key(|known| (known.entry.status == RepairStatus::Queued, !known.control_plane, known.id));
     let (mut taken, mut machines, mut api_server): (Vec<EntryId>, Vec<(&Address, u64)>, Option<&Address>) =
         (Vec::new(), Vec::new(), None);
+    let (mut in_work, failing) = (0, pass.failing());
     for known in order {
         let Known { id, entry, control_plane, .. } = known;
         if let Some((reason, progress)) = read_in_work(pass, known, enabled) {
@@ -69,6 +70,7 @@ pub(super) fn read(pass: Pass<'_>, reading: &mut Reading) {
                 reading.watch_pods.insert(node.name.clone());
             }
             taken.push(id);
+            in_work += 1;
             machines.push((&entry.address, id.index));
             api_server = api_server.or(control_plane.then_some(&entry.address));
             reading.progress.insert(id, progress);
@@ -78,6 +80,8 @@ pub(super) fn read(pass: Pass<'_>, reading: &mut Reading) {
         let other_api_server = || api_server.iter().chain(&rebooting).copied().find(|other| **other != entry.address);
         let reason = if !enabled {
             Reason::QueueDisabled
+        } else if let Some(failing) = &failing {
+            failing.clone()
         } else if let Some((_, index)) = machines.iter().find(|(address, _)| **address == entry.address) {
             Reason::DuplicateOf { index: *index }
         } else if let Some(backoff) = backoff(pass, known) {
@@ -86,7 +90,9 @@ pub(super) fn read(pass: Pass<'_>, reading: &mut Reading) {
             Reason::WaitingForControlPlane { other: pass.snap.machine(other) }
         } else if taken.len() >= limit {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            Reason::WaitingForSlot { holder: taken.first().copied(), limit }
+            // those in work come first
+            let next = taken.get(in_work);
+            Reason::WaitingForSlot { holder: next.or(taken.first()).copied(), limit, ahead: next.is_some() }
         } else {
             taken.push(id);
             machines.push((&entry.address, id.index));

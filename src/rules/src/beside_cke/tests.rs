@@ -206,10 +206,36 @@ fn entries_start_from_the_front_one_drain_a_pass_up_to_the_limit() {
     let scene = Scene::new().queued(&[(4, 12), (5, 11), (6, 13)]);
     assert_eq!(scene.starts(), [4]);
     assert!(scene.text(5).contains("one drain a pass"), "{}", scene.text(5));
-    assert_eq!(scene.reason(6), Reason::WaitingForSlot { holder: Some(EntryId::reboot(4)), limit: 2 });
+    assert_eq!(scene.reason(6), Reason::WaitingForSlot { holder: Some(EntryId::reboot(4)), limit: 2, ahead: true });
+    assert_eq!(scene.text(6), "waits for a slot (2 in all): reboots/4 starts before it", "no slot is in use");
     let busy = Scene::new().entry(0, 14, Draining, 5).queued(&[(4, 12), (5, 11)]);
     assert_eq!(busy.starts(), [4]);
-    assert_eq!(busy.reason(5), Reason::WaitingForSlot { holder: Some(EntryId::reboot(0)), limit: 2 });
+    assert_eq!(busy.reason(5), Reason::WaitingForSlot { holder: Some(EntryId::reboot(4)), limit: 2, ahead: true });
+    let full = Scene::new().entry(0, 14, Draining, 5).entry(1, 13, Rebooting, 5).queued(&[(4, 12)]);
+    assert_eq!(full.reason(4), Reason::WaitingForSlot { holder: Some(EntryId::reboot(0)), limit: 2, ahead: false });
+}
+
+/// An entry that cannot be read makes every pass of CKE fail: nothing starts next.
+#[test]
+fn nothing_starts_next_while_an_entry_of_either_queue_cannot_be_read() {
+    let scene = || Scene::new().queued(&[(4, 12)]).repair(0, 11, RepairStatus::Queued, StepStatus::Waiting);
+    let in_reboots = scene().with(|s| {
+        s.store
+            .reboots
+            .entries
+            .insert(9, Stored { key: "k".to_owned(), mod_revision: 1, value: Err("not JSON".to_owned()) });
+    });
+    let in_repairs = scene().with(|s| {
+        s.store
+            .repairs
+            .entries
+            .insert(7, Stored { key: "k".to_owned(), mod_revision: 1, value: Err("not JSON".to_owned()) });
+    });
+    for (scene, id) in [(in_reboots, "reboots/9"), (in_repairs, "repairs/7")] {
+        let text = format!("{id} is unreadable: every pass of CKE fails");
+        assert_eq!((scene.text(4), scene.starts()), (text.clone(), Vec::new()));
+        assert_eq!(scene.read().reasons[&EntryId::repair(0)].to_string(), text);
+    }
 }
 
 #[test]

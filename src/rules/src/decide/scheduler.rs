@@ -156,7 +156,7 @@ impl<'a> Pass<'a> {
                 self.start(ctx);
             } else {
                 fault!(SilentEntry => continue);
-                self.reason(ctx.id, Reason::WaitingForSlot { holder, limit });
+                self.reason(ctx.id, Reason::WaitingForSlot { holder, limit, ahead: false });
             }
         }
     }

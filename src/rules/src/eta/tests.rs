@@ -280,7 +280,7 @@ fn held_stuck_and_duplicate_entries_do_not_end_by_themselves() {
     let who = || Who { user: "ann".to_owned(), ..Who::default() };
     let order = Order { verb: Verb::Hold, who: who(), at: now(), reason: None, entry_revision: 1 };
     scene.store.orders.insert(EntryId::reboot(4), stored(order));
-    let waits = Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2 };
+    let waits = Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2, ahead: false };
     let reasons = [
         (
             EntryId::reboot(3),

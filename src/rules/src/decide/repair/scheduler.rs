@@ -97,6 +97,6 @@ impl<'a> Pass<'a> {
         let limit = self.definition.map_or(0, |d| d.cluster.repair.concurrency());
         let taken = &self.claims.repairs;
         let full = usize::try_from(limit).unwrap_or(0) <= taken.len();
-        full.then(|| Reason::WaitingForSlot { holder: taken.values().next().copied(), limit })
+        full.then(|| Reason::WaitingForSlot { holder: taken.values().next().copied(), limit, ahead: false })
     }
 }

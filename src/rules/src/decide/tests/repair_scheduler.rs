@@ -59,7 +59,7 @@ fn i3_max_concurrent_repairs_is_respected_and_lowering_it_aborts_nothing() {
     assert_eq!(scene.repair_starts(), [1]);
     let reason = scene.repair_reason(2);
     assert!(
-        matches!(reason, Reason::WaitingForSlot { limit: 2, holder: Some(h) } if h == EntryId::repair(0)),
+        matches!(reason, Reason::WaitingForSlot { limit: 2, holder: Some(h), ahead: false } if h == EntryId::repair(0)),
         "{reason:?}"
     );
     let lowered = scene.watching(1, 0, 5, ok()).repairs_at_once(1);

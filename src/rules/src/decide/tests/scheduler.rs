@@ -26,7 +26,7 @@ fn entries_start_in_queue_order_up_to_the_limit() {
     assert_eq!(scene.starts(), [0]);
     let scene = scene.with(|s| s.cluster.reboot.max_concurrent_reboots = Some(3));
     assert_eq!(scene.starts(), [0, 1, 2]);
-    assert!(matches!(scene.reason(3), Reason::WaitingForSlot { limit: 3, holder: Some(_) }));
+    assert!(matches!(scene.reason(3), Reason::WaitingForSlot { limit: 3, holder: Some(_), ahead: false }));
 }
 
 #[test]
