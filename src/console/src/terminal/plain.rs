@@ -11,10 +11,11 @@ use std::{
 use cketerm_model::{
     boot_time::BootTime,
     clock::{Now, Steady},
-    entry::{EntryId, Stored},
+    entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
-    names::NodeName,
+    names::{Address, NodeName},
     reason::Reason,
+    stored::recent::Removal,
     time::whole_seconds,
 };
 use cketerm_rules::{
@@ -57,6 +58,33 @@ fn has_kubernetes(seen: &Seen) -> bool {
 /// The last printed state of an entry, and the reason why it does not move.
 type ReportedState = (String, String);
 
+/// An entry that was printed.
+#[derive(Debug)]
+struct Reported {
+    machine: String,
+    state: ReportedState,
+    /// Its machine's address, if it could be read.
+    address: Option<Address>,
+    /// Revision of its last write that was seen.
+    revision: i64,
+}
+
+/// Returns how an entry ended that is gone.
+fn outcome(seen: &Seen, id: EntryId, reported: &Reported) -> String {
+    let recent = &seen.snapshot.store.recent;
+    if let Some(outcome) = recent.ended(id) {
+        return format!("ended: {outcome}");
+    }
+    let (state, _) = &reported.state;
+    let address = reported.address.as_ref().filter(|_| id.queue == QueueKind::Reboot);
+    match address.and_then(|address| recent.removed_by_cke(address, reported.revision)) {
+        Some(Removal::Dequeued) if state == "rebooting" => "ended: rebooted, by CKE's record".to_owned(),
+        Some(Removal::Dequeued) => format!("ended: removed by CKE, it was {state}"),
+        Some(Removal::Cancelled) => "ended: cancelled, by CKE's record".to_owned(),
+        None => format!("gone, it was {state} (ended, cancelled or deleted)"),
+    }
+}
+
 /// Prints the changes between two states.
 #[derive(Debug, Default)]
 pub struct ChangeReporter {
@@ -68,7 +96,7 @@ pub struct ChangeReporter {
     prints_new: bool,
     /// Whether a leader was seen.
     had_leader: bool,
-    entries: BTreeMap<EntryId, (String, ReportedState)>,
+    entries: BTreeMap<EntryId, Reported>,
     states: BTreeMap<&'static str, String>,
     orphans: BTreeSet<NodeName>,
     lost: BTreeMap<&'static str, BootTime>,
@@ -187,12 +215,8 @@ impl ChangeReporter {
         let removed: Vec<EntryId> =
             self.entries.keys().filter(|id| present.binary_search(id).is_err()).copied().collect();
         for id in removed {
-            let Some((machine, (state, _))) = self.entries.remove(&id) else { continue };
-            let outcome = store.recent.ended(id).map_or_else(
-                || format!("gone, it was {state} (ended, cancelled or deleted)"),
-                |outcome| format!("ended: {outcome}"),
-            );
-            lines.push(format!("{id} {machine}: {outcome}"));
+            let Some(reported) = self.entries.remove(&id) else { continue };
+            lines.push(format!("{id} {}: {}", reported.machine, outcome(seen, id, &reported)));
         }
         for id in present {
             let state = match (queries::entry(seen, id), queries::repair(seen, id)) {
@@ -207,7 +231,11 @@ impl ChangeReporter {
             let why = seen.reasons.get(&id);
             let reason_kind = why.map(reason_kind).unwrap_or_default();
             let machine = queries::machine(seen, id).unwrap_or_else(|| "?".to_owned());
-            let known = self.entries.get(&id).map(|(_, reported)| reported);
+            let revision = queries::stored_at(seen, id).map_or(0, |(_, revision)| revision);
+            if let Some(reported) = self.entries.get_mut(&id) {
+                reported.revision = revision;
+            }
+            let known = self.entries.get(&id).map(|reported| &reported.state);
             if known.is_some_and(|reported| *reported == (state.clone(), reason_kind.clone())) {
                 continue;
             }
@@ -223,7 +251,8 @@ impl ChangeReporter {
             });
             let why = why.filter(|_| !reason_kind.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
             lines.push(format!("{id} {machine} {state}{why}{}", asked.unwrap_or_default()));
-            self.entries.insert(id, (machine, (state, reason_kind)));
+            let address = queries::address_of(seen, id).cloned();
+            self.entries.insert(id, Reported { machine, state: (state, reason_kind), address, revision });
         }
     }
 }

@@ -9,6 +9,8 @@ use super::kind::Folder;
 use crate::{
     cketerm_records::{Audit, Who},
     entry::EntryId,
+    names::Address,
+    record::Record,
 };
 
 /// Largest number of remembered keys.
@@ -23,6 +25,15 @@ struct Ended {
     outcome: String,
 }
 
+/// Operation with which CKE removes reboots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// `reboot-dequeue`: the machines have booted, or have left the definition.
+    Dequeued,
+    /// `reboot-cancel`: the entries were cancelled.
+    Cancelled,
+}
+
 /// Keys in the order in which etcd accepted their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecentRecords {
@@ -33,6 +44,8 @@ pub struct RecentRecords {
     dropped: OrdSet<i64>,
     /// Outcomes of entries that ended while the folder was watched, by revision.
     endings: OrdMap<i64, (EntryId, Arc<str>)>,
+    /// Removals of reboots that CKE recorded while its records were watched, by revision: the machines, and how.
+    removals: OrdMap<i64, (Arc<[Address]>, Removal)>,
     /// Writes up to this revision are not known.
     since: i64,
 }
@@ -68,7 +81,23 @@ impl RecentRecords {
                     self.endings.insert(revision, (entry, outcome.into()));
                 }
             }
-            Folder::Records => {}
+            Folder::Records => {
+                // CKE writes the record before it removes the entries, and again after that
+                let record = serde_json::from_slice::<Record>(value).ok().filter(|record| !record.by_cketerm());
+                let removal = match record.as_ref().map(|record| record.operation.as_str()) {
+                    Some("reboot-dequeue") => Some(Removal::Dequeued),
+                    Some("reboot-cancel") => Some(Removal::Cancelled),
+                    Some(_) | None => None,
+                };
+                if let (Some(record), Some(removal)) = (record, removal) {
+                    let targets = record.targets.iter().flatten().map(|target| Address::new(target.as_str()));
+                    self.removals.insert(revision, (targets.collect(), removal));
+                }
+            }
+        }
+        while self.removals.len() > MAX_ACTIONS {
+            let Some(oldest) = self.removals.get_min().map(|(at, _)| *at) else { return };
+            self.removals.remove(&oldest);
         }
         while self.endings.len() > MAX_ACTIONS {
             let Some(oldest) = self.endings.get_min().map(|(at, _)| *at) else { return };
@@ -88,6 +117,12 @@ impl RecentRecords {
     /// Returns the outcome of an entry that ended recently, as far as it was watched.
     pub fn ended(&self, entry: EntryId) -> Option<&str> {
         self.endings.values().rev().find(|(of, _)| *of == entry).map(|(_, outcome)| &**outcome)
+    }
+
+    /// Returns how CKE removed the entry of a machine after this revision, as far as its records were watched.
+    pub fn removed_by_cke(&self, address: &Address, revision: i64) -> Option<Removal> {
+        let mut newest = self.removals.range(revision + 1..).rev();
+        newest.find(|(_, (of, _))| of.contains(address)).map(|(_, (_, removal))| *removal)
     }
 
     /// Returns the operator who wrote this revision, if the write was an action that was watched and is still kept.
