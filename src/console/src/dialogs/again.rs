@@ -1,6 +1,6 @@
 //! The question of an expired dialog, asked again about the state of now.
 
-use super::{add, backoff, batches, cancel, freeze, hold, keep_cordoned, order, registry, repair, stop, switch};
+use super::{add, backoff, batches, cancel, freeze, hold, host, keep_cordoned, order, registry, repair, stop, switch};
 use crate::state::{
     App,
     dialog::{Dialog, DialogAction, Precondition, kept_text::KeptText},
@@ -72,9 +72,9 @@ fn question(app: &App, dialog: &Dialog, action: &Action) -> Option<Dialog> {
             let machines = addresses.iter().map(|address| (name(address), Some(address.clone())));
             repair::of(app, machines.collect()).ok()
         }
-        // a freeze is about no object and does not expire; what the hosts are asked for has changed, and the key asks
-        // with all that can be chosen now
-        Action::Freeze { .. } | Action::Hosts { .. } => None,
+        Action::Hosts { .. } => host::again(app, dialog),
+        // a freeze is about no object and does not expire
+        Action::Freeze { .. } => None,
     }
 }
 

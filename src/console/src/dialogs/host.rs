@@ -82,12 +82,15 @@ pub fn follow_choice(dialog: &mut Dialog) {
 
 /// Opens the dialog that reboots, holds, or turns on or off.
 pub fn power(app: &App) -> Result<Dialog, String> {
-    let hosts = chosen(app)?;
+    Ok(power_of(app, &chosen(app)?))
+}
+
+fn power_of(app: &App, hosts: &[(HostId, &HostRow)]) -> Dialog {
     let n = count(hosts.len(), "host");
-    let mut dialog = dialog(&hosts, format!("Power of {n}?"), format!("Change power of {n}"), None);
+    let mut dialog = dialog(hosts, format!("Power of {n}?"), format!("Change power of {n}"), None);
     dialog.expect = tier::confirmation_text(app, "host-power", hosts.len(), 0);
-    dialog.lines = warnings(app, &hosts);
-    for (id, host) in &hosts {
+    dialog.lines = warnings(app, hosts);
+    for (id, host) in hosts {
         dialog.lines.push(line(app, id, host));
         if let Some(why) = host.hindrance() {
             dialog.lines.push(format!("! {why}"));
@@ -107,7 +110,42 @@ pub fn power(app: &App) -> Result<Dialog, String> {
             (ON.to_owned(), online("on, unless somebody holds it off (spec.online: true)")),
         ],
     ));
-    Ok(dialog)
+    dialog
+}
+
+/// Opens the question of an expired dialog about hosts again, for the same hosts. `None` if one of them is gone or is
+/// another host now, or if the question makes no sense any more.
+pub fn again(app: &App, expired: &Dialog) -> Option<Dialog> {
+    let DialogAction::Act(Action::Hosts { hosts: named, action, .. }) = &expired.action else { return None };
+    let ids = expired.preconditions.iter().filter_map(|precondition| match precondition {
+        Precondition::Host(id, _) => Some(id),
+        Precondition::Entry(..)
+        | Precondition::Phase(..)
+        | Precondition::Hold(..)
+        | Precondition::Switch(..)
+        | Precondition::Constraints(..)
+        | Precondition::Policy(_)
+        | Precondition::Pause(..)
+        | Precondition::Digest(_)
+        | Precondition::ApplyState(..)
+        | Precondition::Node(..) => None,
+    });
+    let hosts: Vec<(HostId, &HostRow)> =
+        ids.filter_map(|id| Some((id.clone(), &**queries::host(&app.seen, id)?))).collect();
+    let uids: Vec<&str> = hosts.iter().map(|(_, host)| host.uid.as_str()).collect();
+    if !uids.iter().copied().eq(named.iter().map(|(_, uid)| uid.as_str())) {
+        return None;
+    }
+    match (action, &expired.pick, hosts.as_slice()) {
+        // the proof is about this Node
+        (Some(HostAction::Fence(..)), ..) => {
+            let (id, host) = hosts.first()?;
+            fence_of(app, (id.clone(), host)).ok().filter(|again| again.action == expired.action)
+        }
+        (_, Some(pick), _) if pick.offers(REBOOT) => Some(power_of(app, &hosts)),
+        (_, _, [(id, _)]) => release_of(app, id).ok(),
+        _ => None,
+    }
 }
 
 /// Opens the same dialog with a soft hold chosen.
@@ -170,7 +208,10 @@ pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
 
 /// Opens the dialog that fences a node: its Node is deleted only after the host is proven to be off.
 pub fn fence(app: &App) -> Result<Dialog, String> {
-    let (id, host) = single(app)?;
+    fence_of(app, single(app)?)
+}
+
+fn fence_of(app: &App, (id, host): (HostId, &HostRow)) -> Result<Dialog, String> {
     let name = host.full_name();
     if let Some(why) = host.hindrance() {
         return Err(format!("{name}: {why}"));

@@ -208,6 +208,38 @@ fn fencing_names_the_node_and_expires_when_host_or_node_changes() {
     }
 }
 
+/// An expired dialog about hosts had to be opened, chosen and typed anew.
+#[test]
+fn an_expired_dialog_about_hosts_asks_again_with_what_was_typed() {
+    for (keys, title) in [
+        ("6 j j W right tab right tab \"fan 3\" tab \"tokyo0 1\"", "Power of 1 host?"),
+        ("6 j j I \"dead\" tab \"tokyo0 1\"", "Fence node worker-3"),
+    ] {
+        let mut app = console(80, 30, keys);
+        let before = app.dialog.clone().unwrap();
+        let mut world = World::with_hosts();
+        let id = ("metal3".to_owned(), "m3".to_owned());
+        let other = HostRow { asked: RebootAnnotations::default(), ..HostRow::clone(&world.kube.hosts[&id]) };
+        world.kube.hosts.insert(id.clone(), Arc::new(other));
+        update(&mut app, Event::Seen(world.seen()));
+        assert!(screen::text(&app).contains("Enter asks again"), "{title}: {}", screen::text(&app));
+        assert_eq!(press(&mut app, "enter"), []);
+        let again = app.dialog.clone().unwrap();
+        assert_eq!((again.expired.is_none(), again.title.contains(title)), (true, true), "{}", again.title);
+        assert_eq!((again.reason.value(), again.typed.value()), (before.reason.value(), before.typed.value()));
+        let choice = |dialog: &crate::state::dialog::Dialog| {
+            dialog.pick.as_ref().and_then(|pick| pick.chosen()).map(|(one, two)| (one.to_owned(), two.to_owned()))
+        };
+        assert_eq!(choice(&again), choice(&before));
+        // another host of that name is not the one that was chosen
+        let mut app = console(80, 30, keys);
+        let other = HostRow { uid: "other".into(), ..HostRow::clone(&world.kube.hosts[&id]) };
+        world.kube.hosts.insert(id, Arc::new(other));
+        update(&mut app, Event::Seen(world.seen()));
+        assert!(!screen::text(&app).contains("Enter asks again"), "{title}: {}", screen::text(&app));
+    }
+}
+
 /// The choice of an expired dialog overrides neither the key nor another machine.
 #[test]
 fn a_kept_choice_never_replaces_the_choice_of_the_key() {

@@ -78,6 +78,11 @@ impl Pick {
         self.labels.unwrap_or(("type", "operation"))
     }
 
+    /// Reports whether this is an option of the first choice.
+    pub fn offers(&self, first: &str) -> bool {
+        self.types.iter().any(|option| option.name == first)
+    }
+
     /// Returns true if there is nothing to choose.
     pub fn is_empty(&self) -> bool {
         self.types.iter().all(|t| t.operations.is_empty())
