@@ -128,13 +128,18 @@ pub(super) fn missing_programs(cluster: &Cluster, spawner: &Spawner) -> Vec<Stri
     programs.into_iter().filter(|program| !spawner.has(program)).cloned().collect()
 }
 
+/// Way to let cketerm lead in place of CKE.
+const TAKE: &str = "`cketerm engine take` hands the queues over";
+
 /// Reports whether the engine may campaign now, by policy and by the other candidates (SAF-5).
 pub(super) fn may_campaign(store: &StoreView) -> Result<(), String> {
     match store.policy().engine {
-        EngineChoice::Cke => Err("policy engine is `cke`: CKE processes the queues".to_owned()),
+        EngineChoice::Cke => Err(format!("policy engine is `cke`: CKE processes the queues; {TAKE}")),
         EngineChoice::Always => Ok(()),
         EngineChoice::Cketerm => match cke_candidate(store, None) {
-            Some(host) => Err(format!("CKE on {host} is a candidate (policy engine `cketerm` gives way to it)")),
+            Some(host) => {
+                Err(format!("CKE on {host} is a candidate (policy engine `cketerm` gives way to it); {TAKE}"))
+            }
             None => Ok(()),
         },
     }

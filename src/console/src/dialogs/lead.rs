@@ -23,7 +23,9 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     match sources::current_leader(&app.seen, app.now.boot) {
         queries::Leader::Us => return Err("this console leads already".to_owned()),
         queries::Leader::Other(host) => return Err(format!("cketerm on {host} leads: nothing has to be done")),
-        queries::Leader::Cke(host) => return Err(format!("CKE on {host} leads: cketerm gives way to it")),
+        queries::Leader::Cke(host) => {
+            return Err(format!("CKE on {host} leads: `cketerm engine take` hands the queues over"));
+        }
         queries::Leader::Unknown => return Err("etcd does not answer: the leader is unknown".to_owned()),
         queries::Leader::Nobody => {}
     }
