@@ -40,17 +40,22 @@ fn is_result_report(txn: &Txn) -> bool {
 }
 
 /// Reports whether an engine repeats an operator's cancel or deletion, which CKE's write had lost, or removes the record
-/// of one: one entry, compared with its record, or one record.
+/// of one: one entry, compared with its record, or one record. With the record it may write how the entry of a batch ended,
+/// if the batch is as it was read and has no such record.
 fn is_cancel_upkeep(txn: &Txn) -> bool {
     let of = |queue: &str| {
         let (records, data) = (format!("cketerm/cancels/{queue}/"), format!("{queue}/data/"));
         let record = |key: &str| key.starts_with(&records);
         let entry = |key: &str| key.starts_with(&data);
+        let end = |key: &str| key.starts_with("cketerm/batches/") && key.contains(&format!("/{queue}/"));
+        let is_compared = |key: &str| txn.compares.iter().any(|(compared, field)| compared == key && *field == "mod");
         let compared = txn.compares.iter().any(|(key, field)| record(key) && *field == "mod");
-        let others = |key: &str| !record(key) && !entry(key) && !key.starts_with("cketerm/audit/");
+        let others = |key: &str| !record(key) && !entry(key) && !end(key) && !key.starts_with("cketerm/audit/");
         let entries = txn.puts.iter().filter(|key| entry(key)).count();
-        let removes = txn.deletes.len() == 1 && txn.deletes.iter().all(|key| record(key)) && txn.puts.is_empty();
-        compared && !touched(txn).any(others) && (removes || (entries == 1 && txn.deletes.is_empty()))
+        let ends = txn.puts.iter().all(|key| end(key) && is_compared(key)) && txn.puts.len() <= 1;
+        let removes = txn.deletes.len() == 1 && txn.deletes.iter().all(|key| record(key)) && ends;
+        let repeats = entries == 1 && txn.deletes.is_empty() && !touched(txn).any(end);
+        compared && !touched(txn).any(others) && (removes || repeats)
     };
     of("reboots") || of("repairs")
 }

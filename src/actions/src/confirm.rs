@@ -10,7 +10,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind},
     stored::view::StoreView,
 };
-use cketerm_rules::cancels::{CancelState, state_in};
+use cketerm_rules::cancels::{CancelState, state_in, unrecorded_ends};
 use tokio::time::{Instant, timeout_at};
 
 use super::{error::ActionError, operator::Operator};
@@ -56,7 +56,8 @@ impl Operator {
         let mut open: BTreeMap<EntryId, Open> = BTreeMap::new();
         for (index, address, created) in self.store.created(queue, indexes).await? {
             let (who, at) = (self.who().clone(), self.store.clock().wall());
-            let cancel = AcceptedCancel { who, at, reason: reason.map(str::to_owned), address, created };
+            let reason = reason.map(str::to_owned);
+            let cancel = AcceptedCancel { who, at, reason, address, created, end: None };
             open.insert(EntryId { queue, index }, Open { cancel, next: Instant::now() });
         }
         if open.is_empty() {
@@ -86,13 +87,16 @@ impl Operator {
     async fn round(&self, view: &StoreView, open: &mut BTreeMap<EntryId, Open>, confirmation: &mut Confirmation) {
         let states: Vec<(EntryId, CancelState)> =
             open.iter().map(|(id, open)| (*id, state_in(view, *id, &open.cancel))).collect();
+        let is_over = states.iter().any(|(_, state)| *state == CancelState::Over);
+        let ends = if is_over { unrecorded_ends(view) } else { BTreeMap::new() };
         for (id, state) in states {
             match (state, open.get_mut(&id)) {
                 (CancelState::Over, _) => {
                     open.remove(&id);
                     if let Some(stored) = view.cancels.get(&id) {
                         // Another process of cketerm removes a record that stays.
-                        let _ = self.store.forget_cancel(id, stored).await;
+                        let end = ends.get(&id).map(|end| (end.batch, end.revision, end.end));
+                        let _ = self.store.forget_cancel(id, stored, end).await;
                     }
                 }
                 (CancelState::Lost, Some(lost)) if lost.next <= Instant::now() => {

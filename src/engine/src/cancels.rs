@@ -56,7 +56,7 @@ impl CancelRepeater {
     /// Does what is due. Returns the time of the next round, unless a change of etcd comes first.
     async fn round(&self, view: &StoreView, pauses: &mut BTreeMap<EntryId, Pause>) -> Option<Instant> {
         let mut wake: Option<Instant> = None;
-        for Due { id, stored, repeat } in due(view) {
+        for Due { id, stored, repeat, end } in due(view) {
             let now = Instant::now();
             let mut sooner = |at: Instant| wake = Some(wake.map_or(at, |wake| wake.min(at)));
             let pause = pauses.get(&id).copied();
@@ -71,7 +71,9 @@ impl CancelRepeater {
             match stored.get().filter(|_| repeat) {
                 Some(cancel) => self.repeat(id, cancel, stored.mod_revision).await,
                 None => {
-                    if let Err(error) = self.store.forget_cancel(id, stored).await {
+                    if let Err(error) =
+                        self.store.forget_cancel(id, stored, end.map(|end| (end.batch, end.revision, end.end))).await
+                    {
                         tracing::debug!(entry = %id, %error, "the record of a cancel was not removed");
                     }
                 }

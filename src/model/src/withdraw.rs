@@ -4,10 +4,11 @@
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    cketerm_records::EndKind,
     entry::QueueKind,
     names::Address,
     reboot::{RebootEntry, RebootStatus},
-    repair::RepairEntry,
+    repair::{RepairEntry, RepairStatus},
 };
 
 /// Entry of a queue that an operator can withdraw.
@@ -30,6 +31,9 @@ pub trait Withdraw: Clone + DeserializeOwned + Serialize {
 
     /// Describes its withdrawal for the audit: `cancelled 10.0.0.11 (queued)`.
     fn withdrawal(&self) -> String;
+
+    /// Returns its end, if it is withdrawn now and then removed.
+    fn end(&self) -> EndKind;
 }
 
 impl Withdraw for RebootEntry {
@@ -54,6 +58,10 @@ impl Withdraw for RebootEntry {
     fn withdrawal(&self) -> String {
         format!("cancelled {} ({})", self.node, self.status)
     }
+
+    fn end(&self) -> EndKind {
+        EndKind::Cancelled
+    }
 }
 
 impl Withdraw for RepairEntry {
@@ -77,5 +85,13 @@ impl Withdraw for RepairEntry {
 
     fn withdrawal(&self) -> String {
         format!("deleted {} ({} {})", self.address, self.operation, self.status)
+    }
+
+    fn end(&self) -> EndKind {
+        match self.status {
+            RepairStatus::Succeeded => EndKind::Succeeded,
+            RepairStatus::Failed => EndKind::Failed,
+            RepairStatus::Queued | RepairStatus::Processing => EndKind::Deleted,
+        }
     }
 }

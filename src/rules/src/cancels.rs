@@ -1,8 +1,11 @@
 //! Cancels of reboots and deletions of repairs that were accepted while a program other than cketerm led (STO-68). CKE
 //! reads an entry and writes it later without a comparison, so a cancel in between is overwritten.
 
+use std::collections::BTreeMap;
+
 use cketerm_model::{
-    cketerm_records::{AcceptedCancel, SCHEMA},
+    batch::BatchId,
+    cketerm_records::{AcceptedCancel, EndKind, SCHEMA},
     entry::{EntryId, QueueKind, Stored},
     stored::view::StoreView,
     withdraw::Withdraw,
@@ -28,6 +31,19 @@ pub struct Due<'a> {
     pub stored: &'a Stored<AcceptedCancel>,
     /// Whether to cancel the entry again; else the record is removed.
     pub repeat: bool,
+    /// End that is recorded below the entry's batch when the record is removed.
+    pub end: Option<BatchEnd>,
+}
+
+/// End of an entry that a leader other than cketerm removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchEnd {
+    /// The batch of the entry.
+    pub batch: BatchId,
+    /// ModRevision of the batch: a leader may fold its ends meanwhile.
+    pub revision: i64,
+    /// Kind of the end.
+    pub end: EndKind,
 }
 
 /// Returns the state of an entry that was cancelled. `entry`: as etcd has it now; `None` if it is gone. Nothing is known
@@ -63,7 +79,31 @@ pub fn due(view: &StoreView) -> Vec<Due<'_>> {
         CancelState::Over => Some((*id, false)),
     };
     let found = view.cancels.iter().filter_map(due);
-    found.filter_map(|(id, repeat)| Some(Due { id, stored: view.cancels.get(&id)?, repeat })).collect()
+    let found: Vec<(EntryId, bool)> = found.collect();
+    let ends = if found.iter().all(|(_, repeat)| *repeat) { BTreeMap::new() } else { unrecorded_ends(view) };
+    let due = |(id, repeat)| Some(Due { id, stored: view.cancels.get(&id)?, repeat, end: ends.get(&id).copied() });
+    found.into_iter().filter_map(due).collect()
+}
+
+/// Returns the ends of withdrawn entries that their batches lack. A batch whose entries are all accounted for lacks none:
+/// a cketerm that led meanwhile recorded them.
+pub fn unrecorded_ends(view: &StoreView) -> BTreeMap<EntryId, BatchEnd> {
+    let recorded = |batch: BatchId| {
+        let stored = view.batches.get(&batch)?;
+        let ends: u64 = view.batch_ends.keys().map(|(of, _)| u64::from(*of == batch)).sum();
+        let open = u64::try_from(view.entries_of_batch(batch).count()).unwrap_or(u64::MAX);
+        let known = stored.get()?.ends.all().saturating_add(ends).saturating_add(open);
+        Some((stored.mod_revision, stored.get()?.added.saturating_sub(known)))
+    };
+    let mut lacking: BTreeMap<BatchId, Option<(i64, u64)>> = BTreeMap::new();
+    let mut ends = BTreeMap::new();
+    for (id, batch, end) in view.withdrawn_elsewhere() {
+        if let Some((revision, n @ 1..)) = lacking.entry(batch).or_insert_with(|| recorded(batch)) {
+            *n -= 1;
+            ends.insert(id, BatchEnd { batch, revision: *revision, end });
+        }
+    }
+    ends
 }
 
 #[cfg(test)]
@@ -120,6 +160,31 @@ mod tests {
         assert_eq!(repeats(&repair_view(Some(("10.0.0.11", true)))), [] as [bool; 0]);
         assert_eq!(repeats(&repair_view(Some(("10.0.0.12", false)))), [false], "another machine's entry");
         assert_eq!(repeats(&repair_view(None)), [false]);
+    }
+
+    /// The batch of a cancelled entry counts it as cancelled once CKE has removed it, unless its end is known already.
+    #[test]
+    fn the_end_of_a_cancelled_entry_is_recorded_once_below_its_batch() {
+        let (keys, id) = (Keys::new("/cke/"), BatchId::at("2026-11-24T09:00:00Z".parse().unwrap()));
+        let of_batch = |added: u64, done: u64, entry: Option<(&str, &str)>| {
+            let mut view = view(entry, SCHEMA);
+            let who = json!({"user": "alice", "host": "ops1"});
+            let batch = json!({"queue": "reboot", "who": who, "at": "2026-11-24T09:00:00Z", "asked": added,
+                "added": added, "ends": {"done": done}});
+            view.put(&keys, &Row::new(&keys.batch(id), &batch.to_string(), 8, 4));
+            let request = json!({"who": who, "at": "2026-11-24T09:00:00Z", "batch": id.to_string()});
+            view.put(&keys, &Row::new(&keys.request(EntryId::reboot(3)), &request.to_string(), 4, 4));
+            assert!(view.broken.is_empty(), "{:?}", view.broken);
+            view
+        };
+        let ends = |view: &StoreView| due(view).iter().map(|due| due.end).collect::<Vec<_>>();
+        let cancelled = BatchEnd { batch: id, revision: 8, end: EndKind::Cancelled };
+        let mut removed = of_batch(2, 1, None);
+        assert_eq!(ends(&removed), [Some(cancelled)]);
+        removed.put(&keys, &Row::new(&keys.batch_end(id, EntryId::reboot(3)), r#""cancelled""#, 9, 9));
+        assert_eq!(ends(&removed), [None], "it is recorded");
+        assert_eq!(ends(&of_batch(2, 2, None)), [None], "its record was folded into the batch");
+        assert_eq!(ends(&of_batch(2, 1, Some(("10.0.0.11", "queued")))), [None], "the cancel is repeated first");
     }
 
     #[test]

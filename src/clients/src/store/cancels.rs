@@ -3,7 +3,8 @@
 
 use cketerm_model::{
     acceptance::LeaderKind,
-    cketerm_records::{AcceptedCancel, repeated},
+    batch::BatchId,
+    cketerm_records::{AcceptedCancel, EndKind, repeated},
     entry::{EntryId, QueueKind, Stored},
     fence::Person,
     names::Address,
@@ -148,6 +149,7 @@ impl Store {
                     reason: reason.map(str::to_owned),
                     address: entry.address().clone(),
                     created: kv.create_revision(),
+                    end: Some(entry.end()),
                 };
                 let id = EntryId { queue: E::QUEUE, index: entry.index() };
                 Some(TxnOp::put(self.keys().cancel(id), json(&cancel), None))
@@ -192,17 +194,41 @@ impl Store {
         Ok(matches!(self.write(note, &result, compares, ops).await?, WriteOutcome::At(_)))
     }
 
-    /// Removes the record of a cancel whose entry is gone. While the entry exists, or if the record has changed, nothing
-    /// is removed.
-    pub async fn forget_cancel(&self, id: EntryId, stored: &Stored<AcceptedCancel>) -> Result<(), StoreError> {
+    /// Removes the record of a cancel whose entry is gone, and records the entry's end below its batch. While the entry
+    /// exists, or if the record or the batch has changed, nothing is written. `end`: the batch, its ModRevision, the end.
+    pub async fn forget_cancel(
+        &self,
+        id: EntryId,
+        stored: &Stored<AcceptedCancel>,
+        end: Option<(BatchId, i64, EndKind)>,
+    ) -> Result<(), StoreError> {
         let Some(cancel) = stored.get() else { return Ok(()) };
-        let compares = vec![
+        let compares = [
             Compare::create_revision(self.keys().entry(id), CompareOp::NotEqual, cancel.created),
             Compare::mod_revision(stored.key.as_str(), CompareOp::Equal, stored.mod_revision),
         ];
-        match self.transact(compares, vec![TxnOp::delete(stored.key.as_str(), None)], Vec::new()).await {
-            Ok(_) => Ok(()),
-            Err(failure) => Err(self.store_error(&format!("remove the record of the cancel of {id}"), failure).await),
+        let removal = TxnOp::delete(stored.key.as_str(), None);
+        let mut written = (compares.to_vec(), vec![removal.clone()]);
+        if let Some((batch, revision, end)) = end {
+            let key = self.keys().batch_end(batch, id);
+            written.0.push(Compare::mod_revision(self.keys().batch(batch), CompareOp::Equal, revision));
+            written.0.push(Compare::mod_revision(key.as_str(), CompareOp::Equal, 0));
+            written.1.push(TxnOp::put(key, json(&end), None));
+        }
+        let what = format!("remove the record of the cancel of {id}");
+        let failure = match self.transact(written.0, written.1, Vec::new()).await {
+            Ok(_) => return Ok(()),
+            Err(failure) => self.store_error(&what, failure).await,
+        };
+        match failure {
+            // a role of an older version may not write batches
+            StoreError::Denied { .. } if end.is_some() => {
+                match self.transact(compares.to_vec(), vec![removal], Vec::new()).await {
+                    Ok(_) => Ok(()),
+                    Err(failure) => Err(self.store_error(&what, failure).await),
+                }
+            }
+            failure => Err(failure),
         }
     }
 

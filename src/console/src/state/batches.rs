@@ -58,6 +58,7 @@ impl Batches {
             Arc::ptr_eq(of, store)
                 || of.batches.ptr_eq(&store.batches)
                     && of.batch_ends.ptr_eq(&store.batch_ends)
+                    && of.cancels.ptr_eq(&store.cancels)
                     && of.requests.ptr_eq(&store.requests)
                     && of.reboots.entries.ptr_eq(&store.reboots.entries)
                     && of.repairs.entries.ptr_eq(&store.repairs.entries)

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Who;
+use super::{EndKind, Who};
 use crate::{entry::QueueKind, names::Address};
 
 /// Value of `cketerm/cancels/<queue>/<index>`: an operator's cancel of a reboot, or deletion of a repair. The transaction
@@ -22,6 +22,10 @@ pub struct AcceptedCancel {
     pub address: Address,
     /// CreateRevision of the entry's key. An entry with another one is another entry, which this cancel never touches.
     pub created: i64,
+    /// End of the entry once it is removed: a repair that had finished keeps that end. `None` in a record of an older
+    /// version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<EndKind>,
 }
 
 /// Action of the audit record of a repeated cancel of a reboot.

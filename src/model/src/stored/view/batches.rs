@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::StoreView;
 use crate::{
     batch::{Batch, BatchId, BatchTotals, Paused},
-    entry::{EntryId, Stored},
+    cketerm_records::EndKind,
+    entry::{EntryId, QueueKind, Stored},
 };
 
 impl StoreView {
@@ -62,7 +63,25 @@ impl StoreView {
             let added = self.batches.get(id).and_then(Stored::get).map_or(0, |batch| batch.added);
             count.unrecorded = added.saturating_sub(count.open().saturating_add(count.ends.all()));
         }
+        for (_, batch, end) in self.withdrawn_elsewhere() {
+            if let Some(count) = totals.get_mut(&batch).filter(|count| count.unrecorded > 0) {
+                count.unrecorded -= 1;
+                count.ends.add(end);
+            }
+        }
         totals
+    }
+
+    /// Returns the entries of batches that an operator withdrew, that a leader other than cketerm has removed, and whose
+    /// end has no record below their batch yet.
+    pub fn withdrawn_elsewhere(&self) -> impl Iterator<Item = (EntryId, BatchId, EndKind)> {
+        let gone = self.cancels.iter().filter(|(id, _)| !self.has_entry(**id));
+        gone.filter_map(|(id, stored)| {
+            let (batch, cancel) = (self.batch_of(*id)?, stored.get()?);
+            let is_recorded = self.batch_ends.contains_key(&(batch, *id));
+            let end = cancel.end.or((id.queue == QueueKind::Reboot).then_some(EndKind::Cancelled))?;
+            (!is_recorded).then_some((*id, batch, end))
+        })
     }
 }
 
@@ -74,7 +93,6 @@ mod tests {
     use crate::{
         batch::{BatchEnds, BatchState},
         cketerm_records::Who,
-        entry::QueueKind,
         stored::{keys::Keys, row::Row},
     };
 
@@ -110,6 +128,34 @@ mod tests {
         assert_eq!(totals, BatchTotals { queued: 1, in_work: 1, ends, unrecorded: 1 });
         assert_eq!((totals.done(), totals.all(), totals.state(view.batch(id).unwrap())), (2, 4, BatchState::Running));
         assert_eq!(view.entries_of_batch(id).map(|entry| entry.index).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    /// CKE removes a cancelled entry and records no end; the batch called it done.
+    #[test]
+    fn an_entry_that_cke_removed_after_its_cancel_is_not_done() {
+        let (mut view, keys, id) = view();
+        let cancel = |index: u64, end: &str| {
+            let who = r#"{"user":"alice","host":"ops1"}"#;
+            let at = "2026-11-24T10:05:00Z";
+            let value = format!(r#"{{"who":{who},"at":"{at}","address":"10.0.0.{index}","created":7{end}}}"#);
+            Row::new(&keys.cancel(EntryId::reboot(index)), &value, 9, 9)
+        };
+        // in the queue still, ended with a record, and without a batch
+        for index in [2, 3, 9] {
+            view.put(&keys, &cancel(index, ""));
+        }
+        let before = view.batch_totals()[&id];
+        assert_eq!((before.done(), before.unrecorded, before.ends.withdrawn), (2, 1, 1));
+        view.delete(&keys, keys.entry(EntryId::reboot(0)).as_bytes());
+        assert_eq!(view.batch_totals()[&id].done(), 3, "nobody cancelled it");
+        for end in ["", r#","end":"cancelled""#] {
+            view.put(&keys, &cancel(0, end));
+            let totals = view.batch_totals()[&id];
+            assert_eq!((totals.done(), totals.unrecorded, totals.ends.withdrawn), (2, 1, 2), "{end}");
+        }
+        // a repair that had failed keeps its end
+        view.put(&keys, &cancel(0, r#","end":"failed""#));
+        assert_eq!(view.batch_totals()[&id].ends.failed, 1);
     }
 
     #[test]
