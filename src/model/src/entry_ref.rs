@@ -131,6 +131,14 @@ impl<'a> EntryRef<'a> {
         }
     }
 
+    /// Reports whether an operator cancelled or deleted the entry, and the leader has not removed it yet.
+    pub fn is_withdrawn(self) -> bool {
+        match self {
+            Self::Reboot(e) => e.status == RebootStatus::Cancelled,
+            Self::Repair(e) => e.deleted,
+        }
+    }
+
     /// Reports whether the entry has ended and stays in the queue until somebody deletes it, which only a repair does.
     pub fn finished(self) -> bool {
         match self {

@@ -84,14 +84,19 @@ pub fn own(reason: &Reason) -> bool {
     !whole && reason.attention() > Attention::None
 }
 
-/// Returns since when the entry has been in its state: its transition, else its request.
+/// Returns since when the entry has been in its state: its transition, else its request. A cancel or a deletion leaves the
+/// time of the transition before it, so its own record has the time; without one it is not known.
 pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     in_state_since(&seen.snapshot.store, id)
 }
 
 fn in_state_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
     let asked = || store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
-    store.entry(id)?.last_transition_time().or_else(asked)
+    let entry = store.entry(id)?;
+    if entry.is_withdrawn() {
+        return store.cancels.get(&id).and_then(Stored::get).map(|cancel| cancel.at);
+    }
+    entry.last_transition_time().or_else(asked)
 }
 
 /// Reports whether the entry has been in its state for `stuck_seconds`, or has had too many drain backoffs.
