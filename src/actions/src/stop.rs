@@ -77,14 +77,14 @@ impl Operator {
     }
 }
 
-/// Returns the message about a stop and what goes on.
-pub fn stopped(stop: &Stop) -> String {
+/// Returns the message about a stop and what goes on. `undo`: the command that undoes it, as it is typed here.
+pub fn stopped(stop: &Stop, undo: &str) -> String {
     let done = &stop.turned;
     let left = left(&done.left, "was already disabled");
     let queues = match done.turned.as_slice() {
         [] => "both queues were already disabled; nothing was changed".to_owned(),
         turned => {
-            format!("disabled: {}{left}; running reboots and repairs finish; undo with `cketerm resume`", names(turned))
+            format!("disabled: {}{left}; running reboots and repairs finish; undo with `{undo}`", names(turned))
         }
     };
     let active_integrations = match stop.active_integrations.as_deref() {

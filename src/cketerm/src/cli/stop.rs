@@ -7,7 +7,7 @@ use super::{Context, options::Reason};
 /// Disables both queues.
 pub async fn stop(reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let done = context.operator().await?.stop(reason.get()).await?;
-    context.print_message(&stopped(&done));
+    context.print_message(&stopped(&done, "cketerm resume"));
     Ok(())
 }
 

@@ -46,6 +46,7 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
             DialogAction::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
             DialogAction::Act(Action::Switch { .. }) => switch::follow(app, dialog),
             DialogAction::Act(Action::Stop { .. }) => stop::follow(app, dialog),
+            DialogAction::Act(Action::Resume { .. }) => stop::follow_resume(app, dialog),
             DialogAction::Act(Action::AddReboots { .. }) => add::follow(app, dialog),
             DialogAction::Quit => quit::follow(app, dialog),
             DialogAction::Lead { .. } => lead::follow(app, dialog),

@@ -1,7 +1,11 @@
 //! Dialogs that stop both queues, or resume the stopped ones.
 
-use cketerm_model::entry::QueueKind;
+use cketerm_model::{
+    cketerm_records::Stopped,
+    entry::{QueueKind, Stored},
+};
 
+use super::switch::{drains_at_disable, drains_at_enable};
 use crate::state::{
     App,
     dialog::{Dialog, DialogAction},
@@ -22,6 +26,14 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
     dialog.lines = lines(app);
 }
 
+/// Updates the counts of the dialog that resumes.
+pub fn follow_resume(app: &App, dialog: &mut Dialog) {
+    let stopped = app.seen.snapshot.store.stopped.as_ref().and_then(Stored::get);
+    if let Some(stopped) = stopped {
+        dialog.lines = resume_lines(app, stopped);
+    }
+}
+
 fn lines(app: &App) -> Vec<String> {
     let store = &app.seen.snapshot.store;
     let mut lines: Vec<String> = QueueKind::ALL
@@ -33,6 +45,10 @@ fn lines(app: &App) -> Vec<String> {
             format!("{queue} queue {was}: {} draining, {} after their command", counts.draining, counts.after)
         })
         .collect();
+    let draining: usize = QueueKind::ALL.into_iter().map(|queue| app.knowledge.totals.counts(queue).draining).sum();
+    if draining > 0 {
+        lines.push(drains_at_disable(app, draining));
+    }
     lines.push(format!("works under every leader; :resume undoes it ({})", store.leadership().message));
     lines
 }
@@ -45,8 +61,13 @@ pub fn resume(app: &App) -> Result<Dialog, String> {
         record.get().ok_or_else(|| format!("{} cannot be read: `cketerm resume` shows how to fix it", record.key))?;
     let verb = format!("Resume {}", count(stopped.queues.len(), "queue"));
     let mut dialog = Dialog::new(format!("{verb}?"), verb, DialogAction::Act(Action::Resume { reason: None }));
+    dialog.lines = resume_lines(app, stopped);
+    Ok(dialog)
+}
+
+fn resume_lines(app: &App, stopped: &Stopped) -> Vec<String> {
     let why = stopped.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    dialog.lines = vec![
+    let mut lines = vec![
         short_text::safe(&format!("stopped by {} {} ago{why}", stopped.who, when::age(stopped.at, app.now.wall))),
         match stopped.queues.as_slice() {
             [] => "no queue was enabled then".to_owned(),
@@ -55,7 +76,9 @@ pub fn resume(app: &App) -> Result<Dialog, String> {
                 some.iter().map(|queue| format!("{queue} queue")).collect::<Vec<_>>().join(", ")
             ),
         },
-        "a queue that somebody changed since stays as it is".to_owned(),
     ];
-    Ok(dialog)
+    let draining = stopped.queues.iter().map(|queue| app.knowledge.totals.counts(*queue).draining).sum();
+    lines.extend(drains_at_enable(app, draining));
+    lines.push("a queue that somebody changed since stays as it is".to_owned());
+    lines
 }

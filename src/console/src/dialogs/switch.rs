@@ -36,18 +36,29 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
     let counts = app.knowledge.totals.counts(queue);
     if enabled {
-        vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]
+        let starts = format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff);
+        std::iter::once(starts).chain(drains_at_enable(app, counts.draining)).collect()
     } else {
         let after = match queue {
             QueueKind::Reboot => format!("{} rebooting: continue to the boot check", counts.after),
             QueueKind::Repair => format!("{} watching: health checks continue, no next step begins", counts.after),
         };
-        // CKE may keep the status: with the next enable it goes on where it was
-        let draining = if app.seen.snapshot.store.leadership().lead == LeaderKind::Cke && counts.draining > 0 {
-            format!("{} draining: CKE may go on with their commands at the next enable", counts.draining)
-        } else {
-            format!("{} draining: backed off and uncordoned", counts.draining)
-        };
-        vec![format!("no drain and no {queue} command starts any more"), draining, after]
+        vec![format!("no drain and no {queue} command starts any more"), drains_at_disable(app, counts.draining), after]
     }
+}
+
+/// Returns what becomes of so many drains when their queue is disabled. CKE may keep their status: with the next enable
+/// it goes on where it was.
+pub(super) fn drains_at_disable(app: &App, draining: usize) -> String {
+    if app.seen.snapshot.store.leadership().lead == LeaderKind::Cke && draining > 0 {
+        format!("{draining} draining: CKE may go on with their commands at the next enable")
+    } else {
+        format!("{draining} draining: backed off and uncordoned")
+    }
+}
+
+/// Returns what becomes of drains that CKE kept, when their queue is enabled. `None` without such drains.
+pub(super) fn drains_at_enable(app: &App, draining: usize) -> Option<String> {
+    let is_kept = app.seen.snapshot.store.leadership().lead == LeaderKind::Cke && draining > 0;
+    is_kept.then(|| format!("{draining} draining: CKE goes on with them and may run their commands"))
 }

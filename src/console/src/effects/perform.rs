@@ -94,7 +94,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
         Action::Switch { queue, enabled, reason } => {
             switch(operator, queue.into(), enabled, reason.as_deref(), &format!("the {queue} queue")).await?
         }
-        Action::Stop { reason } => stopped(&operator.stop(reason.as_deref()).await.map_err(text)?).into(),
+        Action::Stop { reason } => stopped(&operator.stop(reason.as_deref()).await.map_err(text)?, ":resume").into(),
         Action::Resume { reason } => resumed(operator.resume(reason.as_deref()).await.map_err(text)?.as_ref()).into(),
         Action::Registry { what, reason } => {
             let reason = reason.as_deref();

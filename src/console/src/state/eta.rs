@@ -76,11 +76,13 @@ impl RemainingWork {
 
     /// Returns the entries that do not end on their own: `6 on hold`, `1 stuck`.
     pub fn parked(&self) -> Vec<(String, Tone)> {
+        // an entry of the other queue may be the one that does not move
+        let behind = if self.held + self.stalled() > 0 { "behind those" } else { "behind others" };
         let parts = [
             (self.held, "on hold", Tone::Plain),
             (self.backoff.map_or(0, |(n, _)| n), "in backoff", Tone::Trouble),
             (self.stuck, "stuck", Tone::Trouble),
-            (self.behind, "behind those", Tone::Plain),
+            (self.behind, behind, Tone::Plain),
         ];
         parts.into_iter().filter(|(n, ..)| *n > 0).map(|(n, how, tone)| (format!("{n} {how}"), tone)).collect()
     }
@@ -223,6 +225,8 @@ mod tests {
             estimate(Some(Bar::Disabled)),
             "no reboot starts while the queue is disabled; 4 in backoff, 1 behind those"
         );
+        let alone = RemainingWork { backoff: None, ..left.clone() };
+        assert_eq!(alone.parked(), [("1 behind others".to_owned(), Tone::Plain)]);
         let opens = Bar::Before(after(now(), 3600), "window");
         assert_eq!(estimate(Some(opens)), "the next reboot is retried 11:00; 4 in backoff, 1 behind those");
     }

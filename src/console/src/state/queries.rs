@@ -210,6 +210,12 @@ pub fn leader(seen: &Seen) -> Leader {
     }
 }
 
+/// Reports whether entries of a queue are tried again at the end of their backoff: somebody leads, and the queue is
+/// enabled.
+pub fn retries(seen: &Seen, queue: QueueKind) -> bool {
+    leader(seen) != Leader::Nobody && seen.snapshot.store.switch(queue).enabled()
+}
+
 /// Returns the lease of a leading CKE in hexadecimal. It tells two candidates of one host apart.
 pub fn cke_lease(seen: &Seen) -> Option<String> {
     let store = &seen.snapshot.store;
@@ -244,6 +250,16 @@ pub fn finishes_anyway(seen: &Seen, id: EntryId) -> bool {
         QueueKind::Reboot => entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
         QueueKind::Repair => repair(seen, id)
             .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
+    }
+}
+
+/// Returns true if an entry drains its node.
+pub fn draining(seen: &Seen, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => entry(seen, id).is_some_and(|e| e.status == RebootStatus::Draining),
+        QueueKind::Repair => repair(seen, id).is_some_and(|e| {
+            e.status == RepairStatus::Processing && !e.deleted && e.step_status == StepStatus::Draining
+        }),
     }
 }
 

@@ -14,9 +14,13 @@ use crate::state::queries;
 pub struct Motion {
     /// Entries in work.
     pub used: usize,
-    /// Of these, entries that need an operator.
+    /// Of these, entries whose command was run: they go on while their queue is disabled.
+    pub after_command: usize,
+    /// Of those in work, entries that drain.
+    pub draining: usize,
+    /// Of those in work, entries that need an operator.
     pub used_stuck: usize,
-    /// Of these, entries that wait for something.
+    /// Of those in work, entries that wait for something.
     pub used_waits: usize,
     /// Entries that will end without an operator.
     pub left: usize,
@@ -30,6 +34,8 @@ pub struct Motion {
     pub behind: usize,
     /// Entries that back off.
     pub backoff: usize,
+    /// Of these, entries that need an operator.
+    pub backoff_stuck: usize,
 }
 
 impl Motion {
@@ -38,10 +44,13 @@ impl Motion {
         let working = usize::from(queries::in_work(seen, id));
         let rests = queries::backoff_until(seen, id).is_some() && !queries::held(seen, id);
         self.used += working;
+        self.after_command += usize::from(queries::finishes_anyway(seen, id));
+        self.draining += usize::from(queries::draining(seen, id));
         self.backoff += usize::from(rests);
         match trouble::of(seen, id) {
             Some(Trouble::Stuck) => {
                 self.stuck += usize::from(!rests);
+                self.backoff_stuck += usize::from(rests);
                 self.used_stuck += working;
                 return;
             }
@@ -59,6 +68,11 @@ impl Motion {
             self.left += 1;
             self.finishing += usize::from(queries::finishes_anyway(seen, id));
         }
+    }
+
+    /// Returns the number of entries that do not end before an operator acts: no estimated end includes them.
+    pub fn resting(&self) -> usize {
+        self.held + self.behind + self.stuck + self.backoff_stuck
     }
 
     /// Returns the number of entries that are stuck or in backoff.

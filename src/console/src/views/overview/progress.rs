@@ -1,9 +1,10 @@
 //! Progress of a queue: a bar, numbers, slots, and what limits it. The title has the state and the estimated end, which
 //! are looked for first.
 
-use cketerm_model::{entry::QueueKind, stored::keys::SwitchName};
+use cketerm_model::{cketerm_records::Audit, entry::QueueKind, stored::keys::SwitchName};
 use cketerm_rules::eta::text::Detail;
 use ratatui::{style::Style, text::Span};
+use unicode_width::UnicodeWidthStr;
 
 use super::{
     PanelLine, idle,
@@ -37,6 +38,8 @@ const GAP: usize = 3;
 /// Widths of a panel from which its title has room for the late end, and for what the planned end assumes.
 const ASSUMED_WIDTH: u16 = 76;
 const FULL_WIDTH: u16 = 110;
+/// Columns of a panel's upper side that a note leaves to the frame and the title.
+const NOTE_FRAME: u16 = 18;
 
 /// Returns the title: the queue, the reason and the operator of its entries, the queue's state and its end.
 pub(super) fn title(app: &App, queue: QueueKind, width: u16) -> Panel {
@@ -64,7 +67,7 @@ pub(super) fn title(app: &App, queue: QueueKind, width: u16) -> Panel {
     }
     let (state, style) = match (work.parts(), batch) {
         ([], Some(batch)) if leaders::pause_in_force(app, batch).is_some() => sections::paused(app, batch),
-        _ => state(app, queue, &work.only().map_or(work.motion, |only| only.motion)),
+        _ => state(app, queue, &work.only().map_or(work.motion, |only| only.motion), width),
     };
     let panel = Panel::new(title).note(text(state, style));
     match end(app, queue, work, detail(width)) {
@@ -94,15 +97,16 @@ pub(super) fn part_title(app: &App, queue: QueueKind, place: usize, width: u16) 
         _ if leaders::pause_in_force(app, batch).is_some() => sections::paused(app, batch),
         // while the queue does not move, neither does a part of it
         Some(part) if part.in_work == 0 && part.motion.left > 0 => {
-            match state(app, queue, &app.knowledge.summary.work_of(queue).motion) {
+            match state(app, queue, &app.knowledge.summary.work_of(queue).motion, width) {
                 (_, style) if style == theme.good => ("waits for its turn".to_owned(), theme.muted),
                 state => state,
             }
         }
-        part => state(app, queue, &part.map(|part| part.motion).unwrap_or_default()),
+        part => state(app, queue, &part.map(|part| part.motion).unwrap_or_default(), width),
     };
     let panel = Panel::new(title).note(text(state, style));
-    match sections::end(app, queue, batch, detail(width)).filter(|_| leaders::pause_in_force(app, batch).is_none()) {
+    let end = part.and_then(|part| sections::end(app, queue, (part, batch), detail(width)));
+    match end.filter(|_| leaders::pause_in_force(app, batch).is_none()) {
         Some(end) => panel.note(text(end, theme.title)),
         None => panel,
     }
@@ -151,7 +155,8 @@ fn detail(width: u16) -> Detail {
 }
 
 /// Returns the state of a queue with work, or of a part of it with these entries, and its style.
-pub(super) fn state(app: &App, queue: QueueKind, work: &Motion) -> (String, Style) {
+/// The text of a disabled queue is as long as a title of this width has room for.
+fn state(app: &App, queue: QueueKind, work: &Motion, width: u16) -> (String, Style) {
     let (theme, store, boot) = (&app.config.theme, &app.seen.snapshot.store, app.now.boot);
     let switch = store.switch(queue);
     let (remaining, held) = (work.left, work.held);
@@ -166,6 +171,7 @@ pub(super) fn state(app: &App, queue: QueueKind, work: &Motion) -> (String, Styl
         _ if work.used == 0 && work.is_empty() => ("nothing to do", theme.muted),
         _ if moving == 0 && remaining > 0 && window_closed => ("waits for the window", theme.trouble),
         _ if remaining == 0 && held > 0 && work.stalled() == 0 => ("ON HOLD", theme.trouble),
+        _ if work.used == 0 && remaining == 0 && work.stalled() == 0 => ("waits for its machine", theme.trouble),
         _ if work.used > 0 && (remaining == 0 || moving == 0) => ("STUCK", theme.danger),
         _ if work.used > 0 && queries::kube_lost(&app.seen, boot).is_some() => {
             ("blocked, Kubernetes is lost", theme.danger)
@@ -177,25 +183,48 @@ pub(super) fn state(app: &App, queue: QueueKind, work: &Motion) -> (String, Styl
         _ => ("waiting", theme.trouble),
     };
     let seen_at = queries::etcd_lost(&app.seen, boot).map(|_| format!("as of {}: ", calendar::time(app, app.known())));
-    let by = (!switch.enabled()).then(|| who_disabled(app, queue, switch.mod_revision)).flatten();
-    let finish = if work.used == 1 { "finishes" } else { "finish" };
-    let by = match (by, work.used) {
-        (by, 1..) if !switch.enabled() => Some(format!("{}, {} in work {finish}", by.unwrap_or_default(), work.used)),
-        (by, _) => by,
-    };
+    let seen_at = seen_at.unwrap_or_default();
     let window = calendar::window(app, queue).map(|(window, _)| format!(", {window}")).unwrap_or_default();
-    (format!("{}{state}{}{window}", seen_at.unwrap_or_default(), by.unwrap_or_default()), style)
+    if switch.enabled() {
+        return (format!("{seen_at}{state}{window}"), style);
+    }
+    let audit = disabled_by(app, queue, switch.mod_revision);
+    let who = audit.map(|audit| format!(" by {} {}", audit.who.user, calendar::moment(app, audit.at)));
+    let (who, why) = (who.unwrap_or_default(), audit.and_then(|audit| audit.reason.as_deref()));
+    let why = why.map(|why| format!(" ({})", short_text::shorten_middle(why, 30))).unwrap_or_default();
+    let work = in_work_while_disabled(app, work);
+    // the panel drops a note without room
+    let forms = [format!("{who}{why}{work}{window}"), format!("{who}{work}"), work, String::new()];
+    let room = usize::from(width.saturating_sub(NOTE_FRAME));
+    let forms = forms.map(|form| short_text::safe(&format!("{seen_at}{state}{form}")));
+    let fits = forms.iter().find(|form| form.width() <= room).or(forms.last());
+    (fits.cloned().unwrap_or_default(), style)
 }
 
-/// Returns who disabled a queue, when and why, if the audit has it: ` by bob 09:17Z (storage incident)`. Only a
-/// record of the same transaction counts, because `ckecli` and `etcdctl` write none.
-fn who_disabled(app: &App, queue: QueueKind, switch_revision: i64) -> Option<String> {
+/// Returns what becomes of the work in progress while its queue is disabled: `, 1 in work finishes, 1 stays draining`.
+fn in_work_while_disabled(app: &App, work: &Motion) -> String {
+    let text = |n: usize, one: &str, many: &str| match n {
+        0 => String::new(),
+        1 => format!(", 1 {one}"),
+        n => format!(", {n} {many}"),
+    };
+    let finish = text(work.after_command, "in work finishes", "in work finish");
+    match sources::current_leader(&app.seen, app.now.boot) {
+        // cketerm backs its drains off at once
+        Leader::Us | Leader::Other(_) => finish + &text(work.draining, "drain given up", "drains given up"),
+        // CKE keeps the status, and goes on at the next enable
+        Leader::Cke(_) => finish + &text(work.draining, "stays draining", "stay draining"),
+        Leader::Nobody => text(work.used, "in work waits for a leader", "in work wait for a leader"),
+        Leader::Unknown => text(work.used, "in work", "in work"),
+    }
+}
+
+/// Returns the record of the action that disabled a queue, if the audit has it. Only a record of the same transaction
+/// counts, because `ckecli` and `etcdctl` write none.
+fn disabled_by(app: &App, queue: QueueKind, switch_revision: i64) -> Option<&Audit> {
     let on = SwitchName::from(queue).title();
     let read = app.knowledge.past.audit.rows.iter().filter(|(id, _)| id.revision.0 == switch_revision);
-    let audit = read.filter_map(|(_, row)| row.as_ref().ok()).find(|a| a.on == on && a.what == "disable")?;
-    let why =
-        audit.reason.as_ref().map(|why| format!(" ({})", short_text::shorten_middle(why, 30))).unwrap_or_default();
-    Some(short_text::safe(&format!(" by {} {}{why}", audit.who.user, calendar::moment(app, audit.at))))
+    read.filter_map(|(_, row)| row.as_deref().ok()).find(|a| a.on == on && a.what == "disable")
 }
 
 /// Returns the rows of the lines: those that can be opened.

@@ -227,12 +227,27 @@ fn note(app: &App, queue: QueueKind, part: &Section, is_short: bool) -> Option<(
     } else {
         estimate.described(Detail::Short, clock)
     };
-    Some((end, app.config.theme.title))
+    Some((all_but(part) + &end, app.config.theme.title))
 }
 
 /// Returns the estimated end of a batch, unless nothing starts: `done 07:41Z ± 6m`.
-pub(super) fn end(app: &App, queue: QueueKind, batch: &BatchSummary, detail: Detail) -> Option<String> {
-    estimate(app, queue, batch).map(|estimate| estimate.described(detail, |at| calendar::moment(app, at)))
+pub(super) fn end(
+    app: &App,
+    queue: QueueKind,
+    (part, batch): (&Section, &BatchSummary),
+    detail: Detail,
+) -> Option<String> {
+    let estimate = estimate(app, queue, batch)?;
+    Some(all_but(part) + &estimate.described(detail, |at| calendar::moment(app, at)))
+}
+
+/// Returns how many entries of a part the end is not about, because they wait for an operator or behind such an entry:
+/// `all but 1 `. Empty if it is about all.
+fn all_but(part: &Section) -> String {
+    match part.motion.resting() {
+        0 => String::new(),
+        n => format!("all but {n} "),
+    }
 }
 
 fn estimate<'a>(app: &'a App, queue: QueueKind, batch: &BatchSummary) -> Option<&'a Estimate> {
