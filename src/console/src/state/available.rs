@@ -116,7 +116,8 @@ fn shows(app: &App, command: Command) -> bool {
         Command::Blockers => {
             // the list is about all drains: the hint stays while the cursor moves, which costs nothing
             let totals = &app.knowledge.totals;
-            totals.in_work.iter().chain(&totals.stuck).any(|id| blockers::any(app, *id))
+            let mut drains = totals.in_work.iter().chain(&totals.stuck).chain(&totals.backing_off);
+            drains.any(|id| blockers::any(app, *id))
         }
         Command::PreviousEntry => app.list().has_neighbour(-1),
         Command::NextEntry => app.list().has_neighbour(1),
@@ -244,6 +245,7 @@ fn entry(app: &App, command: Command, id: EntryId) -> bool {
         },
         Command::ResetBackoff => entry.unfinished() && (entry.backoff_count() > 0 || entry.backoff_expire().is_some()),
         Command::Repair => has_operations(app),
+        Command::Blockers => blockers::any(app, id),
         _ => false,
     }
 }

@@ -1,4 +1,5 @@
 //! Objects that keep pods on draining nodes, sorted by the number of nodes: the fixes that help most drains.
+#![warn(clippy::wildcard_enum_match_arm)] // a new reason must be decided here
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +51,75 @@ pub fn all(app: &App) -> Vec<BlockerGroup> {
 /// Reports whether something blocks the drain of an entry, or made it back off.
 pub fn any(app: &App, id: EntryId) -> bool {
     !of(app, id).is_empty()
+}
+
+/// Reports whether the cause of a backoff may pass without a change by somebody, so that an earlier retry may help.
+pub fn may_pass(cause: &Reason) -> bool {
+    match cause {
+        // the API server refuses every eviction until a budget, a webhook or a pod is changed
+        Reason::PdbNeverAllows { .. }
+        | Reason::BlockedByManyPdbs { .. }
+        | Reason::TerminatingStuck { .. }
+        // the entry or its machine has to be changed
+        | Reason::NodeMismatch { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. }
+        | Reason::UncordonedByOther { .. }
+        | Reason::OrphanedCordon { .. }
+        | Reason::OrderIgnored { .. }
+        | Reason::BatchPauseIgnored { .. }
+        | Reason::BatchUnreadable { .. }
+        | Reason::OnHold { .. }
+        | Reason::BatchPaused { .. }
+        // the definition, the policy or the engine's host has to be changed
+        | Reason::NoCommand { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::TransactionTooLarge { .. }
+        | Reason::AwaitingApproval { .. } => false,
+        Reason::BlockedByPdb { .. }
+        | Reason::BlockedByJob { .. }
+        | Reason::PodsLeaving { .. }
+        | Reason::EvictionRefused { .. }
+        | Reason::EvictionFailing { .. }
+        | Reason::DeferredToWebhook { .. }
+        | Reason::DeniedByWebhook { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::Backoff { .. }
+        | Reason::QueueDisabled
+        | Reason::WaitingForSlot { .. }
+        | Reason::WaitingForWorkers { .. }
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::WaitingForRepairs { .. }
+        | Reason::WaitingForGroup { .. }
+        | Reason::WaitingForHealth { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::WaitingForBoot { .. }
+        | Reason::UnreachableGate { .. }
+        | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::Frozen { .. }
+        | Reason::CommandRunning { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::OutcomeUnknown { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::NoEngine { .. }
+        | Reason::Stale { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::MachineInRepair { .. }
+        | Reason::MachineInReboot { .. }
+        | Reason::Settling { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::Working { .. }
+        | Reason::Ready => true,
+    }
 }
 
 /// An object that blocks the drain of an entry: its identity, its text, and the pod that it keeps.

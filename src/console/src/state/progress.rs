@@ -9,10 +9,7 @@ use cketerm_model::{
 use cketerm_rules::usual::{self, Pace, Usual};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    App,
-    queries::{self, Leader},
-};
+use super::{App, queries};
 use crate::theme::Severity;
 
 /// Progress of an entry in work.
@@ -47,8 +44,8 @@ pub enum Progress {
     Backoff {
         /// End of the backoff.
         until: Timestamp,
-        /// Whether somebody leads, who then tries again.
-        is_led: bool,
+        /// Whether somebody leads and the queue is enabled, so that the drain is then tried again.
+        is_retried: bool,
     },
     /// A machine that boots, or that has to become healthy.
     Boot {
@@ -77,8 +74,8 @@ pub fn of(app: &App, id: EntryId) -> Option<Progress> {
     let entry = store.entry(id)?;
     if !entry.in_work() {
         let backs_off = entry.backoff_expire().filter(|until| entry.is_waiting() && *until > app.known());
-        let is_led = queries::leader(&app.seen) != Leader::Nobody;
-        return backs_off.map(|until| Progress::Backoff { until, is_led });
+        let is_retried = queries::retries(&app.seen, id.queue);
+        return backs_off.map(|until| Progress::Backoff { until, is_retried });
     }
     if !entry.is_after_command() {
         return queries::progress(&app.seen, id)

@@ -27,6 +27,9 @@ use super::{
 /// joined, take this long.
 const READY_LAG: SignedDuration = SignedDuration::from_secs(120);
 
+/// Most entries in backoff that are looked at for blockers.
+const MAX_BACKING_OFF: usize = 16;
+
 /// Entries of one queue, counted by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -120,6 +123,8 @@ pub struct Totals {
     pub hosts: Hosts,
     /// Entries that need an operator. To find them takes a look at every entry.
     pub stuck: Vec<EntryId>,
+    /// The first entries whose drain backs off for a known cause.
+    pub backing_off: Vec<EntryId>,
     /// Number of nodes in Kubernetes or in the definition.
     pub names: usize,
     /// Width of the longest node name, in columns.
@@ -155,6 +160,8 @@ impl Totals {
             counts.trouble += 1;
         }
         self.holds = holds(seen);
+        let backs_off = |(_, why): &(&EntryId, &Reason)| matches!(why, Reason::Backoff { cause: Some(_), .. });
+        self.backing_off = seen.reasons.iter().filter(backs_off).map(|(id, _)| *id).take(MAX_BACKING_OFF).collect();
         let named = NodeNames::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             let count = named.count(seen);

@@ -37,7 +37,7 @@ use ratatui::{
 use super::gauge;
 use crate::{
     state::{
-        App, Pane, PaneContent, Target, View, available, calendar, leaders,
+        App, Pane, PaneContent, Target, View, available, blockers, calendar, leaders,
         logs::LineId,
         queries::{self, Leader},
         short_text, when,
@@ -59,6 +59,7 @@ const UNHOLD: (&str, &str) = ("unhold", "unhold");
 const FORCE: (&str, &str) = ("force", "force (skip the pods)");
 const RETRY: (&str, &str) = ("retry", "retry");
 const RESET: (&str, &str) = ("reset-backoff", "reset backoff");
+const BLOCKERS: (&str, &str) = ("blockers", "blockers");
 
 /// Lines under construction.
 struct Text<'a> {
@@ -184,6 +185,21 @@ impl Text<'_> {
         self.field("you can", &can.join("  "), self.app.config.theme.key);
     }
 
+    /// Adds the list of blockers to these commands if the entry has some. It comes first, in place of the reset, if no
+    /// retry can help before something is changed.
+    fn blockers_first(&self, id: EntryId, actions: &mut Vec<(&str, &str)>) {
+        if !blockers::any(self.app, id) {
+            return;
+        }
+        match self.app.seen.reasons.get(&id) {
+            Some(Reason::Backoff { cause: Some(cause), .. }) if !blockers::may_pass(cause) => {
+                actions.retain(|action| *action != RESET);
+                actions.insert(0, BLOCKERS);
+            }
+            Some(_) | None => actions.push(BLOCKERS),
+        }
+    }
+
     /// Adds a log line in full.
     fn log_line_fields(&mut self, id: LineId) {
         let Some(line) = self.app.knowledge.logs.get(&id).cloned() else {
@@ -271,7 +287,7 @@ impl Text<'_> {
         }
         self.timeline(id, entry.last_transition_time, &entry.status.to_string());
         self.heading("Entry".to_owned());
-        self.backoff_field(entry.drain_backoff_count, entry.drain_backoff_expire);
+        self.backoff_field(id.queue, entry.drain_backoff_count, entry.drain_backoff_expire);
         self.requested(id);
         if alone {
             self.machine(&name);
@@ -285,6 +301,7 @@ impl Text<'_> {
         can.extend((queries::order(&seen, id) == Some(Verb::Hold)).then_some(UNHOLD));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
         can.retain(|(name, _)| available::honoured(self.app, name, View::Reboots));
+        self.blockers_first(id, &mut can);
         self.available_actions_field(&can);
         self.attempts(id);
     }
@@ -304,15 +321,13 @@ impl Text<'_> {
         }
     }
 
-    fn backoff_field(&mut self, count: i64, expire: Option<Timestamp>) {
+    fn backoff_field(&mut self, queue: QueueKind, count: i64, expire: Option<Timestamp>) {
         if count > 0 {
             let is_led = queries::leader(&self.app.seen) != Leader::Nobody;
-            let next = expire.map(|t| {
-                if is_led {
-                    format!(", next {}", when::until(t, self.now()))
-                } else {
-                    format!(", {} left; nobody leads", when::left(t, self.now()))
-                }
+            let next = expire.map(|t| match (queries::retries(&self.app.seen, queue), is_led) {
+                (true, _) => format!(", next {}", when::until(t, self.now())),
+                (false, true) => format!(", {} left; the queue is disabled", when::left(t, self.now())),
+                (false, false) => format!(", {} left; nobody leads", when::left(t, self.now())),
             });
             let times = if count == 1 { "time" } else { "times" };
             self.plain("backed off", &format!("{count} {times}{}", next.unwrap_or_default()));
@@ -386,6 +401,11 @@ impl Text<'_> {
         let cause = batch.batch.reason.as_ref().map(|reason| format!(" {reason}:")).unwrap_or_default();
         let (done, _, failed, all) = batch.parts();
         let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let withdrawn = match (batch.totals.ends.withdrawn, id.queue) {
+            (0, _) => String::new(),
+            (n, QueueKind::Reboot) => format!(", {n} cancelled"),
+            (n, QueueKind::Repair) => format!(", {n} deleted"),
+        };
         let answer = app.knowledge.estimates.of_batch(id.queue, batch.id).and_then(|answer| answer.as_ref().ok());
         let end = match (leaders::batch_state(app, batch), answer) {
             (BatchState::Paused, _) => ", paused".to_owned(),
@@ -394,6 +414,6 @@ impl Text<'_> {
             }
             (BatchState::Running | BatchState::Done, _) => String::new(),
         };
-        self.plain("batch", &format!("{}{cause} {done}/{all} done{failed}{end}", batch.id));
+        self.plain("batch", &format!("{}{cause} {done}/{all} done{failed}{withdrawn}{end}", batch.id));
     }
 }

@@ -12,7 +12,7 @@ use super::{NeedsYou, Urgency, stuck_after};
 use crate::{
     keys::Command,
     state::{
-        App,
+        App, blockers,
         object::Object,
         queries,
         short_text::{self, Forms},
@@ -136,14 +136,20 @@ fn cause(app: &App, id: EntryId) -> String {
 fn remedies(app: &App, id: EntryId) -> Vec<Command> {
     let Some(entry) = app.seen.snapshot.store.entry(id) else { return vec![Command::Cancel] };
     let failed = matches!(entry, EntryRef::Repair(repair) if repair.status == RepairStatus::Failed);
-    let backoff = matches!(app.seen.reasons.get(&id), Some(Reason::Backoff { .. }));
+    let retry_helps = match app.seen.reasons.get(&id) {
+        Some(Reason::Backoff { cause, .. }) => Some(cause.as_deref().is_none_or(blockers::may_pass)),
+        Some(_) | None => None,
+    };
     // the key that helps comes first: a hold keeps things as they are
     if failed {
         vec![Command::Repair, Command::Cancel]
     } else if entry.is_after_command() {
         vec![Command::Retry, Command::Done, Command::Cancel]
-    } else if backoff {
+    } else if retry_helps == Some(true) {
         vec![Command::ResetBackoff, Command::Force, Command::Cancel, Command::Hold]
+    } else if retry_helps == Some(false) {
+        // the next drain meets the same: the list says what to change
+        vec![Command::Blockers, Command::Force, Command::Cancel, Command::Hold]
     } else if entry.in_work() {
         // the detail shows the pods and what keeps each
         vec![Command::Open, Command::Force, Command::Cancel, Command::Hold]

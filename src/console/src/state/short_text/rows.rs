@@ -149,8 +149,8 @@ pub fn progress(progress: &Progress, now: Timestamp) -> String {
         Progress::Failed { tries, allowed, again: Some(at) } => {
             format!("retry {}/{allowed} {}", tries.saturating_add(1), when::until(*at, now))
         }
-        Progress::Backoff { until, is_led: true } => format!("again {}", when::until(*until, now)),
-        Progress::Backoff { until, is_led: false } => format!("{} left", when::left(*until, now)),
+        Progress::Backoff { until, is_retried: true } => format!("again {}", when::until(*until, now)),
+        Progress::Backoff { until, is_retried: false } => format!("{} left", when::left(*until, now)),
         Progress::Boot { since, limit: None } => format!("boot {}", when::age(*since, now)),
         Progress::Boot { since, limit: Some(limit) } => {
             format!("{}/{}", when::age(*since, now), span(SignedDuration::from_secs(limit.cast_signed())))
@@ -200,8 +200,8 @@ pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
     }
 }
 
-/// Returns the state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web has 2, needs 2 12/40`, and its trouble. The
-/// blocker comes early, because narrow screens cut the end.
+/// Returns the state of a node, e.g. `Ready, cordoned, draining, stuck: pdb shop/web has 2, needs 2, 12/40 pods`, and its
+/// trouble. The blocker comes early, because narrow screens cut the end.
 pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
     let entries = [app.knowledge.totals.reboot_of(name), app.knowledge.totals.repair_of(name)];
     node_state_of(app, name, queries::node(&app.seen, name), entries)
@@ -220,14 +220,14 @@ pub fn node_state_of(
     let entries = || entries.into_iter().flatten();
     match node {
         None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
-            push_word(&mut words, "unknown (no Kubernetes data)");
+            push_part(&mut words, "unknown (no Kubernetes data)");
         }
         None => {
-            push_word(&mut words, "no Node");
+            push_part(&mut words, "no Node");
             trouble = Some(Trouble::Stuck);
         }
         Some(row) => {
-            push_word(&mut words, if row.ready { "Ready" } else { "NotReady" });
+            push_part(&mut words, if row.ready { "Ready" } else { "NotReady" });
             // a machine is expected to be away once its command was run
             let is_rebooting = |id| crate::state::queries::finishes_anyway(seen, id);
             if !row.ready && !entries().any(is_rebooting) {
@@ -235,45 +235,42 @@ pub fn node_state_of(
             }
             if row.unschedulable {
                 let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
-                push_word(&mut words, if kept { "cordoned (kept)" } else { "cordoned" });
+                push_part(&mut words, if kept { "cordoned (kept)" } else { "cordoned" });
             }
         }
     }
     for id in entries() {
         if let Some(entry) = queries::entry(seen, id) {
-            push_word(&mut words, status(entry, now));
+            push_part(&mut words, status(entry, now));
         } else if let Some(entry) = queries::repair(seen, id) {
-            push_word(&mut words, "repair");
-            push_word(&mut words, repair_status(entry, now));
-            push_word(&mut words, &step(seen, entry));
+            let what = format!("repair {} {}", repair_status(entry, now), step(seen, entry));
+            push_part(&mut words, what.trim_end());
         }
         let entry_trouble = trouble::of(seen, id);
         if let Some(why) = seen.reasons.get(&id).filter(|_| entry_trouble.is_some()) {
             let is_past = matches!(why, Reason::Backoff { tried: Some(_), .. });
-            push_word(
-                &mut words,
-                match entry_trouble {
-                    Some(Trouble::Stuck) => "stuck:",
-                    Some(Trouble::Waits) | None if is_past => "was held by",
-                    Some(Trouble::Waits) | None => "waits on",
-                },
-            );
-            push_word(&mut words, &stuck_on(why, now));
+            let how = match entry_trouble {
+                Some(Trouble::Stuck) => "stuck:",
+                Some(Trouble::Waits) | None if is_past => "was held by",
+                Some(Trouble::Waits) | None => "waits on",
+            };
+            push_part(&mut words, &format!("{how} {}", stuck_on(why, now)));
         }
-        push_word(&mut words, &pods(seen, id));
+        let pods = pods(seen, id);
+        push_part(&mut words, &if pods.is_empty() { pods } else { format!("{pods} pods") });
         trouble = trouble.max(entry_trouble);
     }
     if let Some(orphan) = seen.orphans.get(name) {
         trouble = Some(Trouble::Stuck);
-        push_word(&mut words, &reason(orphan, now));
+        push_part(&mut words, &reason(orphan, now));
     }
     (into_safe(words), trouble)
 }
 
-/// Appends a word, if it is not empty.
-fn push_word(words: &mut String, word: &str) {
-    if !words.is_empty() && !word.is_empty() {
-        words.push(' ');
+/// Appends a part, if it is not empty.
+fn push_part(text: &mut String, part: &str) {
+    if !text.is_empty() && !part.is_empty() {
+        text.push_str(", ");
     }
-    words.push_str(word);
+    text.push_str(part);
 }

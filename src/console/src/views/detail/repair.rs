@@ -55,6 +55,7 @@ impl Text<'_> {
             self.steps(id, entry, operation);
         }
         let moved = match entry.status {
+            _ if entry.deleted => "deleted".to_owned(),
             RepairStatus::Processing => format!("step {} {}", entry.step.saturating_add(1), entry.step_status),
             other => other.to_string(),
         };
@@ -69,7 +70,7 @@ impl Text<'_> {
             let text = format!("the definition has no {} for {} any more", entry.operation, entry.machine_type);
             self.field("", &text, theme.trouble);
         }
-        self.backoff_field(entry.drain_backoff_count, entry.drain_backoff_expire);
+        self.backoff_field(id.queue, entry.drain_backoff_count, entry.drain_backoff_expire);
         self.requested(id);
         if alone {
             if queries::node(&seen, &name).is_some() || queries::member(&seen, &name).is_some() {
@@ -81,6 +82,7 @@ impl Text<'_> {
         let mut can = choices(entry, queries::order(&seen, id));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
         can.retain(|(name, _)| available::honoured(self.app, name, View::Repairs));
+        self.blockers_first(id, &mut can);
         match can.as_slice() {
             [] => self.plain("you can", "wait: the leader removes it"),
             can => self.available_actions_field(can),
@@ -94,7 +96,8 @@ impl Text<'_> {
         let what = match (entry.status, entry.step_status) {
             (RepairStatus::Processing, StepStatus::Watching) => "the watch ends",
             (RepairStatus::Processing, StepStatus::Draining) => "the drain is given up",
-            _ => "it is retried",
+            _ if queries::retries(&self.app.seen, id.queue) => "it is retried",
+            _ => "its backoff ends",
         };
         let text = format!("{what} {} ({})", when::until(at, self.now()), calendar::time(self.app, at));
         self.plain("next", &text);

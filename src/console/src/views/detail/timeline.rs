@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     reboot::RebootStatus,
     record::Record,
     repair::StepStatus,
@@ -23,7 +24,7 @@ use crate::{
 impl Text<'_> {
     /// Adds the phases of an unfinished entry as a bar.
     fn phases(&mut self, id: EntryId) {
-        let (seen, mut all) = (&self.app.seen, cke_phases(&cke_records(self.app, id)));
+        let (seen, mut all) = (&self.app.seen, cke_phases(self.app, id));
         let store = &seen.snapshot.store;
         let requested = store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
         all.extend(requested.map(|at| phase(at, 'q', "queued")));
@@ -67,7 +68,13 @@ impl Text<'_> {
         if let Some(r) = store.requests.get(&id).and_then(Stored::get) {
             events.push((r.at, format!("queued by {}", r.who)));
         }
-        if let Some(at) = last_transition {
+        let is_withdrawn = store.entry(id).is_some_and(EntryRef::is_withdrawn);
+        if let Some(cancel) = store.cancels.get(&id).and_then(Stored::get).filter(|_| is_withdrawn) {
+            let why = cancel.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            events.push((cancel.at, format!("{status} by {}{why}", cancel.who)));
+        }
+        // a cancel leaves the time of the transition before it
+        if let Some(at) = last_transition.filter(|_| !is_withdrawn) {
             events.push((at, status.to_owned()));
         }
         for a in store.attempts_of(id).filter_map(Stored::get) {
@@ -83,7 +90,7 @@ impl Text<'_> {
         if let Some(o) = store.orders.get(&id).and_then(Stored::get) {
             events.push((o.at, format!("{} ordered by {}", o.verb, o.who)));
         }
-        events.extend(cke_records(self.app, id).into_iter().filter_map(cke_event));
+        events.extend(cke_records(self.app, id).into_iter().filter_map(|record| cke_event(self.app, id, record)));
         if events.is_empty() {
             return;
         }
@@ -123,24 +130,34 @@ fn cke_records(app: &App, id: EntryId) -> Vec<&Record> {
     own
 }
 
-/// Returns the event of a record.
-fn cke_event(record: &Record) -> Option<(Timestamp, String)> {
-    let what = match record.operation.as_str() {
-        "reboot-drain-start" => "drain began",
-        "reboot-drain-timeout" => "drain given up after its time limit",
-        "reboot-reboot" => "reboot command",
-        "reboot-uncordon" => "uncordoned",
-        other => other,
+/// Reports whether the operation of a record failed on the machine of an entry, although CKE completed it.
+fn failed_on(app: &App, id: EntryId, record: &Record) -> bool {
+    queries::address_of(&app.seen, id).is_some_and(|address| record.failed_machines().contains(address))
+}
+
+/// Returns the event of a record about the machine of an entry.
+fn cke_event(app: &App, id: EntryId, record: &Record) -> Option<(Timestamp, String)> {
+    let what = match (record.operation.as_str(), failed_on(app, id, record)) {
+        ("reboot-drain-start", true) => "drain refused",
+        ("reboot-drain-start", false) => "drain began",
+        ("reboot-drain-timeout", _) => "drain given up after its time limit",
+        ("reboot-reboot", true) => "reboot command failed",
+        ("reboot-reboot", false) => "reboot command",
+        ("reboot-uncordon", _) => "uncordoned",
+        (other, _) => other,
     };
     let took = record.start_at.zip(record.end_at).map(|(start, end)| format!(", took {}", when::age(start, end)));
     let error = if record.error.is_empty() { String::new() } else { format!(": {}", record.error) };
     Some((record.start_at?, format!("CKE: {what}{}{error}", took.unwrap_or_default())))
 }
 
-/// Returns the phases that CKE's records show.
-fn cke_phases(records: &[&Record]) -> Vec<Phase> {
-    let of = |record: &&Record| match (record.operation.as_str(), record.start_at, record.end_at) {
-        ("reboot-drain-start", Some(start), _) => vec![phase(start, 'd', "draining")],
+/// Returns the phases that CKE's records about the machine of an entry show.
+fn cke_phases(app: &App, id: EntryId) -> Vec<Phase> {
+    let of = |record: &Record| match (record.operation.as_str(), record.start_at, record.end_at) {
+        ("reboot-drain-start", Some(start), end) => {
+            let refused = end.filter(|_| failed_on(app, id, record)).map(|end| phase(end, 'b', "backoff"));
+            std::iter::once(phase(start, 'd', "draining")).chain(refused).collect()
+        }
         ("reboot-drain-timeout", Some(start), _) => vec![phase(start, 'b', "backoff")],
         ("reboot-reboot", Some(start), end) => {
             let after = end.map(|end| phase(end, 'w', "waiting for the machine"));
@@ -148,7 +165,7 @@ fn cke_phases(records: &[&Record]) -> Vec<Phase> {
         }
         _ => Vec::new(),
     };
-    records.iter().flat_map(of).collect()
+    cke_records(app, id).into_iter().flat_map(of).collect()
 }
 
 /// Returns why the timeline may lack CKE's work.

@@ -3,7 +3,7 @@
 use super::WIDE;
 use crate::{
     keys::{Context, TABLE},
-    state::{App, View, object::Object, overview::OverviewRow},
+    state::{App, Target, View, blockers, object::Object, overview::OverviewRow},
 };
 
 /// Returns the commands that the footer names in the open view, most important first.
@@ -121,7 +121,10 @@ pub(in crate::views) fn names_here(app: &App) -> Vec<&'static str> {
         (Context::Detail, _) => {
             let of_view = view_hints(app).iter().copied().filter(|name| !matches!(*name, "jump" | "logs-of" | "yaml"));
             let first = ["close", "follow", "previous-entry", "next-entry"];
-            first.into_iter().chain(of_view).chain(["jump", "logs-of", "yaml", "find"]).collect()
+            // of an entry that something blocks, this is the question that its detail leaves open
+            let is_blocked = matches!(app.target(), Some(Target::Entry(id)) if blockers::any(app, id));
+            let blockers = is_blocked.then_some("blockers");
+            first.into_iter().chain(blockers).chain(of_view).chain(["jump", "logs-of", "yaml", "find"]).collect()
         }
         (_, Some(row)) if app.navigation.view == View::Overview => overview_hints(app, row),
         _ => view_hints(app).to_vec(),

@@ -104,15 +104,23 @@ fn backs_off(app: &App, id: EntryId, width: usize) -> Folded {
     let style = theme.severity(severity::of_entry(app, id));
     let (again, short) = match queries::leader(seen) {
         Leader::Nobody => (format!("backs off until {at}"), format!("until {at}")),
+        Leader::Us | Leader::Other(_) | Leader::Cke(_) | Leader::Unknown if !queries::retries(seen, id.queue) => {
+            (format!("backed off until {at}, the queue is disabled"), format!("until {at}, queue disabled"))
+        }
         Leader::Us | Leader::Other(_) | Leader::Cke(_) | Leader::Unknown => {
             (format!("backs off, again at {at}"), format!("again {at}"))
         }
     };
     // the cause says more than the words before the time
-    let in_short = cause.clone().after(&short).shorter;
-    let mut what = cause.after(&again);
-    what.shorter.truncate(1);
-    what.shorter.extend(in_short);
+    let what = if cause.whole.is_empty() {
+        Forms { whole: again, shorter: vec![short] }
+    } else {
+        let in_short = cause.clone().after(&short).shorter;
+        let mut what = cause.after(&again);
+        what.shorter.truncate(1);
+        what.shorter.extend(in_short);
+        what
+    };
     Folded::new(&what, columns, (name.width() + 1, width), style, |what| {
         vec![
             Span::raw(format!("{name} ")),
