@@ -136,7 +136,12 @@ fn complete(app: &App, line: &mut CommandLine, forward: bool) {
 
 /// Carries out a line; after an error the line stays open.
 fn run(app: &mut App, text: &str) -> Result<Vec<Effect>, String> {
-    match command_line::read(text)? {
+    let read = command_line::read(text).map_err(|why| match find(app, text.trim()) {
+        // somebody typed only where to go
+        Ok(_) => format!("there is no command {:?}: did you mean `goto {}`?", text.trim(), text.trim()),
+        Err(_) => why,
+    });
+    match read? {
         ParsedCommand::Press(command) => Ok(super::execute(app, command)),
         ParsedCommand::Verb(command, rows, reason) => {
             if let Some(rows) = rows {

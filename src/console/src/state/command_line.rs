@@ -102,6 +102,9 @@ pub const ARGUMENT_COMMANDS: &[ArgumentCommand] = &[
 pub const ROW_COMMANDS: [&str; 9] =
     ["reboot", "repair", "cancel", "hold", "unhold", "reset-backoff", "retry", "done", "force"];
 
+/// Words that other programs have for setting keys.
+const KEY_WORDS: [&str; 7] = ["key", "keys", "keymap", "bind", "map", "unmap", "unbind"];
+
 /// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedCommand {
@@ -131,6 +134,9 @@ pub fn read(text: &str) -> Result<ParsedCommand, String> {
     }
     let found = TABLE.iter().find(|b| b.name == name && is_typable(b.context));
     let Some(binding) = found else {
+        if KEY_WORDS.contains(&name) {
+            return Err(format!("there is no command {name:?}: `console.keys` of the configuration file sets keys"));
+        }
         let near = matching_candidates(name, names().map(str::to_owned));
         let near = near.first().map(|n| format!(": did you mean {n}?")).unwrap_or_default();
         return Err(format!("there is no command {name:?}{near}"));
@@ -308,6 +314,8 @@ mod tests {
         assert_eq!(read("q"), Ok(ParsedCommand::ArgumentCommand("q", String::new())));
         assert_eq!(read("goto").unwrap_err(), "goto NODE|ADDRESS|ENTRY: the argument is missing");
         assert_eq!(read("hosts 3").unwrap_err(), "hosts takes no argument");
+        let keys = read("key X hold").unwrap_err();
+        assert!(keys.contains("`console.keys` of the configuration file"), "{keys}");
         assert_eq!(read("rebot").unwrap_err(), "there is no command \"rebot\": did you mean reboot?");
     }
 

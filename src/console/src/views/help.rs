@@ -266,7 +266,14 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     };
     let [down, up, find, back] = ["down", "up", "find", "back"].map(|name| app.key(name));
     let title = match app.navigation.search_text.as_str() {
-        "" => format!(" {what}: {down} {up} scroll, {find} finds, {back} closes "),
+        "" => {
+            // the way back is never cut
+            let scroll = format!(" {what}: {down} {up} scroll, {find} finds, {back} closes ");
+            let forms = [scroll, format!(" {what}: {find} finds, {back} closes "), format!(" {what}: {back} closes ")];
+            let room = usize::from(area.width.saturating_sub(4));
+            let fits = forms.iter().find(|form| form.width() <= room).or(forms.last());
+            fits.cloned().unwrap_or_default()
+        }
         search_text => format!(" {what} with {:?}: {back} shows all ", short_text::safe(search_text)),
     };
     put(buffer, area.x + 2, area.y, area.width.saturating_sub(4), &title, app.config.theme.title);

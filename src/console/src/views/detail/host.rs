@@ -39,7 +39,7 @@ impl Text<'_> {
             self.plain("held by", &format!("{key}, {}", request(value)));
         }
         if let Some(at) = host.pending_reboot_since {
-            let label = if host.pending() { "pending" } else { "last reboot" };
+            let label = if host.pending() { "pending" } else { "rebooted" };
             self.plain(label, &self.moment(at));
         }
         if let Some(at) = host.last_powered_on {

@@ -106,7 +106,8 @@ fn leader(app: &App) -> Vec<Part> {
             let since = app.seen.snapshot.engine.leading.as_ref().map(|l| app.now.boot - l.since);
             let since = since.map(|since| {
                 if since < Seconds::new(60.0) {
-                    " for less than a minute".to_owned()
+                    // the seconds would rewrite the header each time
+                    " <1m".to_owned()
                 } else {
                     format!(" {}", when::seconds(since))
                 }

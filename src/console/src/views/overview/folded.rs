@@ -29,22 +29,39 @@ impl Folded {
         style: Style,
         line: impl Fn(&str) -> PanelLine,
     ) -> Self {
+        Self::with_end(forms, "", room, place, style, line)
+    }
+
+    /// Same as [`Self::new`] for a text with an end that is never cut, and never inside the text.
+    pub(super) fn with_end(
+        forms: &Forms,
+        end: &str,
+        room: usize,
+        place: (usize, usize),
+        style: Style,
+        line: impl Fn(&str) -> PanelLine,
+    ) -> Self {
+        let room = room.saturating_sub(end.width());
         let whole = forms.whole.as_str();
         if whole.width() <= room {
-            return Self { cut: line(whole), first: Vec::new(), more: Vec::new() };
+            return Self { cut: line(&format!("{whole}{end}")), first: Vec::new(), more: Vec::new() };
         }
         let (indent, width) = place;
         let begin = wrap(whole, room).into_iter().next().filter(|begin| begin.width() <= room).unwrap_or_default();
         let rest = whole.strip_prefix(begin.as_str()).unwrap_or_default().trim_start();
-        let mut rest = wrap(rest, width.saturating_sub(indent));
-        if rest.len() > MAX_MORE {
-            rest.truncate(MAX_MORE);
-            if let Some(last) = rest.last_mut() {
-                crate::table::mark_cut(last, width.saturating_sub(indent));
+        let rest_width = width.saturating_sub(indent + end.width());
+        let mut rest = wrap(rest, rest_width);
+        let is_cut = rest.len() > MAX_MORE;
+        rest.truncate(MAX_MORE);
+        if let Some(last) = rest.last_mut() {
+            if is_cut {
+                crate::table::mark_cut(last, rest_width);
             }
+            last.push_str(end);
         }
         let more = rest.into_iter().map(|rest| vec![Span::raw(" ".repeat(indent)), text(rest, style)]).collect();
-        Self { cut: line(&cut_words(forms.within(room).to_owned(), room)), first: line(&begin), more }
+        let cut = cut_words(forms.within(room).to_owned(), room);
+        Self { cut: line(&format!("{cut}{end}")), first: line(&begin), more }
     }
 
     /// Returns its lines.
@@ -88,4 +105,28 @@ pub(super) fn spans(line: &PanelLine, width: usize, indent: usize) -> Vec<PanelL
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of further reasons stood in the middle of a sentence that went on in the next line.
+    #[test]
+    fn the_end_of_a_text_follows_its_last_line() {
+        let lines = |text: &str, is_cut: bool| -> Vec<String> {
+            let forms = Forms::only(text.to_owned());
+            let draw = |part: &str| vec![Span::raw(part.to_owned())];
+            let mut folded = Folded::with_end(&forms, " +1", 20, (2, 40), Style::new(), draw);
+            if is_cut {
+                folded.more.clear();
+            }
+            let joined = |line: PanelLine| line.iter().map(|span| span.content.as_ref()).collect::<String>();
+            folded.into_lines().into_iter().map(joined).collect()
+        };
+        let long = "a text that goes on in a second line";
+        assert_eq!(lines(long, false), ["a text that goes", "  on in a second line +1"]);
+        assert_eq!(lines(long, true), ["a text that goes~ +1"]);
+        assert_eq!(lines("a short text", false), ["a short text +1"]);
+    }
 }

@@ -126,8 +126,7 @@ fn one(app: &App, line: &NeedsYou, (width, name_width, hint_width): (usize, usiz
     let fitting = short_text::fitting(&line.what, &line.shorter, room);
     let whole = if fitting.width() <= room { fitting } else { line.what.as_str() };
     let forms = Forms { whole: whole.to_owned(), shorter: line.shorter.clone() };
-    Folded::new(&forms, room, (name_width + 2, width), Style::new(), |what| {
-        let what = format!("{what}{more}");
+    Folded::with_end(&forms, &more, what_width, (name_width + 2, width), Style::new(), |what| {
         let mut spans = vec![
             text(format!("{name:<name_width$}  "), theme.severity(line.severity())),
             Span::raw(format!("{what:<what_width$}")),
