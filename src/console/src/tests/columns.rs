@@ -21,7 +21,7 @@ fn a_view_shows_the_chosen_columns_in_order_and_can_be_reset() {
     press(&mut app, "2 : \"columns node,rack,state\" enter");
     assert_eq!(titles(&app), "NODE RACK STATE");
     let row = screen::text(&app).lines().nth(4).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(row, "> cp-1 0 \u{25cb} Ready queued");
+    assert_eq!(row, "> cp-1 0 \u{25cb} Ready, queued");
     press(&mut app, "1");
     assert!(titles(&app).starts_with("INDEX NODE STATUS"), "another view keeps its own columns: {}", titles(&app));
     press(&mut app, ": \"columns index node rack by why\" enter");

@@ -223,7 +223,9 @@ fn an_expired_dialog_about_hosts_asks_again_with_what_was_typed() {
         world.kube.hosts.insert(id.clone(), Arc::new(other));
         update(&mut app, Event::Seen(world.seen()));
         assert!(screen::text(&app).contains("Enter asks again"), "{title}: {}", screen::text(&app));
-        assert_eq!(press(&mut app, "enter"), []);
+        let later = super::world::BOOT + cketerm_model::boot_time::Seconds::new(3.0);
+        update(&mut app, Event::Tick(super::world::at(later)));
+        assert_eq!(press(&mut app, "enter"), [], "it only asks");
         let again = app.dialog.clone().unwrap();
         assert_eq!((again.expired.is_none(), again.title.contains(title)), (true, true), "{}", again.title);
         assert_eq!((again.reason.value(), again.typed.value()), (before.reason.value(), before.typed.value()));

@@ -25,6 +25,7 @@ mod navigation;
 mod needs_you;
 mod objections;
 mod objections_batches;
+mod objections_cke;
 mod objections_overview;
 mod past;
 mod pictures;

@@ -158,7 +158,7 @@ fn the_end_stands_in_the_title_in_the_table_of_batches_and_in_an_entrys_detail()
     let (world, _) = with_batches(2, None);
     let mut app = overview(&world, 160, 36);
     let text = screen::text(&app);
-    assert!(text.contains("moving  done "), "{text}");
+    assert!(text.contains("moving  all but 1 done "), "{text}");
     press(&mut app, "1 v");
     let text = screen::text(&app);
     assert!(text.contains("ETA") && (text.contains("10:0") || text.contains("between")), "{text}");
