@@ -17,6 +17,7 @@ mod failover;
 mod faults;
 mod live_output;
 mod lost_cancels;
+mod membership;
 mod migration;
 mod preflight;
 mod repairs;

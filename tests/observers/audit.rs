@@ -23,7 +23,7 @@ type Refused = (Timestamp, BTreeSet<Means>, String);
 
 /// Reasons that take precedence over those of refused evictions because they are worse. Working and waiting for its
 /// turn are not among them.
-const OVERRIDING_REASONS: [&str; 15] = [
+const OVERRIDING_REASONS: [&str; 16] = [
     "TerminatingStuck",
     "UncordonedByOther",
     "NodeMismatch",
@@ -32,6 +32,7 @@ const OVERRIDING_REASONS: [&str; 15] = [
     "OnHold",
     "BatchPaused",
     "BatchUnreadable",
+    "ControlPlaneUnclear",
     "BlockedByJob",
     "OutcomeUnknown",
     "InvalidEntry",

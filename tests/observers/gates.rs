@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use cketerm_model::{cluster::Node as Member, names::NodeName, policy::UnreachableRule};
+use cketerm_model::{
+    cluster::Node as Member,
+    names::NodeName,
+    policy::{Membership, UnreachableRule},
+};
 use jiff::Timestamp;
 
 use super::{
@@ -25,12 +29,30 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
     for start in &starts(view) {
         let (at, revision) = (start.step.at, start.step.revision);
         let all = view.policy(revision).unreachable_rule == UnreachableRule::All;
-        let limit = view.constraints.get(revision).cloned().unwrap_or_default().maximum_unreachable_nodes_for_reboot;
+        let mut limit =
+            view.constraints.get(revision).cloned().unwrap_or_default().maximum_unreachable_nodes_for_reboot;
         let from = view.seen_since(revision, at);
+        let policy = view.policy(revision);
+        let follows_nodes = policy.membership == Membership::Nodes;
+        let size = start.cluster.nodes.len();
+        if follows_nodes {
+            limit = limit.max(i64::try_from(size as u64 * policy.unreachable_percent / 100).unwrap_or(i64::MAX));
+        }
+        // a Node that is gone counts only with many others
+        let gone = |m: &Member, throughout: bool| {
+            let line = view.nodes.get(m.node_name().as_str());
+            let is_gone = |n: Option<&Node>| n.is_none();
+            line.is_none_or(
+                |l| if throughout { l.throughout(from, at, is_gone) } else { l.sometime(from, at, is_gone) },
+            )
+        };
+        let all_gone = start.cluster.nodes.iter().filter(|m| gone(m, true)).count();
+        let are_counted = all_gone > 1 && all_gone as u64 * 100 > policy.gate_percent * size as u64;
         let down: Vec<NodeName> = start
             .cluster
             .nodes
             .iter()
+            .filter(|m| !follows_nodes || !gone(m, false) || (are_counted && gone(m, true)))
             .filter(|m| {
                 let line = view.nodes.get(m.node_name().as_str());
                 let other = |n: &Node| n.owner().is_some_and(|o| o.taken_over_rebooting);

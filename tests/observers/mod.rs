@@ -31,6 +31,7 @@ mod gates;
 mod hosts;
 mod leadership;
 mod logins;
+mod membership;
 mod notices;
 mod power_log;
 mod queue;
@@ -125,6 +126,8 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I52", accepted::i52),
     ("I53", batches::i53),
     ("I54", batches::i54),
+    ("I55", membership::i55),
+    ("I56", membership::i56),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

@@ -7,6 +7,7 @@ mod cordons;
 mod drains;
 mod hosts;
 mod leadership_and_reports;
+mod membership;
 mod notices;
 mod powers;
 mod queue;
@@ -27,7 +28,7 @@ fn assert_breaches(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let all = 1..=53;
+    let all = 1..=56;
     let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
 }

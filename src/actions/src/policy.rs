@@ -267,7 +267,9 @@ fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Res
 fn check_range(name: &str, value: &Value) -> Result<(), String> {
     let number = value.as_u64().unwrap_or_default();
     match name {
-        "gate_percent" if number > 100 => Err(format!("policy {name} is a percentage of at most 100, not {number}")),
+        "gate_percent" | "unreachable_percent" if number > 100 => {
+            Err(format!("policy {name} is a percentage of at most 100, not {number}"))
+        }
         "command_cap_seconds" | "sabakan_poll_seconds" | "stuck_seconds" if number == 0 => {
             Err(format!("policy {name} must be positive"))
         }
@@ -312,6 +314,7 @@ mod tests {
         assert!(set("control_plane_probe", "https://x/readyz").unwrap_err().contains("{address}"));
         assert!(set("control_plane_probe", "node").is_ok());
         assert!(set("gate_percent", "101").is_err());
+        assert!(set("unreachable_percent", "101").is_err());
     }
 
     #[test]

@@ -16,14 +16,16 @@ use cketerm_model::{
     entry::Stored,
     kube::{Index, KubeView, NodeRow},
     names::NodeName,
-    policy::{Policy, Strategy},
+    policy::{Membership, Policy, Strategy},
     stored::view::StoreView,
 };
-use cketerm_rules::registry::{Basis, GoodAnswer, QueryState, Registry, propose};
+use cketerm_rules::registry::{Basis, GoodAnswer, Proposal, QueryState, Registry, propose};
 use cketerm_runtime::tasks::held;
 use cketerm_sabakan::{Machines, variables};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
+
+use crate::node_membership::NodeMembership;
 
 /// Background task that queries and plans until it is dropped.
 pub struct InventoryPoller {
@@ -77,6 +79,7 @@ impl InventoryPoller {
             planned: None,
             planned_at: BootTime::ZERO,
             nodes: None,
+            membership: NodeMembership::default(),
             publish,
         };
         Self { wanted, seen, task: cketerm_runtime::tasks::spawn(poller_task.run(want)) }
@@ -126,6 +129,8 @@ struct PollerTask {
     planned_at: BootTime,
     /// Taints of the Nodes, and the Nodes that they were taken from.
     nodes: Option<(Nodes, Arc<Taints>)>,
+    /// Members without a Node, if the definition follows the Nodes.
+    membership: NodeMembership,
     publish: watch::Sender<Arc<Registry>>,
 }
 
@@ -141,8 +146,12 @@ const CACHE_TIME: Seconds = Seconds::new(5.0);
 /// Taints of the Nodes, by name.
 type Taints = BTreeMap<NodeName, Vec<Taint>>;
 
-fn needs_nodes(policy: &Policy) -> bool {
+fn needs_taints(policy: &Policy) -> bool {
     policy.strategy == Strategy::AllHealthy
+}
+
+fn needs_nodes(policy: &Policy) -> bool {
+    needs_taints(policy) || policy.membership == Membership::Nodes
 }
 
 /// Resolves when the Nodes may have changed; never without Kubernetes.
@@ -158,16 +167,17 @@ impl PollerTask {
         let mut store_changed = self.live.subscribe();
         let mut nodes_changed = self.kube.as_ref().map(|kube| kube.subscribe());
         loop {
-            // Only one strategy uses the Nodes.
+            // Only one strategy and one source of members use the Nodes.
             let by_nodes = needs_nodes(&store_changed.borrow().policy());
             let view = store_changed.borrow_and_update().clone();
             let wanted = *want.borrow_and_update();
             let mut sleep = Duration::from_hours(1);
             if wanted.any && view.synced {
                 sleep = self.send_due_queries(&view, wanted);
-                match wanted.plans {
-                    Plans::None => self.forget_members(),
-                    plans => sleep = sleep.min(self.plan(&view, plans)),
+                match (wanted.plans, view.policy().membership) {
+                    (Plans::None, _) => self.forget_members(),
+                    (_, Membership::Nodes) => sleep = sleep.min(self.plan_from_nodes(&view)),
+                    (plans, _) => sleep = sleep.min(self.plan(&view, plans)),
                 }
             }
             tokio::select! {
@@ -305,7 +315,7 @@ impl PollerTask {
         const NEVER: Duration = Duration::MAX;
         let Some(good) = self.registry.members.good.clone() else { return NEVER };
         let basis = Basis::of(view);
-        let taints = if needs_nodes(&view.policy()) { self.taints() } else { None };
+        let taints = if needs_taints(&view.policy()) { self.taints() } else { None };
         let from = (basis, good.at, taints);
         if good.with != from.0.question || self.planned.as_ref() == Some(&from) {
             return NEVER;
@@ -322,6 +332,20 @@ impl PollerTask {
         NEVER
     }
 
+    /// Plans from the Nodes; returns the time until the next look.
+    fn plan_from_nodes(&mut self, view: &StoreView) -> Duration {
+        let Some(kube) = self.kube.as_ref().map(|kube| kube.borrow()) else { return Duration::MAX };
+        let look = self.membership.look(view, &kube, self.clock.boot(), self.clock.wall());
+        if let Some(proposal) = look.proposal {
+            let same = |old: &Arc<Proposal>| old.basis == proposal.basis && old.outcome == proposal.outcome;
+            if !self.registry.proposal.as_ref().is_some_and(same) {
+                self.registry.proposal = Some(Arc::new(proposal));
+                self.publish_state();
+            }
+        }
+        look.next.into()
+    }
+
     /// Returns how long a plan may still be kept although the machines in progress have changed. They change often, and
     /// that seldom changes the result. If nothing else has changed, the plan is kept for a while, provided that it
     /// changes nothing or that this engine does not apply it.
@@ -334,6 +358,7 @@ impl PollerTask {
 
     /// Drops the members and the plan when no plan is wanted.
     fn forget_members(&mut self) {
+        self.membership = NodeMembership::default();
         if self.registry.members.at.is_some() || self.registry.proposal.is_some() {
             self.registry.members = QueryState::default();
             self.registry.proposal = None;

@@ -27,6 +27,7 @@ mod event_recorder;
 pub mod inventory_poller;
 mod lead;
 pub mod metal3;
+mod node_membership;
 pub mod notices;
 mod preflight;
 pub mod probe;

@@ -4,7 +4,7 @@ mod accepted_cancel;
 mod audit;
 mod ending;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -338,6 +338,13 @@ pub struct Generated {
     /// User who approved it, if that was necessary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<Who>,
+}
+
+/// Value of `cketerm/absent`: members of the definition that have no Node, if the definition follows the Nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absences {
+    /// Address of each, with the time since which a leader has seen no Node of it.
+    pub since: BTreeMap<Address, Timestamp>,
 }
 
 /// Value of `status`: the leader's phase in CKE's terms, under its lease.

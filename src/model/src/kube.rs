@@ -1,6 +1,7 @@
 //! Typed rows of Kubernetes objects, with only the fields that decisions and screens need, so that 5,000 nodes stay
 //! small.
 
+mod control_plane;
 mod view;
 
 use std::sync::Arc;
@@ -9,7 +10,10 @@ use imbl::OrdMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::view::{Index, KubeView};
+pub use self::{
+    control_plane::ControlPlaneSignals,
+    view::{CONTROL_PLANE_PODS, Index, KubeView},
+};
 pub use super::described::{MetadataPatch, NodeMetadata, PackedPairs};
 use super::{
     boot_time::BootTime,
@@ -70,7 +74,7 @@ pub struct NodeRow {
     pub uid: String,
     /// `metadata.resourceVersion`, which every patch of cketerm carries.
     pub resource_version: String,
-    /// `status.addresses[].address`, host names included.
+    /// `status.addresses[].address`, host names included; those of the type `InternalIP` come first.
     pub addresses: Vec<Address>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
@@ -98,6 +102,11 @@ pub struct NodeRow {
 }
 
 impl NodeRow {
+    /// Returns the address of its machine: the first `InternalIP`.
+    pub fn machine_address(&self) -> Option<&Address> {
+        self.addresses.iter().find(|address| address.as_str().parse::<std::net::IpAddr>().is_ok())
+    }
+
     /// Returns cketerm's record, if there is a readable one.
     pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref().and_then(|o| o.as_ref().ok())

@@ -26,6 +26,14 @@ pub enum Mutation {
     EnqueueOutlivesCancel,
     /// A cancel that CKE's write has lost is not repeated.
     LostCancelForgotten,
+    /// A member leaves the definition as soon as its Node is gone.
+    NodeGraceIgnored,
+    /// A member leaves the definition while an entry works on its machine.
+    MemberInWorkLeaves,
+    /// A control plane leaves a definition that follows the Nodes without an approval.
+    ControlPlaneLeavesUnasked,
+    /// One member without a Node holds back all starts.
+    VanishedNodeCounts,
     /// While CKE leads, the pod that is named is not the first that CKE asks for.
     ListOrderIgnored,
     /// An operator's `done` is forgotten before the Node is uncordoned.
@@ -239,6 +247,10 @@ pub static ALL: &[Mutation] = &[
     Mutation::TransactionUnbounded,
     Mutation::AuditFlooded,
     Mutation::OrderAcceptedAnyway,
+    Mutation::NodeGraceIgnored,
+    Mutation::MemberInWorkLeaves,
+    Mutation::ControlPlaneLeavesUnasked,
+    Mutation::VanishedNodeCounts,
 ];
 
 #[cfg(feature = "mutations")]
@@ -310,7 +322,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=54).map(|i| format!("I{i}")) {
+        for code in (1..=56).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

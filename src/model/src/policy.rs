@@ -1,11 +1,14 @@
 //! `cketerm/policy`: all settings that change a decision and are not CKE's.
 
+use std::collections::BTreeMap;
+
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
     freeze::{Freeze, Groups},
+    selector::Selector,
     window::Windows,
 };
 
@@ -103,6 +106,67 @@ pub enum Strategy {
     Weighted,
     /// All healthy machines, as in current CKE (SAB-47 to SAB-58).
     AllHealthy,
+}
+
+/// Source of the members of the cluster definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Membership {
+    /// sabakan if its URL and a template are stored, else operators.
+    #[default]
+    Auto,
+    /// Operators, with `cluster set`.
+    Manual,
+    /// The machine registry sabakan.
+    Sabakan,
+    /// The Nodes of Kubernetes that `node_selector` picks.
+    Nodes,
+}
+
+/// Where the members of the definition come from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberSource {
+    /// Operators, with `cluster set`.
+    Operators,
+    /// The machine registry sabakan.
+    Sabakan,
+    /// The Nodes of Kubernetes.
+    Nodes,
+}
+
+/// Label selector of the Nodes that are members, in kubectl's form. The empty text picks all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeSelector {
+    text: String,
+    selector: Selector,
+}
+
+impl NodeSelector {
+    /// Reports whether it picks a Node with these labels.
+    pub fn picks(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selector.matches(labels)
+    }
+
+    /// Returns the text as it was set.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl TryFrom<String> for NodeSelector {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let selector = if text.trim().is_empty() { Selector::default() } else { text.parse()? };
+        Ok(Self { text, selector })
+    }
+}
+
+impl From<NodeSelector> for String {
+    fn from(selector: NodeSelector) -> Self {
+        selector.text
+    }
 }
 
 /// Whether large changes from the registry wait for an approval (SAB-68, SAB-69).
@@ -204,7 +268,15 @@ pub struct Policy {
     pub stuck_seconds: u64,
     /// Strategy that generates the definition.
     pub strategy: Strategy,
-    /// Whether large changes from the registry wait for an approval.
+    /// Source of the members of the definition.
+    pub membership: Membership,
+    /// Nodes that are members if `membership` is `nodes`.
+    pub node_selector: NodeSelector,
+    /// Seconds after which a member without a Node leaves the definition if `membership` is `nodes`.
+    pub node_grace_seconds: u64,
+    /// Percentage of the members that may be unreachable if `membership` is `nodes`.
+    pub unreachable_percent: u64,
+    /// Whether large changes of the members wait for an approval.
     pub approval: Approval,
     /// Percentage of the nodes above which they wait.
     pub gate_percent: u64,
@@ -245,6 +317,10 @@ impl Default for Policy {
             command_cap_seconds: 3600,
             stuck_seconds: 1800,
             strategy: Strategy::default(),
+            membership: Membership::default(),
+            node_selector: NodeSelector::default(),
+            node_grace_seconds: 3600,
+            unreachable_percent: 10,
             approval: Approval::default(),
             gate_percent: 10,
             sabakan_poll_seconds: 60,

@@ -14,6 +14,7 @@ use super::{
     attempt::Ended,
     batch::id::BatchId,
     entry::EntryId,
+    kube::ControlPlaneSignals,
     names::{Address, NodeName},
     verb::Verb,
 };
@@ -335,6 +336,10 @@ pub enum Reason {
         since: Timestamp,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
+    },
+    /// The sources do not agree whether its Node is a control plane (policy `membership: nodes`).
+    ControlPlaneUnclear {
+        signals: ControlPlaneSignals,
     },
     /// The record of the entry's batch cannot be read. It may be paused, so its queued entries do not start.
     BatchUnreadable {

@@ -235,6 +235,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
         | Reason::BatchUnreadable { .. }
+        | Reason::ControlPlaneUnclear { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::Stale { .. }

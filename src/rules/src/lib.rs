@@ -23,6 +23,7 @@
 //! | `console_leads` | whether a console's engine campaigns |
 //! | `preflight_fault` | faults for which an engine only observes |
 //! | `state` | a snapshot exported without secrets, and read back |
+//! | `membership/` | the definition that follows the Nodes of Kubernetes |
 //! | `registry/` | the plan made from sabakan's answers |
 //! | `metal3/` | Metal3's controller role: the state machine of one host |
 //! | `notices/` | notices that are due |
@@ -43,6 +44,7 @@ pub mod explain;
 pub mod forecast;
 pub mod handover;
 pub mod manual_drain;
+pub mod membership;
 pub mod memory;
 pub mod metal3;
 pub mod notices;

@@ -104,6 +104,7 @@ fn origin(reason: &Reason) -> Origin {
         Reason::Backoff { cause: Some(_), .. }
         | Reason::UnreachableGate { .. }
         | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::ControlPlaneUnclear { .. }
         | Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }
         | Reason::EtcdUnchecked { .. }

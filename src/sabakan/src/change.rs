@@ -91,6 +91,34 @@ pub struct Gate {
     pub why: Option<String>,
 }
 
+/// Members of the current definition that its source lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Sabakan's list lacks so many machines.
+    Machines(usize),
+    /// So many members have no Node in Kubernetes. One alone is no reason to ask.
+    Nodes(usize),
+}
+
+impl Missing {
+    /// Reports whether so many members lack their source that an operator has to confirm it: more than `percent` of them,
+    /// and of Nodes more than one.
+    pub fn is_much(self, members: u64, percent: u64) -> bool {
+        let (count, least) = match self {
+            Self::Machines(count) => (count, 0),
+            Self::Nodes(count) => (count, 1),
+        };
+        count > least && count as u64 * 100 > percent * members
+    }
+
+    /// Returns the members that sabakan's list lacks.
+    pub fn from_list(current: Option<&Cluster>, machines: &[Machine]) -> Self {
+        let known: BTreeSet<&str> = machines.iter().map(|m| m.address.as_str()).collect();
+        let nodes = current.map_or(&[][..], |c| &c.nodes);
+        Self::Machines(nodes.iter().filter(|n| !known.contains(n.address.as_str())).count())
+    }
+}
+
 /// Returns the changes from `current` to `next`. Without a current definition all nodes are added.
 pub fn diff(current: Option<&Cluster>, next: &Cluster) -> Change {
     let empty = Cluster::default();
@@ -213,10 +241,10 @@ impl Change {
         self.touched().chain(self.nodes.iter().filter(|n| n.kind == Kind::Added))
     }
 
-    /// Evaluates the gate against the current definition and the machines of the answer (SAB-68). The change needs
-    /// approval if more than `percent` of the nodes are affected, if a control plane is removed or demoted, or if the
-    /// answer lacks more than `percent` of the machines.
-    pub fn gate(&self, current: Option<&Cluster>, machines: &[Machine], percent: u64) -> Gate {
+    /// Evaluates the gate against the current definition (SAB-68). The change needs approval if more than `percent` of
+    /// the nodes are affected, if a control plane is removed or demoted, or if the source lacks more than `percent` of
+    /// the members. The last does not concern a change that only adds Nodes.
+    pub fn gate(&self, current: Option<&Cluster>, missing: Missing, percent: u64) -> Gate {
         let nodes = current.map_or(&[][..], |c| &c.nodes);
         let weight = self.nodes.iter().filter(|n| n.evicts || matches!(n.kind, Kind::Removed | Kind::Demoted)).count();
         let planes = self.nodes.iter().filter(|n| match n.kind {
@@ -226,13 +254,22 @@ impl Change {
         });
         let control_planes: Vec<Address> = planes.map(|n| n.address.clone()).collect();
         let above = |count: usize| count as u64 * 100 > percent * nodes.len() as u64;
-        let known: BTreeSet<&str> = machines.iter().map(|m| m.address.as_str()).collect();
-        let lost = nodes.iter().filter(|n| !known.contains(n.address.as_str())).count();
+        let is_much = missing.is_much(nodes.len() as u64, percent);
+        let lost = match missing {
+            Missing::Machines(count) if is_much => {
+                Some(format!("sabakan's list lacks {count} of {} machines of the definition", nodes.len()))
+            }
+            Missing::Nodes(count) if is_much && weight > 0 => {
+                Some(format!("{count} of {} members have no Node", nodes.len()))
+            }
+            Missing::Machines(_) | Missing::Nodes(_) => None,
+        };
+        let one_node = weight == 1 && matches!(missing, Missing::Nodes(_));
         let why = if !control_planes.is_empty() {
             Some(format!("control planes leave or are replaced: {}", control_planes.join(", ")))
-        } else if lost > 0 && above(lost) {
-            Some(format!("sabakan's list lacks {lost} of {} machines of the definition", nodes.len()))
-        } else if weight > 0 && above(weight) {
+        } else if lost.is_some() {
+            lost
+        } else if weight > 0 && above(weight) && !one_node {
             Some(format!(
                 "{weight} of {} nodes are removed, replaced or emptied, more than gate_percent {percent}",
                 nodes.len()

@@ -66,6 +66,10 @@ pub enum Action {
     TaintNodes,
     /// The same nodes from a newer template.
     Regenerate,
+    /// Add the new Nodes of Kubernetes (`membership: nodes`).
+    AddNodes,
+    /// Remove members whose Nodes are gone from Kubernetes (`membership: nodes`).
+    RemoveNodes,
 }
 
 impl Action {
@@ -82,6 +86,8 @@ impl Action {
             Self::DecreaseWorkers => "decrease-workers",
             Self::TaintNodes => "taint-nodes",
             Self::Regenerate => "regenerate",
+            Self::AddNodes => "add-nodes",
+            Self::RemoveNodes => "remove-nodes",
         }
     }
 }

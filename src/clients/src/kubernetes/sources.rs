@@ -5,7 +5,9 @@ use std::{collections::HashSet, hash::Hash, sync::Arc};
 use cketerm_model::{
     boot_time::BootTime,
     host::HostRow,
-    kube::{BudgetRow, DaemonSetRow, HOSTS_SOURCE, KubeView, NamespaceRow, NodePods, NodeRow, PodRow},
+    kube::{
+        BudgetRow, CONTROL_PLANE_PODS, DaemonSetRow, HOSTS_SOURCE, KubeView, NamespaceRow, NodePods, NodeRow, PodRow,
+    },
     names::NodeName,
 };
 use imbl::OrdMap;
@@ -191,6 +193,38 @@ impl Kind for Hosts {
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
         view.hosts.remove(&(meta.namespace.clone(), meta.name.clone()));
+    }
+}
+
+/// The static Pods of API servers and etcd members.
+#[derive(Clone)]
+pub(super) struct ControlPlanePods;
+
+impl Kind for ControlPlanePods {
+    type Wire = wire::Pod;
+    type Row = PodRow;
+    const SOURCE: &'static str = CONTROL_PLANE_PODS;
+    const PATH: &'static str = "/api/v1/namespaces/kube-system/pods";
+
+    fn query(&self) -> String {
+        "labelSelector=component%20in%20(kube-apiserver,etcd)".to_owned()
+    }
+
+    fn replace(&self, view: &mut KubeView, rows: Vec<PodRow>) {
+        let pods = rows.into_iter().filter(|pod| pod.mirror).map(|pod| (pod.uid, pod.node));
+        view.control_plane_pods = pods.collect();
+    }
+
+    fn put(&self, view: &mut KubeView, row: PodRow) -> Urgency {
+        let is_new = row.mirror && view.control_plane_pods.get(&row.uid) != Some(&row.node);
+        if is_new {
+            view.control_plane_pods.insert(row.uid, row.node);
+        }
+        Urgency::immediate_if(is_new)
+    }
+
+    fn remove(&self, view: &mut KubeView, meta: &Meta) {
+        view.control_plane_pods.remove(&meta.uid);
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     follow::Follow,
     heartbeat,
     live::{Shared, Streaming, lock},
-    sources::{Budgets, DaemonSets, Hosts, Kind, Namespaces, Nodes, PodsOn},
+    sources::{Budgets, ControlPlanePods, DaemonSets, Hosts, Kind, Namespaces, Nodes, PodsOn},
 };
 
 /// Live copy of Kubernetes. It watches the API server until it is dropped.
@@ -23,6 +23,7 @@ pub struct Live {
     tasks: Vec<Task>,
     pods: Mutex<BTreeMap<NodeName, (u64, Task)>>,
     endpoints: Mutex<Option<(u64, Task)>>,
+    control_plane_pods: Mutex<Option<(u64, Task)>>,
     hosts: Mutex<Option<(u64, Task)>>,
 }
 
@@ -50,7 +51,14 @@ impl Live {
             Task(cketerm_runtime::tasks::spawn(publish(Arc::clone(&shared)))),
         ];
         shared.publish();
-        Self { shared, tasks, pods: Mutex::default(), endpoints: Mutex::default(), hosts: Mutex::default() }
+        Self {
+            shared,
+            tasks,
+            pods: Mutex::default(),
+            endpoints: Mutex::default(),
+            control_plane_pods: Mutex::default(),
+            hosts: Mutex::default(),
+        }
     }
 
     /// Returns the view as it is now, including changes that were not published yet.
@@ -115,6 +123,23 @@ impl Live {
             }
             (false, Some((link, _))) => {
                 self.shared.unlink(link, |view| view.hosts.clear());
+                self.shared.publish();
+            }
+            (false, None) => {}
+        }
+    }
+
+    /// Starts or stops watching the static Pods of control planes.
+    pub fn watch_control_plane_pods(&self, on: bool) {
+        let mut watched = lock(&self.control_plane_pods);
+        match (on, watched.take()) {
+            (true, Some(running)) => *watched = Some(running),
+            (true, None) => {
+                *watched = Some(watch_kind(&self.shared, ControlPlanePods));
+                self.shared.publish();
+            }
+            (false, Some((link, _))) => {
+                self.shared.unlink(link, |view| view.control_plane_pods.clear());
                 self.shared.publish();
             }
             (false, None) => {}

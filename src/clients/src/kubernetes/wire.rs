@@ -120,6 +120,8 @@ struct NodeStatus {
 #[derive(Clone, Deserialize, Default)]
 #[serde(default)]
 struct NodeAddress {
+    #[serde(rename = "type")]
+    kind: String,
     address: Address,
 }
 
@@ -151,7 +153,9 @@ impl From<Node> for NodeRow {
         });
         let ready = ready(&status.conditions);
         let mut addresses: Vec<Address> = Vec::with_capacity(status.addresses.len());
-        for address in status.addresses {
+        let (internal, other): (Vec<_>, Vec<_>) =
+            status.addresses.into_iter().partition(|address| address.kind == "InternalIP");
+        for address in internal.into_iter().chain(other) {
             if !addresses.contains(&address.address) {
                 addresses.push(address.address);
             }

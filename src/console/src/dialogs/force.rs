@@ -66,6 +66,7 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         | Reason::EngineObserving { .. }
         | Reason::NoEngine { .. }
         | Reason::BatchUnreadable { .. }
+        | Reason::ControlPlaneUnclear { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }

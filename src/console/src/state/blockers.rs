@@ -69,6 +69,7 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::BatchUnreadable { .. }
+        | Reason::ControlPlaneUnclear { .. }
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
         // the definition, the policy or the engine's host has to be changed

@@ -125,6 +125,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
         | Reason::BatchUnreadable { .. }
+        | Reason::ControlPlaneUnclear { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }
@@ -243,6 +244,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
         Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
         Reason::BatchUnreadable { batch, .. } => format!("unreadable batch {batch}"),
+        Reason::ControlPlaneUnclear { .. } => "unclear whether it is a control plane".to_owned(),
         Reason::BatchPauseIgnored { batch, .. } => format!("pause of batch {batch} not in force: CKE leads"),
         other @ (Reason::WaitingForSlot { .. }
         | Reason::WaitingForWorkers { .. }
@@ -299,6 +301,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::OnHold { .. } => "an operator (on hold)",
         Reason::BatchPaused { .. } => "an operator (batch paused)",
         Reason::BatchUnreadable { .. } => "an operator (unreadable batch)",
+        Reason::ControlPlaneUnclear { .. } => "clear signs of a control plane",
         Reason::OrderIgnored { .. } | Reason::BatchPauseIgnored { .. } => "an operator (CKE ignores it)",
         Reason::DuplicateOf { .. } => "the same machine's other entry",
         Reason::WaitingForRepairs { .. } => "CKE's repairs",

@@ -306,6 +306,7 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
         | Reason::BatchUnreadable { .. }
+        | Reason::ControlPlaneUnclear { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }

@@ -10,6 +10,7 @@ use cketerm_model::{
     cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
     kube::{KubeView, MetadataPatch, NodeRow},
+    policy::Membership,
     stored::{
         keys::SwitchName,
         transaction::{Change, Put, Ranged},
@@ -17,6 +18,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     decide::{Apply, Guard, RegistryEffect, auto_repair_plan, compares, machines_held_by_hosts, unwritten},
+    membership,
     registry::{Basis, sync},
     snapshot::{EffectOutcome, StaleCause},
 };
@@ -32,6 +34,16 @@ impl Actor {
     pub(super) async fn register(&self, decided: BootTime, what: RegistryEffect) -> Result<EffectOutcome, Stop> {
         match what {
             RegistryEffect::Apply(apply) => self.apply(decided, *apply).await,
+            RegistryEffect::RecordAbsences { absences, revision } => {
+                let permit = self.permit(&Guard::default(), decided)?;
+                let key = self.store.keys().absent();
+                let change = Change {
+                    compares: vec![(key.clone(), revision)],
+                    puts: vec![Put::json(key, &absences)],
+                    deletes: Vec::new(),
+                };
+                self.commit(&permit, change).await.map(|_| EffectOutcome::Done)
+            }
             RegistryEffect::DropApprovals(outdated) => {
                 // The next pass deletes the others.
                 let outdated = &outdated[..outdated.len().min(APPROVALS_AT_ONCE)];
@@ -61,21 +73,30 @@ impl Actor {
     async fn apply(&self, decided: BootTime, apply: Apply) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let view = self.live.borrow();
-        if !view.sabakan.enabled() || view.registry.hold.is_some() || Basis::of(&view) != apply.basis {
+        // The basis contains the policy, and with it the source of the members.
+        let follows_nodes = view.policy().membership == Membership::Nodes;
+        let is_enabled = follows_nodes || view.sabakan.enabled();
+        if !is_enabled || view.registry.hold.is_some() || Basis::of(&view) != apply.basis {
             return Ok(changed("the input of the definition"));
+        }
+        if follows_nodes && membership::returned(&apply.change, &view, &self.kube_live.borrow()).is_some() {
+            return Ok(changed("the Nodes"));
         }
         let keys = self.store.keys();
         let plain = |key: String, value: String| Put { key, value, leased: false };
         let bytes = apply.json.len();
         let result = format!("{}; {bytes} bytes", apply.generated.action);
+        let mut puts = vec![
+            plain(keys.cluster(), apply.json.clone()),
+            Put::json(keys.generated(), &apply.generated),
+            self.audit("generate", "cluster", Some(apply.generated.reason.clone()), &result),
+        ];
+        if !follows_nodes {
+            puts.push(plain(keys.cluster_revision(), apply.basis.template.to_string()));
+        }
         let change = Change {
             compares: compares(&apply, keys, view.sabakan.mod_revision),
-            puts: vec![
-                plain(keys.cluster(), apply.json.clone()),
-                plain(keys.cluster_revision(), apply.basis.template.to_string()),
-                Put::json(keys.generated(), &apply.generated),
-                self.audit("generate", "cluster", Some(apply.generated.reason.clone()), &result),
-            ],
+            puts,
             deletes: apply.approval.iter().map(|(digest, _)| keys.approval(digest)).collect(),
         };
         let ranged = Ranged { change, unwritten: unwritten(&apply, keys), cleared: Vec::new() };

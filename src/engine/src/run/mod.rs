@@ -20,6 +20,7 @@ use cketerm_model::{
     entry::EntryId,
     fence::Fence,
     kube::KubeView,
+    policy::Membership,
 };
 use cketerm_rules::{
     beside_cke::{self, Reading},
@@ -243,7 +244,11 @@ impl Loop {
         if let Some((_, live)) = &self.kube {
             let watches = leads || beside_cke::applies(&self.snap.store);
             live.watch_pods(if watches { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
-            live.watch_endpoints(leads);
+            // a console shows the plan of a definition that follows the Nodes
+            let follows_nodes = self.snap.store.policy().membership == Membership::Nodes
+                && (leads || self.options.mode == EngineMode::Console);
+            live.watch_endpoints(leads || follows_nodes);
+            live.watch_control_plane_pods(follows_nodes);
             if leads && decision.prove_watches {
                 live.require_fresh_proof();
             }
@@ -270,7 +275,8 @@ impl Loop {
         self.etcd.aim(etcd_members::targets(&self.snap, leads, campaigns, decision.ask_etcd));
         // The leader queries sabakan. A console does so too, for display.
         let (console, again) = (self.options.mode == EngineMode::Console, leads && decision.auto_repair.asks_again);
-        let plans = match (leads && self.snap.store.sabakan.enabled(), console) {
+        let follows_nodes = policy.membership == Membership::Nodes;
+        let plans = match (leads && (follows_nodes || self.snap.store.sabakan.enabled()), console) {
             (true, _) => Plans::Applied,
             (false, true) => Plans::Shown,
             (false, false) => Plans::None,

@@ -22,6 +22,9 @@ fn sorted<S: serde::Serializer>(index: &Index<Address, NodeName>, out: S) -> Res
     out.collect_map(index.iter().collect::<std::collections::BTreeMap<_, _>>())
 }
 
+/// Name of the source of [`KubeView::control_plane_pods`].
+pub const CONTROL_PLANE_PODS: &str = "control-plane pods";
+
 /// Live copy of the Kubernetes objects that the engine and the screens need. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KubeView {
@@ -48,11 +51,14 @@ pub struct KubeView {
     pub pods: OrdMap<NodeName, NodePods>,
     /// Endpoints and slices of the API server; empty until watched.
     pub endpoints: Vec<EndpointsRow>,
+    /// Node of each static Pod of an API server or etcd, by the UID of the Pod; empty until watched.
+    #[serde(default)]
+    pub control_plane_pods: OrdMap<String, NodeName>,
     /// BareMetalHosts by namespace and name; empty until watched.
     #[serde(with = "crate::pairs")]
     pub hosts: OrdMap<(String, String), Arc<HostRow>>,
     /// State of each watch by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`,
-    /// `endpoints`, `baremetalhosts`.
+    /// `endpoints`, `baremetalhosts`, [`CONTROL_PLANE_PODS`].
     pub sources: OrdMap<String, SourceState>,
     /// State of the link to the API server, for display; no decision depends on it.
     #[serde(skip)]

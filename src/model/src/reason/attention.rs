@@ -71,6 +71,7 @@ impl Reason {
             | Self::Stale { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchUnreadable { .. }
+            | Self::ControlPlaneUnclear { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::ProgramMissing { .. }
             | Self::BmcNotAllowed { .. }
@@ -149,6 +150,7 @@ impl Reason {
             | Self::EngineElsewhere { .. }
             | Self::OnHold { .. }
             | Self::BatchUnreadable { .. }
+            | Self::ControlPlaneUnclear { .. }
             | Self::BatchPaused { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }

@@ -47,6 +47,7 @@ impl Reason {
             | Self::OnHold { .. }
             | Self::BatchPaused { .. }
             | Self::BatchUnreadable { .. }
+            | Self::ControlPlaneUnclear { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }
@@ -118,6 +119,7 @@ impl Reason {
             | Self::OnHold { .. }
             | Self::BatchPaused { .. }
             | Self::BatchUnreadable { .. }
+            | Self::ControlPlaneUnclear { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }

@@ -161,6 +161,9 @@ impl fmt::Display for Reason {
                 write!(f, "batch {batch} paused by {by} since {}", at(*since))?;
                 why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
             }
+            Self::ControlPlaneUnclear { signals } => {
+                write!(f, "the sources do not agree whether its Node is a control plane: {signals}")
+            }
             Self::BatchUnreadable { batch, key, why } => write!(
                 f,
                 "batch {batch} cannot be read and may be paused: {key}: {why}; fix it with etcdctl, or remove it"

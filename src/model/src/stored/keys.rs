@@ -131,6 +131,11 @@ impl Keys {
         self.at("cketerm/generated")
     }
 
+    /// `cketerm/absent`: members of the definition that have no Node.
+    pub fn absent(&self) -> String {
+        self.at("cketerm/absent")
+    }
+
     /// `auto-repair/query-variables`.
     pub fn auto_repair_variables(&self) -> String {
         self.at("auto-repair/query-variables")

@@ -83,6 +83,8 @@ pub enum RegistryKey {
     ClusterRevision,
     /// `cketerm/generated`.
     Generated,
+    /// `cketerm/absent`.
+    Absent,
     /// `cketerm/approvals/hold`.
     Hold,
     /// `cketerm/approvals/<digest>`.

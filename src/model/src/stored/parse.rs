@@ -30,6 +30,7 @@ impl Keys {
             "auto-repair/query-variables" => KeyKind::Registry(RegistryKey::RepairVariables),
             "cluster-revision" => KeyKind::Registry(RegistryKey::ClusterRevision),
             "cketerm/generated" => KeyKind::Registry(RegistryKey::Generated),
+            "cketerm/absent" => KeyKind::Registry(RegistryKey::Absent),
             "cketerm/approvals/hold" => KeyKind::Registry(RegistryKey::Hold),
             "cketerm/schema" => KeyKind::Schema,
             "cketerm/migration" => KeyKind::Migration,

@@ -10,11 +10,11 @@ use super::{
     row::{Row, set_value},
 };
 use crate::{
-    cketerm_records::{Approval, Generated, Hold},
+    cketerm_records::{Absences, Approval, Generated, Hold},
     entry::Stored,
 };
 
-/// Values of `sabakan/…`, `auto-repair/query-variables`, `cluster-revision`, `cketerm/approvals/…` and
+/// Values of `sabakan/…`, `auto-repair/query-variables`, `cluster-revision`, `cketerm/approvals/…`, `cketerm/absent` and
 /// `cketerm/generated`. Texts are kept as they are stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RegistrySettings {
@@ -30,6 +30,9 @@ pub struct RegistrySettings {
     pub cluster_revision: Option<Stored<String>>,
     /// `cketerm/generated`.
     pub generated: Option<Stored<Generated>>,
+    /// `cketerm/absent`.
+    #[serde(default)]
+    pub absent: Option<Stored<Absences>>,
     /// `cketerm/approvals/hold`.
     pub hold: Option<Stored<Hold>>,
     /// `cketerm/approvals/` by digest.
@@ -49,6 +52,7 @@ impl RegistrySettings {
             RegistryKey::RepairVariables => self.repair_variables = text(),
             RegistryKey::ClusterRevision => self.cluster_revision = text(),
             RegistryKey::Generated => return set_value(&mut self.generated, key, row),
+            RegistryKey::Absent => return set_value(&mut self.absent, key, row),
             RegistryKey::Hold => return set_value(&mut self.hold, key, row),
             RegistryKey::Approval(digest) => {
                 let mut slot = None;
@@ -68,6 +72,7 @@ impl RegistrySettings {
             RegistryKey::RepairVariables => self.repair_variables = None,
             RegistryKey::ClusterRevision => self.cluster_revision = None,
             RegistryKey::Generated => self.generated = None,
+            RegistryKey::Absent => self.absent = None,
             RegistryKey::Hold => self.hold = None,
             RegistryKey::Approval(digest) => drop(self.approvals.remove(digest)),
         }

@@ -25,7 +25,7 @@ use crate::{
     entry::{EntryId, QueueKind, Stored},
     entry_ref::{EntryRef, StoredEntry},
     output::CommandOutput,
-    policy::Policy,
+    policy::{MemberSource, Membership, Policy},
     reboot::RebootEntry,
     repair::RepairEntry,
     result::CommandResult,
@@ -212,6 +212,16 @@ impl StoreView {
     /// Returns the definition, if it is readable.
     pub fn definition(&self) -> Option<&Definition> {
         self.cluster.as_ref().and_then(Stored::get)
+    }
+
+    /// Returns where the members of the definition come from.
+    pub fn member_source(&self) -> MemberSource {
+        match self.policy().membership {
+            Membership::Nodes => MemberSource::Nodes,
+            Membership::Sabakan => MemberSource::Sabakan,
+            Membership::Auto if self.registry.url.is_some() => MemberSource::Sabakan,
+            Membership::Auto | Membership::Manual => MemberSource::Operators,
+        }
     }
 
     /// Returns the policy in force: the stored one, or the defaults if there is none or it is unreadable. With an

@@ -13,6 +13,7 @@ use cketerm_model::{
     fault,
     kube::NodeRow,
     names::{Address, NodeName},
+    policy::Membership,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus},
@@ -20,7 +21,10 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 use super::Pass;
-use crate::snapshot::{BmcAccess, BmcRefusal};
+use crate::{
+    membership,
+    snapshot::{BmcAccess, BmcRefusal},
+};
 
 /// Readable entry and its machine.
 #[derive(Clone, Copy)]
@@ -297,7 +301,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the reason why a waiting entry is no candidate by itself: a hold, a paused or unreadable batch, a disabled
-    /// queue or a missing command.
+    /// queue, a missing command, or a machine of which it is unclear whether it is a control plane.
     pub(super) fn entry_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         if let Some(held) = self.on_hold(ctx).or_else(|| self.batch_blocker(ctx)) {
             return Some(held);
@@ -307,10 +311,17 @@ impl<'a> Pass<'a> {
         if !enabled {
             return Some(Reason::QueueDisabled);
         }
-        if let Some(missing) = self.no_command(ctx) {
-            return Some(missing);
+        self.no_command(ctx).or_else(|| self.control_plane_unclear(ctx))
+    }
+
+    /// Returns a reason if the definition follows the Nodes and the sources do not agree whether this machine is a
+    /// control plane: its rules may be the wrong ones.
+    fn control_plane_unclear(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if self.policy.membership != Membership::Nodes || !ctx.is_queued() {
+            return None;
         }
-        None
+        let signals = membership::unclear(ctx.member?.node(), &self.snap.kube, &self.policy.node_selector)?;
+        Some(Reason::ControlPlaneUnclear { signals })
     }
 
     /// Returns the reason while the backoff after a failed drain lasts. A `force` order ends the wait.

@@ -5,11 +5,12 @@ use cketerm_model::{
     fault,
     kube::{HOSTS_SOURCE, NodePods},
     names::{Address, NodeName},
-    policy::UnreachableRule,
+    policy::{Membership, UnreachableRule},
     reason::{MAX_NAMES, Reason},
     stored::view::migrates,
     time::{after, seconds_between},
 };
+use cketerm_sabakan::change::Missing;
 
 use super::{Pass, entry_context::EntryContext};
 use crate::{handover::remedy_without_leader, preflight_fault::PreflightFault};
@@ -124,29 +125,48 @@ impl Pass<'_> {
     /// Returns a reason if more nodes are unreachable than `maximum-unreachable-nodes-for-reboot` allows (REB-17). With
     /// `outside-reboots`, nodes under this reboot process do not count. With `all`, every node counts, and `drain`
     /// holds power commands back too.
+    ///
+    /// In a definition that follows the Nodes, a share of the members may be unreachable too, and members whose Nodes are
+    /// gone do not count: they leave. They count if they are so many that their removal would wait for an approval.
     pub(super) fn unreachable_gate(&self) -> Option<Reason> {
         let definition = self.definition?;
         if !self.kube_synced {
             return None;
         }
-        let limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
+        let follows_nodes = self.policy.membership == Membership::Nodes;
+        let members = definition.cluster.nodes.len() as u64;
+        let mut limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
+        if follows_nodes {
+            limit = limit.max(i64::try_from(members * self.policy.unreachable_percent / 100).unwrap_or(i64::MAX));
+        }
         let outside_only = self.policy.unreachable_rule == UnreachableRule::OutsideReboots;
         let kube = &self.snap.kube;
         // Both lists are in order of names. One parallel walk replaces a search for each of 5,000 members.
         let mut rows = kube.nodes.iter().peekable();
         let (mut names, mut count): (Vec<NodeName>, i64) = (Vec::new(), 0);
+        let mut gone: Vec<NodeName> = Vec::new();
         for node in definition.members.sorted_by_name(&definition.cluster) {
             let name = node.node_name();
             while rows.next_if(|(row, _)| *row < name).is_some() {}
-            let down = rows.peek().is_none_or(|(row, node)| *row != name || !node.ready);
-            if down && !(outside_only && self.claims.is_rebooting(&node.address)) {
+            let row = rows.peek().filter(|(row, _)| *row == name);
+            let down = row.is_none_or(|(_, node)| !node.ready);
+            if follows_nodes && row.is_none() {
+                gone.push(name.clone());
+            } else if down && !(outside_only && self.claims.is_rebooting(&node.address)) {
                 count += 1;
                 if names.len() < MAX_NAMES {
                     names.push(name.clone());
                 }
             }
         }
+        let are_counted = Missing::Nodes(gone.len()).is_much(members, self.policy.gate_percent);
+        fault!(VanishedNodeCounts => are_counted = true);
+        if are_counted {
+            count += i64::try_from(gone.len()).unwrap_or(i64::MAX);
+            names.extend(gone.into_iter().take(MAX_NAMES.saturating_sub(names.len())));
+        }
         let is_exceeded = count > limit;
+        fault!(VanishedNodeCounts => is_exceeded = count > 0);
         fault!(GateForgotten => is_exceeded = false);
         is_exceeded.then(|| Reason::UnreachableGate { count, limit, names: names.into() })
     }

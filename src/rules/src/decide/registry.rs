@@ -9,12 +9,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use cketerm_model::{
     acceptance::LeaderKind,
     boot_time::Seconds,
-    cketerm_records::Generated,
+    cketerm_records::{Absences, Approval, Generated},
     cluster::Cluster,
     entry::{EntryId, QueueKind, Stored},
+    fault,
     kube::{MetadataPatch, NodeRow},
     names::Address,
-    policy::Approval as ApprovalPolicy,
+    policy::{Approval as ApprovalPolicy, Membership},
     reason::{Reason, TooLarge},
     stored::{
         keys::{Keys, prefix_end},
@@ -23,14 +24,21 @@ use cketerm_model::{
     },
     time::whole_seconds,
 };
+use cketerm_sabakan::change::Change;
 use serde::Serialize;
 
 use super::{Effect, Guard, Pass};
-use crate::registry::{Basis, Proposed, sync};
+use crate::{
+    membership,
+    registry::{Basis, Proposal, Proposed, sync},
+};
 
 /// Key among the effects: at most one change of the definition is under way.
 pub(crate) const DEFINITION: &str = "the cluster definition";
 const APPROVALS: &str = "the approvals";
+const ABSENCES: &str = "the members without a Node";
+/// State while the settings have changed since the plan was made.
+const OUTDATED: &str = "the plan is being updated after a change";
 /// Maximum number of Nodes that one pass describes.
 const MAX_NODES_PER_PASS: usize = 8;
 /// Maximum number of waiting entries that are compared one by one. A transaction takes 128 comparisons.
@@ -43,6 +51,13 @@ const PROBE_MAX_AGE: Seconds = Seconds::new(60.0);
 pub enum RegistryEffect {
     /// Writes the generated definition, in one transaction with the revision of its template.
     Apply(Box<Apply>),
+    /// Records which members have no Node, and since when, if the definition follows the Nodes.
+    RecordAbsences {
+        /// The new record.
+        absences: Absences,
+        /// `ModRevision` of the present record; 0 if there is none.
+        revision: i64,
+    },
     /// Deletes approvals that can no longer be used, with the `ModRevision` of each.
     DropApprovals(Vec<(String, i64)>),
     /// Adds unhealthy and unreachable machines to the repair queue.
@@ -61,6 +76,7 @@ impl RegistryEffect {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Apply(_) => "applying",
+            Self::RecordAbsences { .. } => "recording absences",
             Self::DropApprovals(_) => "forgetting approvals",
             Self::AddRepairs => "adding repairs",
             Self::Describe { .. } => "describing",
@@ -85,6 +101,9 @@ pub struct Apply {
     pub approval: Option<(String, i64)>,
     /// The record of the change.
     pub generated: Generated,
+    /// The differences, for a check just before the write.
+    #[serde(skip)]
+    pub change: Change,
     /// Digest of the plan.
     pub digest: String,
 }
@@ -119,6 +138,7 @@ impl Pass<'_> {
         }
         self.out.registry = apply_state;
         if self.leading() {
+            self.record_absences();
             self.drop_obsolete_approvals();
             self.describe_nodes();
         }
@@ -130,10 +150,49 @@ impl Pass<'_> {
 
     /// Reports whether the integration is enabled and has a template.
     fn registry_in_use(&self) -> bool {
-        self.snap.store.sabakan.enabled() && self.snap.store.registry.template.is_some()
+        let generates = matches!(self.policy.membership, Membership::Auto | Membership::Sabakan);
+        generates && self.snap.store.sabakan.enabled() && self.snap.store.registry.template.is_some()
     }
 
     fn apply_state(&self) -> ApplyState {
+        match self.policy.membership {
+            Membership::Auto | Membership::Sabakan => self.state_of_sabakan(),
+            Membership::Nodes => self.state_of_nodes(),
+            Membership::Manual => {
+                ApplyState::Disabled("the policy `membership` is manual: operators set the definition".to_owned())
+            }
+        }
+    }
+
+    /// State of the definition that follows the Nodes.
+    fn state_of_nodes(&self) -> ApplyState {
+        let Some(proposal) = &self.snap.registry.proposal else {
+            return ApplyState::Waits("the Nodes have not been compared with the definition yet".to_owned());
+        };
+        match &proposal.outcome {
+            Err(why) => ApplyState::Error(why.clone()),
+            Ok(_) if !self.is_current(proposal) => ApplyState::Waits(OUTDATED.to_owned()),
+            Ok(proposed) if !proposed.plan.changed => ApplyState::Settled,
+            Ok(proposed) => match membership::returned(&proposed.change, &self.snap.store, &self.snap.kube) {
+                Some(address) => ApplyState::Waits(format!("{address} has its Node again: {OUTDATED}")),
+                // only a change needs proof that the Nodes are those of now
+                None => self
+                    .stale()
+                    .map_or_else(|| self.state_of_change(proposed), |stale| ApplyState::Waits(stale.to_string())),
+            },
+        }
+    }
+
+    /// Reports whether a proposal was made from the present settings. Nothing is applied from a proposal without a
+    /// change, or on an observer: there, machines that start or end work (`busy`) do not make it outdated.
+    fn is_current(&self, proposal: &Proposal) -> bool {
+        let basis = Basis::of(&self.snap.store);
+        let settled = proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed);
+        let ignore_busy = settled || !self.leading();
+        proposal.basis == basis || (ignore_busy && proposal.basis.equals_ignoring_busy(&basis))
+    }
+
+    fn state_of_sabakan(&self) -> ApplyState {
         let (store, registry) = (&self.snap.store, &self.snap.registry);
         let settings = &store.registry;
         if settings.url.is_none() || settings.template.is_none() {
@@ -150,12 +209,8 @@ impl Pass<'_> {
         let Some(proposal) = &registry.proposal else {
             return ApplyState::Waits("sabakan has not answered yet".to_owned());
         };
-        let (basis, settled) = (Basis::of(store), proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed));
-        // Nothing is applied from a proposal without a change, or on an observer. There, machines that start or end
-        // work (`busy`) do not make it outdated.
-        let ignore_busy = settled || !self.leading();
-        if proposal.basis != basis && !(ignore_busy && proposal.basis.equals_ignoring_busy(&basis)) {
-            return ApplyState::Waits("the plan is being updated after a change".to_owned());
+        if !self.is_current(proposal) {
+            return ApplyState::Waits(OUTDATED.to_owned());
         }
         let Some(good) = &registry.members.good else {
             return ApplyState::Waits("sabakan has not answered yet".to_owned());
@@ -165,11 +220,14 @@ impl Pass<'_> {
         if age > max_age {
             return ApplyState::Waits(format!("sabakan's last answer is {age:.0} old"));
         }
-        let proposed = match &proposal.outcome {
-            Err(why) => return ApplyState::Error(why.clone()),
-            Ok(proposed) if !proposed.plan.changed => return ApplyState::Settled,
-            Ok(proposed) => proposed,
-        };
+        match &proposal.outcome {
+            Err(why) => ApplyState::Error(why.clone()),
+            Ok(proposed) if !proposed.plan.changed => ApplyState::Settled,
+            Ok(proposed) => self.state_of_change(proposed),
+        }
+    }
+
+    fn state_of_change(&self, proposed: &Proposed) -> ApplyState {
         if let Some((_, why)) = self.snap.registry_refused.as_ref().filter(|(d, _)| *d == proposed.digest) {
             return ApplyState::Error(why.clone());
         }
@@ -229,12 +287,14 @@ impl Pass<'_> {
         let retained = before.intersection(&after).count();
         // Exactly one control plane was exchanged, and their number has not shrunk.
         let replaced_one = after.len() >= before.len() && retained + 1 == before.len();
+        fault!(ControlPlaneLeavesUnasked => return false);
         self.policy.approval == ApprovalPolicy::Gate
+            || (self.policy.membership == Membership::Nodes && !proposed.gate.control_planes.is_empty())
             || (!replaced_one && retained * 2 <= before.len() && !before.is_empty())
     }
 
     /// Returns the unexpired approval of this digest.
-    fn approval(&self, digest: &str) -> Option<&Stored<cketerm_model::cketerm_records::Approval>> {
+    fn approval(&self, digest: &str) -> Option<&Stored<Approval>> {
         let stored = self.snap.store.registry.approvals.get(digest)?;
         stored.get().filter(|a| self.now.wall < a.until)?;
         Some(stored)
@@ -317,14 +377,38 @@ impl Pass<'_> {
                 joining: proposed.change.new_control_planes(),
                 approved_by: approval.and_then(Stored::get).map(|a| a.who.clone()),
             },
+            change: proposed.change.clone(),
             digest: proposed.digest.clone(),
         })
+    }
+
+    /// Records the members that have no Node, so that their grace periods outlast this engine and everybody sees them.
+    fn record_absences(&mut self) {
+        if self.policy.membership != Membership::Nodes
+            || !self.etcd_copy_is_fresh()
+            || self.leadership_blocker().is_some()
+        {
+            return;
+        }
+        let recorded = self.snap.store.registry.absent.as_ref();
+        if recorded.is_some_and(|stored| stored.get().is_none()) {
+            return; // the state of the definition names it
+        }
+        let now = whole_seconds(self.now.wall);
+        let Some(absences) = membership::absences(&self.snap.store, &self.snap.kube, now) else { return };
+        let present = recorded.and_then(Stored::get);
+        if present.map_or(absences.since.is_empty(), |present| present.since.keys().eq(absences.since.keys())) {
+            return;
+        }
+        let revision = recorded.map_or(0, |stored| stored.mod_revision);
+        let effect = RegistryEffect::RecordAbsences { absences, revision };
+        self.plan(ABSENCES, None, Guard::default(), Effect::Registry(effect));
     }
 
     /// Deletes approvals that expired after an hour, and approvals that a plan from a later answer replaced (SAB-71).
     fn drop_obsolete_approvals(&mut self) {
         let proposal = self.snap.registry.proposal.as_ref();
-        let is_obsolete = |digest: &str, stored: &Stored<cketerm_model::cketerm_records::Approval>| match stored.get() {
+        let is_obsolete = |digest: &str, stored: &Stored<Approval>| match stored.get() {
             None => true,
             Some(a) if a.until <= self.now.wall => true,
             Some(a) => proposal.is_some_and(|p| {

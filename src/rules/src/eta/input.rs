@@ -66,8 +66,15 @@ pub fn part_of<'a>(
         let held = holds && store.orders.get(&at).and_then(Stored::get).is_some_and(|order| order.verb == Verb::Hold);
         // A leader publishes no reasons of entries that wait for one cause together.
         let paused = holds && entry.is_queued() && store.paused_batch(at).is_some();
-        if matches!(reason, Some(Reason::OnHold { .. } | Reason::BatchPaused { .. } | Reason::BatchUnreadable { .. }))
-            || (held && !entry.is_after_command())
+        if matches!(
+            reason,
+            Some(
+                Reason::OnHold { .. }
+                    | Reason::BatchPaused { .. }
+                    | Reason::BatchUnreadable { .. }
+                    | Reason::ControlPlaneUnclear { .. }
+            )
+        ) || (held && !entry.is_after_command())
             || paused
         {
             return Part::Rests;

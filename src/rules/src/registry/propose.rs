@@ -14,7 +14,7 @@ use cketerm_model::{
 use cketerm_sabakan as sabakan;
 use cketerm_sabakan::{
     Input, Machines, Plan, Template,
-    change::{self, Change, Gate},
+    change::{self, Change, Gate, Missing},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -189,7 +189,8 @@ fn plan(
         }
         _ => (Change::default(), String::new()),
     };
-    let gate = change.gate(current, &machines.list, store.policy().gate_percent);
+    let missing = Missing::from_list(current, &machines.list);
+    let gate = change.gate(current, missing, store.policy().gate_percent);
     let digest = change::digest(&json, text, &machines.list);
     Ok(Proposed { plan, change, gate, digest, json })
 }

@@ -25,7 +25,7 @@ fn machines(of: &Cluster) -> Vec<Machine> {
 }
 
 fn judged(current: &Cluster, next: &Cluster, list: &[Machine]) -> Gate {
-    diff(Some(current), next).gate(Some(current), list, 10)
+    diff(Some(current), next).gate(Some(current), Missing::from_list(Some(current), list), 10)
 }
 
 fn taint(effect: &str) -> Vec<Taint> {
@@ -81,7 +81,7 @@ fn the_gate_holds_a_list_that_lost_many_machines_even_if_few_would_change() {
 fn a_first_definition_passes_the_gate() {
     let next = cluster(3, 17);
     let change = diff(None, &next);
-    assert_eq!((change.nodes.len(), change.gate(None, &machines(&next), 10).why), (20, None));
+    assert_eq!((change.nodes.len(), change.gate(None, Missing::from_list(None, &machines(&next)), 10).why), (20, None));
     assert_eq!(change.new_control_planes().len(), 3);
 }
 

@@ -162,6 +162,7 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         | Reason::EngineObserving { .. }
         | Reason::NoEngine { .. }
         | Reason::BatchUnreadable { .. }
+        | Reason::ControlPlaneUnclear { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }

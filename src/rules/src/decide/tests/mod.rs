@@ -12,6 +12,7 @@ mod etcd_quorum;
 mod evictions;
 mod fuzz;
 mod groups;
+mod membership;
 mod recheck;
 mod registry;
 mod repair_health;
