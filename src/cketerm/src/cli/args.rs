@@ -15,6 +15,7 @@ use super::{
     hosts::HostsCommand,
     listing::ListingArgs,
     machines::MachinesCommand,
+    membership::MembershipCommand,
     nodes::NodesCommand,
     notices::NoticesCommand,
     options::{Globals, Reason},
@@ -129,6 +130,13 @@ pub enum Command {
         /// Subcommand.
         #[command(subcommand)]
         command: SabakanCommand,
+    },
+    /// Cluster definition that follows the Nodes of Kubernetes (policy membership)
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Membership {
+        /// Subcommand.
+        #[command(subcommand)]
+        command: MembershipCommand,
     },
     /// Automatic repairs of machines that sabakan reports as broken
     #[command(subcommand_required = true, arg_required_else_help = true)]

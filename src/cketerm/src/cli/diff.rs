@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 
 use cketerm_actions::ActionError;
 use cketerm_clients::sabakan::Question;
-use cketerm_model::{entry::Stored, policy::Approval, stored::view::StoreView};
+use cketerm_model::{
+    entry::Stored,
+    policy::{Approval, Membership},
+    stored::view::StoreView,
+};
 use cketerm_rules::{
     decide::ApplyState,
     registry::{Proposed, sync},
@@ -28,13 +32,24 @@ pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
         return print_sync(&look, context);
     }
     let (proposed, applying) = look.proposed_with_state()?;
-    let gate_reason = pending_gate(&look.view, &proposed, look.store.clock().wall());
+    print_change(&look.view, &proposed, &applying, look.store.clock().wall(), context)
+}
+
+/// Prints a proposed definition: its differences, and the state of applying it.
+pub fn print_change(
+    view: &StoreView,
+    proposed: &Proposed,
+    applying: &ApplyState,
+    now: Timestamp,
+    context: &Context,
+) -> Result<(), ActionError> {
+    let gate_reason = pending_gate(view, proposed, now);
     match context.output(Output::Table) {
         Output::Table => {
             for warning in proposed.plan.warnings.iter().filter(|_| proposed.plan.changed) {
                 context.print_message(&format!("warning: {warning}"));
             }
-            context.out.text(text(&proposed, &status_lines(&proposed, &applying, gate_reason)))
+            context.out.text(text(proposed, &status_lines(proposed, applying, gate_reason)))
         }
         form => context.out.value(
             &json!({
@@ -51,7 +66,9 @@ pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
 /// the policy requires no approval.
 fn pending_gate<'a>(view: &StoreView, proposed: &'a Proposed, now: Timestamp) -> Option<&'a str> {
     let approved = view.registry.approvals.get(&proposed.digest).and_then(Stored::get).is_some_and(|a| now < a.until);
-    let asked = proposed.plan.changed && view.policy().approval == Approval::Gate && !approved;
+    // a control plane never leaves a definition that follows the Nodes without an approval
+    let always = view.policy().membership == Membership::Nodes && !proposed.gate.control_planes.is_empty();
+    let asked = proposed.plan.changed && (view.policy().approval == Approval::Gate || always) && !approved;
     proposed.gate.why.as_deref().filter(|_| asked)
 }
 
@@ -159,22 +176,47 @@ fn print_sync(look: &RegistryView, context: &Context) -> Result<(), ActionError>
 pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
     let (proposed, applying) = look.proposed_with_state()?;
+    let now = look.store.clock().wall();
+    Box::pin(approve_change(&Pending { view: &look.view, proposed, applying, now }, digest, reason, context)).await
+}
+
+/// A proposed definition, as one read shows it.
+pub struct Pending<'a> {
+    /// State of etcd.
+    pub view: &'a StoreView,
+    /// The definition.
+    pub proposed: Proposed,
+    /// State of applying it.
+    pub applying: ApplyState,
+    /// Time of the read.
+    pub now: Timestamp,
+}
+
+/// Approves the pending change, if it has this digest.
+pub async fn approve_change(
+    pending: &Pending<'_>,
+    digest: Option<&str>,
+    reason: Option<&str>,
+    context: &Context,
+) -> Result<(), ActionError> {
+    let Pending { view, proposed, applying, now } = pending;
+    let command = if view.policy().membership == Membership::Nodes { "membership" } else { "sabakan" };
     let nothing = |why: &str| Err(ActionError::refused(format!("no change waits for approval: {why}")));
-    match &applying {
+    match applying {
         ApplyState::Disabled(why) | ApplyState::Error(why) => return nothing(why),
-        ApplyState::Waits(why) if look.view.registry.hold.is_some() => {
+        ApplyState::Waits(why) if view.registry.hold.is_some() => {
             return Err(ActionError::refused(format!("nothing is approved while applying is {why}")));
         }
         _ => {}
     }
-    let Some(why) = pending_gate(&look.view, &proposed, look.store.clock().wall()) else {
-        let (plan, never) = (&proposed.plan, look.view.policy().approval == Approval::Never);
+    let Some(why) = pending_gate(view, proposed, *now) else {
+        let (plan, never) = (&proposed.plan, view.policy().approval == Approval::Never);
         let asked = if plan.changed && never { "; policy approval is never" } else { "" };
         return nothing(&format!("{} ({}){asked}", plan.action, plan.reason));
     };
     if let Some(given) = digest.filter(|d| *d != proposed.digest) {
         return Err(ActionError::refused(format!(
-            "the pending change is {}, not {given}: plan, template or machines changed; see `cketerm sabakan diff`",
+            "the pending change is {}, not {given}: it has changed meanwhile; see `cketerm {command} diff`",
             proposed.digest
         )));
     }

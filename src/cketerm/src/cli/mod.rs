@@ -23,6 +23,7 @@ mod input_file;
 mod leader;
 mod listing;
 mod machines;
+mod membership;
 mod moment;
 mod node_row;
 mod nodes;
@@ -69,6 +70,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::RebootQueue { command } => Box::pin(reboot_queue::run(command, context)).await,
         Command::RepairQueue { command } => Box::pin(repair_queue::run(command, context)).await,
         Command::Sabakan { command } => Box::pin(sabakan::run(command, context)).await,
+        Command::Membership { command } => Box::pin(membership::run(command, context)).await,
         Command::AutoRepair { command } => sabakan::run_auto_repair(command, context).await,
         Command::Constraints { command } => Box::pin(constraints::run(command, context)).await,
         Command::Cluster { command } => Box::pin(cluster::run(command, context)).await,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm_engine::backends::Backends;
-use cketerm_model::cketerm_records::EngineMode;
+use cketerm_model::{cketerm_records::EngineMode, kube::CONTROL_PLANE_PODS, policy::Membership};
 use cketerm_rules::seen::Seen;
 use tokio::time::{Instant, timeout_at};
 
@@ -46,7 +46,14 @@ fn missing(seen: &Seen, with_kubernetes: bool) -> Vec<String> {
     if with_kubernetes && snap.kube.sources.get("baremetalhosts").is_none_or(|s| !s.synced && s.error.is_none()) {
         out.push("the BareMetalHosts".to_owned());
     }
-    if snap.store.synced && snap.store.registry.url.is_some() {
+    let follows_nodes = snap.store.policy().membership == Membership::Nodes;
+    if snap.store.synced && follows_nodes {
+        let unread = |source: &&str| snap.kube.sources.get(*source).is_none_or(|s| !s.synced && s.error.is_none());
+        out.extend(["endpoints", CONTROL_PLANE_PODS].into_iter().filter(unread).map(|source| format!("the {source}")));
+        if snap.registry.proposal.is_none() {
+            out.push("the plan of a definition".to_owned());
+        }
+    } else if snap.store.synced && snap.store.registry.url.is_some() {
         let (registry, settings) = (&snap.registry, &snap.store.registry);
         if registry.members.at.is_none() {
             out.push("sabakan's machines".to_owned());
