@@ -2,7 +2,7 @@
 //! hold applying.
 
 use cketerm_actions::CONSTRAINTS;
-use cketerm_model::stored::keys::SwitchName;
+use cketerm_model::{policy::MemberSource, stored::keys::SwitchName};
 use cketerm_rules::decide::ApplyState;
 use cketerm_sabakan::change::Kind;
 use tui_input::Input;
@@ -80,8 +80,8 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     if already == hold {
         return Err(if hold { "applying is on hold already" } else { "applying is not on hold" }.to_owned());
     }
-    if hold && app.seen.snapshot.store.registry.url.is_none() {
-        return Err("sabakan is not set up: no definition is applied".to_owned());
+    if hold && app.seen.snapshot.store.member_source() == MemberSource::Operators {
+        return Err("operators set the definition: none is applied".to_owned());
     }
     let verb = if hold { "Stop applying definitions" } else { "Resume applying definitions" };
     let mut dialog = dialog(verb, RegistryAction::Hold(hold, hold_revision(&app.seen)));

@@ -7,6 +7,7 @@ use cketerm_model::{
     cketerm_records::Verb,
     entry::{EntryId, QueueKind},
     entry_ref::EntryRef,
+    policy::MemberSource,
     reboot::RebootStatus,
     repair::StepStatus,
 };
@@ -276,7 +277,7 @@ fn host(app: &App, command: Command, id: &HostId) -> bool {
 
 fn registry(app: &App, command: Command) -> bool {
     let store = &app.seen.snapshot.store;
-    let (used, held) = (store.registry.url.is_some(), store.registry.hold.is_some());
+    let (used, held) = (store.member_source() != MemberSource::Operators, store.registry.hold.is_some());
     match command {
         Command::Approve => !held && matches!(*app.seen.applying, ApplyState::Approval(..)),
         Command::Hold => used && !held,

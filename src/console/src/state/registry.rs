@@ -60,7 +60,8 @@ impl RegistrySummary {
             return false;
         }
         *self = Self { of: Some(Arc::clone(registry)), cluster, ..Self::default() };
-        let Some(list) = registry.members.good.as_ref().map(|g| &g.machines.list) else { return true };
+        // a definition that follows the Nodes has a proposal without machines
+        let list = registry.members.good.as_ref().map_or(&[][..], |good| &good.machines.list);
         for (i, machine) in list.iter().enumerate() {
             self.machines.insert(Serial(machine.serial.clone()), i);
             self.by_address.insert(machine.address.clone(), i);

@@ -42,11 +42,13 @@ fn empty(app: &App, width: usize) -> Vec<String> {
     let messages = why.into_iter().chain(super::registry::warnings(app).iter().map(|w| format!("! {w}")));
     let lines = messages.flat_map(|text| wrap(&short_text::safe(&text), width.saturating_sub(4)));
     let next = match &*app.seen.applying {
-        ApplyState::Settled | ApplyState::Applies => {
+        ApplyState::Settled | ApplyState::Applies if app.seen.snapshot.store.registry.url.is_some() => {
             let [machines, constraint] = ["machines", "constraint"].map(|name| app.key(name));
             Some(format!("{machines} shows sabakan's machines, {constraint} sets how many the cluster needs"))
         }
-        ApplyState::Off
+        ApplyState::Settled
+        | ApplyState::Applies
+        | ApplyState::Off
         | ApplyState::Disabled(_)
         | ApplyState::Error(_)
         | ApplyState::Waits(_)

@@ -2,7 +2,7 @@
 
 mod cluster;
 
-use cketerm_model::entry::Stored;
+use cketerm_model::{entry::Stored, policy::MemberSource};
 use cketerm_rules::{preflight_fault::PreflightFault, publish::MAX_WAITING};
 use ratatui::{
     buffer::Buffer,
@@ -206,7 +206,8 @@ fn tab_line(app: &App, detail: TabDetail) -> Vec<(View, Span<'static>)> {
         let open = app.navigation.view == view;
         let shown = match view {
             // Without a machine registry these views are useless; without Metal3, so is Hosts.
-            View::Machines | View::Diff => store.registry.url.is_some() || app.navigation.view.registry(),
+            View::Machines => store.registry.url.is_some() || app.navigation.view.registry(),
+            View::Diff => store.member_source() != MemberSource::Operators || app.navigation.view.registry(),
             View::Hosts => app.lists.hosts.total > 0 || open,
             _ => true,
         };

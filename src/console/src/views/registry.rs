@@ -1,5 +1,6 @@
 //! Parts that Machines and Diff share: the lines about the plan and the state of applying, and the racks.
 
+use cketerm_model::policy::MemberSource;
 use cketerm_rules::decide::ApplyState;
 use cketerm_sabakan::change::{Kind, NodeChange};
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
@@ -54,7 +55,8 @@ pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
 
 /// Returns why nothing is applied: the switch with its key, else the reason.
 pub(super) fn off(app: &App, why: &str) -> String {
-    let is_disabled = !app.seen.snapshot.store.sabakan.enabled();
+    let store = &app.seen.snapshot.store;
+    let is_disabled = store.member_source() == MemberSource::Sabakan && !store.sabakan.enabled();
     if is_disabled { format!("disabled{}", enabled_by(app, "switch")) } else { why.to_owned() }
 }
 
@@ -75,6 +77,9 @@ pub(crate) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
         ApplyState::Off => ("not read yet".to_owned(), theme.muted),
         ApplyState::Disabled(why) => (off(app, why), theme.trouble),
         ApplyState::Settled if !warnings.is_empty() => ("no changes, but there are warnings:".to_owned(), theme.title),
+        ApplyState::Settled if seen.snapshot.store.member_source() == MemberSource::Nodes => {
+            ("the definition matches the Nodes".to_owned(), theme.good)
+        }
         ApplyState::Settled => ("the definition matches template, constraints and machines".to_owned(), theme.good),
         ApplyState::Error(why) => (format!("! {why}; the definition is unchanged"), theme.danger),
         ApplyState::Waits(why) => (format!("waits: {why}"), theme.trouble),

@@ -1,5 +1,7 @@
 //! Commands that the footer and the help name in the open view.
 
+use cketerm_model::policy::MemberSource;
+
 use super::WIDE;
 use crate::{
     keys::{Context, TABLE},
@@ -84,7 +86,12 @@ fn view_hints(app: &App) -> &'static [&'static str] {
             "yaml",
         ],
         // before sabakan is set up there is nothing to approve or to hold
-        View::Machines | View::Diff if app.seen.snapshot.store.registry.url.is_none() => &["open", "trouble", "filter"],
+        View::Machines | View::Diff if app.seen.snapshot.store.member_source() == MemberSource::Operators => {
+            &["open", "trouble", "filter"]
+        }
+        View::Diff if app.seen.snapshot.store.member_source() == MemberSource::Nodes => {
+            &["open", "approve", "hold", "unhold", "trouble", "filter"]
+        }
         View::Machines => &[
             "open",
             "approve",

@@ -5,6 +5,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::MissingSetting,
     entry::{QueueKind, Stored},
+    policy::MemberSource,
 };
 use ratatui::{
     style::Style,
@@ -159,7 +160,15 @@ fn switches(app: &App) -> Vec<Part> {
         };
         parts.push(part(rank, format!("{queue}s {state}"), style));
     }
-    if store.registry.url.is_some() {
+    if store.member_source() == MemberSource::Nodes {
+        parts.push(match (&store.registry.hold, &*app.seen.applying) {
+            (Some(_), _) => part(Rank::Unusual, "members ON HOLD", theme.danger),
+            (None, cketerm_rules::decide::ApplyState::Approval(..)) => {
+                part(Rank::Unusual, "members gated", theme.trouble)
+            }
+            (None, _) => part(Rank::Aside, "members follow the Nodes", Style::new()),
+        });
+    } else if store.registry.url.is_some() {
         parts.push(match (store.sabakan.enabled(), &store.registry.hold, &*app.seen.applying) {
             // never set up: the switch has no key
             (false, ..) if store.sabakan.mod_revision == 0 => part(Rank::Aside, "sabakan off", Style::new()),

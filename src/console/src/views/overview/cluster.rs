@@ -1,6 +1,6 @@
 //! Panel about the cluster: who leads and who stands by, the age of the data, and the switches.
 
-use cketerm_model::{boot_time::BootTime, entry::Stored};
+use cketerm_model::{boot_time::BootTime, entry::Stored, policy::MemberSource};
 use ratatui::text::Span;
 
 use super::{PanelLine, folded, text};
@@ -117,7 +117,12 @@ fn switches(app: &App) -> Vec<Span<'static>> {
         spans.push(span);
     };
     let registry = store.registry.url.is_some();
-    if registry {
+    if store.member_source() == MemberSource::Nodes {
+        add(match &store.registry.hold {
+            Some(_) => text("members ON HOLD", theme.trouble),
+            None => Span::raw("members follow the Nodes"),
+        });
+    } else if registry {
         add(match (store.sabakan.enabled(), &store.registry.hold) {
             (false, _) if store.sabakan.mod_revision == 0 => Span::raw("sabakan off"),
             (false, _) => text("sabakan DISABLED", theme.trouble),
