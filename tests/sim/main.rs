@@ -22,6 +22,7 @@ mod hosts;
 mod inject;
 mod long_runs;
 mod maintenance_windows;
+mod membership;
 mod mutations;
 mod outages;
 mod output;
@@ -91,6 +92,10 @@ fn main() -> ExitCode {
         let stories = stories.parse().unwrap_or(*refusals::SEEDS.end());
         return if refusals::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    if let Ok(stories) = std::env::var("MEMBERSHIP") {
+        let stories = stories.parse().unwrap_or(*membership::SEEDS.end());
+        return if membership::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     if let Ok(line) = std::env::var("ONLY")
         && !line.is_empty()
     {
@@ -150,7 +155,11 @@ fn main() -> ExitCode {
 fn fixed_scenarios(complete: bool) -> bool {
     regressions::run_all()
         & maintenance_windows::run_all()
-        & (!complete || (long_runs::run_all() & handovers::run(handovers::SEEDS) & refusals::run(refusals::SEEDS)))
+        & (!complete
+            || (long_runs::run_all()
+                & handovers::run(handovers::SEEDS)
+                & refusals::run(refusals::SEEDS)
+                & membership::run(membership::SEEDS)))
 }
 
 /// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.

@@ -15,7 +15,7 @@ use cketerm_model::mutation::{self, Mutation};
 
 use crate::run;
 #[cfg(feature = "mutations")]
-use crate::{enqueues, handovers, long_runs, outages, refusals, selection::Selection, shrink};
+use crate::{enqueues, handovers, long_runs, membership, outages, refusals, selection::Selection, shrink};
 
 /// Number of seeds within which each mutation has to be found.
 const MAX_SEEDS: u64 = 1000;
@@ -80,6 +80,9 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::EnqueueOutlivesCancel => &["I54"],
         Mutation::LostCancelForgotten => &["H3"],
         Mutation::ListOrderIgnored => &["H5"],
+        Mutation::NodeGraceIgnored | Mutation::MemberInWorkLeaves => &["I55"],
+        Mutation::ControlPlaneLeavesUnasked => &["I56"],
+        Mutation::VanishedNodeCounts => &["H6"],
     }
 }
 
@@ -174,6 +177,10 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         Mutation::EnqueueOutlivesCancel => Some(enqueues::cancelled),
         Mutation::LostCancelForgotten => Some(handovers::until_a_breach),
         Mutation::ListOrderIgnored => Some(refusals::until_a_breach),
+        Mutation::NodeGraceIgnored
+        | Mutation::MemberInWorkLeaves
+        | Mutation::ControlPlaneLeavesUnasked
+        | Mutation::VanishedNodeCounts => Some(membership::until_a_breach),
         _ => None,
     }
 }
