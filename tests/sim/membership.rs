@@ -137,7 +137,7 @@ async fn play(seed: u64) -> Story {
     story
 }
 
-/// What the leader has decided: the state of the definition, and the reason of each entry.
+/// Decisions of the leader: the state of the definition, and the reason of each entry.
 struct Decided {
     definition: Value,
     reasons: Vec<(EntryId, Reason)>,

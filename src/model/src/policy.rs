@@ -123,7 +123,7 @@ pub enum Membership {
     Nodes,
 }
 
-/// Where the members of the definition come from now.
+/// Present source of the members of the definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberSource {
     /// Operators, with `cluster set`.

@@ -443,8 +443,8 @@ fn at_80_columns_the_tabs_keep_counts_and_marks() {
     }
     let approval = ApplyState::Approval("d1".into(), "a worker leaves".into());
     for (columns, words) in [
-        (80, ["1 Reb 6!", "2 Nod 68!", "3 Rep 6!", "4 Mac 0", "5 Dif 0!", "6 Hos 5!", "7 His", "9 Log"]),
-        (60, ["1Reb 6!", "2Nod 68!", "3Rep 6!", "4Mac 0", "5Dif 0!", "6Hos 5!", "7", "9"]),
+        (80, ["1 Reb 6!", "2 Nod 68!", "3 Rep 6!", "4 Mac 0", "5 Dif 1!", "6 Hos 5!", "7 His", "9 Log"]),
+        (60, ["1Reb 6!", "2Nod 68!", "3Rep 6!", "4Mac 0", "5Dif 1!", "6Hos 5!", "7", "9"]),
     ] {
         let mut app = overview(&world, columns, 24);
         update(&mut app, Event::Seen(Arc::new(with_plan(&world, 11, approval.clone()))));

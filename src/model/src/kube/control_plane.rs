@@ -10,7 +10,7 @@ use super::{CONTROL_PLANE_PODS, KubeView, NodeRow};
 /// Labels of a control plane; the second is the old one.
 const LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// What each source shows of a Node. None: the source is not known, or the cluster has no such endpoints.
+/// Signals of each source. None: the source is not known, or the cluster has no such endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlPlaneSignals {
     /// A label of a control plane.

@@ -36,7 +36,7 @@ pub enum NotJoined {
     Unclear {
         /// The Node.
         node: NodeName,
-        /// What the sources show.
+        /// Signals of the sources.
         signals: ControlPlaneSignals,
     },
 }
