@@ -1,6 +1,7 @@
 //! The definition that follows the Nodes of Kubernetes (I55, I56).
 
 use cketerm_model::{
+    boot_time::Seconds,
     cketerm_records::Generated,
     cluster::{Cluster, Node as Member},
     policy::Membership,
@@ -69,7 +70,7 @@ pub fn i55(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for Step { at, revision, before, after } in changes(view) {
         for left in before.nodes.iter().filter(|old| member(after, old.address.as_str()).is_none()) {
-            let grace = view.policy(revision).node_grace_seconds as f64;
+            let grace = Seconds::from(view.policy(revision).node_grace_seconds).get();
             let from = shift(at, ROUNDING + view.max_kube_delay() - grace);
             if from < at && had_node(view, left, from, shift(at, -view.max_kube_delay())) {
                 let what = format!("{} leaves the definition less than {grace} s after its Node", left.address);

@@ -113,8 +113,27 @@ fn plan(store: &StoreView, kube: &KubeView, now: Timestamp) -> Result<Proposed, 
         let reason = joins::reason(&joins.nodes, &promoted);
         (Action::AddNodes, reason, joins::with(current, &joins.nodes, &promoted))
     };
-    let warnings = joins.refused.iter().map(ToString::to_string).collect();
+    let refused = joins.refused.iter().map(ToString::to_string);
+    let warnings = refused.chain(absence_warnings(store, current, &absences)).collect();
     proposed(store, current, absences.since.len(), Next { action, reason, cluster: next, warnings })
+}
+
+/// Maximum number of members without a Node that are named.
+const MAX_NAMED: usize = 10;
+
+/// Returns a sentence about each member without a Node.
+fn absence_warnings(store: &StoreView, current: &Cluster, absences: &Absences) -> Vec<String> {
+    let absent = || current.nodes.iter().filter_map(|m| Some((m, absences.since.get(&m.address)?)));
+    let sentence = |(member, since): (&Node, &Timestamp)| {
+        let (name, address) = (member.node_name(), &member.address);
+        format!(
+            "{name} ({address}) has no Node: it leaves at {}, unless its entry is in work",
+            leaves_at(store, *since)
+        )
+    };
+    let more = absent().count().saturating_sub(MAX_NAMED);
+    let more = (more > 0).then(|| format!("{more} more members have no Node"));
+    absent().take(MAX_NAMED).map(sentence).chain(more).collect()
 }
 
 /// Result of one step.
@@ -149,7 +168,7 @@ fn leaving(
     let grace = Seconds::from(store.policy().node_grace_seconds);
     let gone: Vec<&Node> = current.nodes.iter().filter(|member| due.contains(&member.address)).collect();
     if gone.is_empty() && demoted.is_empty() {
-        return (Action::None, "every member has its Node, and every Node is a member".to_owned(), current.clone());
+        return (Action::None, "nothing joins or leaves now".to_owned(), current.clone());
     }
     let mut next = current.clone();
     next.nodes.retain(|member| !due.contains(&member.address));

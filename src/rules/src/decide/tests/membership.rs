@@ -165,6 +165,7 @@ fn a_member_without_a_node_leaves_after_the_grace_period() {
     let mut scene = scene();
     remove(&mut scene, 15);
     let early = decide(&scene, &[(15, HOUR - 1)]);
+    assert!(early.warnings[0].contains("10.0.0.15 (10.0.0.15) has no Node: it leaves at"), "{:?}", early.warnings);
     assert_eq!((early.state, early.applied), (ApplyState::Settled, None));
     let decided = decide(&scene, &[(15, HOUR)]);
     assert_eq!(decided.members().len(), 22);
