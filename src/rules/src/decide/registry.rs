@@ -175,10 +175,7 @@ impl Pass<'_> {
             Ok(proposed) if !proposed.plan.changed => ApplyState::Settled,
             Ok(proposed) => match membership::returned(&proposed.change, &self.snap.store, &self.snap.kube) {
                 Some(address) => ApplyState::Waits(format!("{address} has its Node again: {OUTDATED}")),
-                // only a change needs proof that the Nodes are those of now
-                None => self
-                    .stale()
-                    .map_or_else(|| self.state_of_change(proposed), |stale| ApplyState::Waits(stale.to_string())),
+                None => self.state_of_change(proposed),
             },
         }
     }
@@ -259,6 +256,7 @@ impl Pass<'_> {
         }
         // Changes that touch machines in progress wait.
         let touched = proposed.change.disturbed().find(|n| self.claims.machines.contains_key(&n.address));
+        fault!(MemberInWorkLeaves => touched = None);
         if let Some(node) = touched {
             return ApplyState::Waits(format!("{} is in work ({})", node.address, self.claims.machines[&node.address]));
         }
