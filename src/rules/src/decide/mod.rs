@@ -27,10 +27,12 @@
 //! | `readiness` | conditions under which a machine counts as recovered (I14) |
 //! | `repair/` | repair queue: scheduler, steps, health checks (I40, I41, I43) |
 //! | `cordons` | uncordon, orphaned cordons, owner annotations after a change of leader (I9–I13) |
-//! | `registry` | definition generated from the machine registry, and its gates |
+//! | `registry` | definition generated from the machine registry or from the Nodes, and its gates |
+//! | `absences` | record of the members without a Node, for their grace periods |
 //! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
 //! | `endpoints` | removal of an API server in reboot from the endpoints |
 
+mod absences;
 mod attempts;
 mod auto_repair;
 mod boot;

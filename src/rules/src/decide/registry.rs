@@ -36,7 +36,6 @@ use crate::{
 /// Key among the effects: at most one change of the definition is under way.
 pub(crate) const DEFINITION: &str = "the cluster definition";
 const APPROVALS: &str = "the approvals";
-const ABSENCES: &str = "the members without a Node";
 /// State while the settings have changed since the plan was made.
 const OUTDATED: &str = "the plan is being updated after a change";
 /// Maximum number of Nodes that one pass describes.
@@ -378,29 +377,6 @@ impl Pass<'_> {
             change: proposed.change.clone(),
             digest: proposed.digest.clone(),
         })
-    }
-
-    /// Records the members that have no Node, so that their grace periods outlast this engine and everybody sees them.
-    fn record_absences(&mut self) {
-        if self.policy.membership != Membership::Nodes
-            || !self.etcd_copy_is_fresh()
-            || self.leadership_blocker().is_some()
-        {
-            return;
-        }
-        let recorded = self.snap.store.registry.absent.as_ref();
-        if recorded.is_some_and(|stored| stored.get().is_none()) {
-            return; // the state of the definition names it
-        }
-        let now = whole_seconds(self.now.wall);
-        let Some(absences) = membership::absences(&self.snap.store, &self.snap.kube, now) else { return };
-        let present = recorded.and_then(Stored::get);
-        if present.map_or(absences.since.is_empty(), |present| present.since.keys().eq(absences.since.keys())) {
-            return;
-        }
-        let revision = recorded.map_or(0, |stored| stored.mod_revision);
-        let effect = RegistryEffect::RecordAbsences { absences, revision };
-        self.plan(ABSENCES, None, Guard::default(), Effect::Registry(effect));
     }
 
     /// Deletes approvals that expired after an hour, and approvals that a plan from a later answer replaced (SAB-71).
