@@ -45,6 +45,7 @@ pub async fn connect(settings: &Settings) -> anyhow::Result<Backends> {
         notices: Arc::new(settings.notices.clone()),
         webhooks: Http::for_webhooks(WEBHOOK, ANSWER),
         repeats_cancels: true,
+        examines: false,
         ttl: Duration::from_secs(settings.lease_ttl_seconds),
         host: host_name(),
         pid: std::process::id(),

@@ -50,6 +50,9 @@ pub struct Backends {
     /// Whether its engines repeat cancels that CKE's write has overwritten: not if the operator asked for a process that
     /// writes nothing.
     pub repeats_cancels: bool,
+    /// Whether its engines query the API servers and etcd's members although they neither lead nor campaign: only for
+    /// `doctor`.
+    pub examines: bool,
     /// TTL of an engine's lease.
     pub ttl: Duration,
     /// Host name: the value of the key in `leader/`, as CKE writes it.
@@ -87,6 +90,7 @@ impl Backends {
             mode,
             http,
             repeats_cancels: self.repeats_cancels,
+            examines: self.examines,
             ttl: self.ttl,
             host: self.host.clone(),
             pid: self.pid,

@@ -6,6 +6,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `snapshot` | everything known at one moment |
+//! | `doctor/` | checks of a whole site, with the remedy of each failure |
 //! | `decide/` | the rules of both queues: from a snapshot to effects and reasons |
 //! | `seen` | inputs and results of one pass, for observers |
 //! | `memory` | state kept between passes: observations only |
@@ -39,6 +40,7 @@ pub mod beside_cke;
 pub mod cancels;
 pub mod console_leads;
 pub mod decide;
+pub mod doctor;
 pub mod eta;
 pub mod explain;
 pub mod forecast;

@@ -199,6 +199,7 @@ pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, links: &Links) -> B
         notices: Arc::default(),
         webhooks: unreachable_receivers(),
         repeats_cancels: true,
+        examines: false,
         ttl: Duration::from_secs(10),
         host: name.to_owned(),
         pid: std::process::id(),

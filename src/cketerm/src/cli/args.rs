@@ -10,9 +10,11 @@ use super::{
     cluster::ClusterCommand,
     config::ConfigCommand,
     constraints::ConstraintsCommand,
+    doctor::DoctorArgs,
     engine::EngineCommand,
     history::HistoryArgs,
     hosts::HostsCommand,
+    init::InitArgs,
     listing::ListingArgs,
     machines::MachinesCommand,
     membership::MembershipCommand,
@@ -258,6 +260,10 @@ pub enum Command {
         /// Name of the reason, such as BlockedByPDB, from `rq why -o json` or the metrics
         reason: Option<String>,
     },
+    /// Set up a site without CKE: write the configuration and the definition, and plan a first reboot
+    Init(Box<InitArgs>),
+    /// Check everything that an engine on this host needs, and name the remedy of each failure; writes nothing
+    Doctor(DoctorArgs),
     /// Print versions, servers, the leader and your identity for bug reports; no secrets
     Info,
     /// Write man pages into a folder

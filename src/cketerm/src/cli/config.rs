@@ -117,6 +117,12 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
 
 /// Collects errors and warnings beyond those that reading the files has reported already.
 async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), ActionError> {
+    let (errors, warnings) = findings(s).await;
+    print_result(name, &errors, &warnings, context)
+}
+
+/// Returns the errors and warnings of these settings. Contacts no server.
+pub async fn findings(s: &Settings) -> (Vec<String>, Vec<String>) {
     let (mut errors, mut warnings) = (Vec::new(), s.warnings.clone());
     warnings.extend(s.exposures());
     warnings.extend(watchdog_too_short(Duration::from_secs(s.lease_ttl_seconds)));
@@ -175,7 +181,7 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     } else {
         warnings.push("no etcd is configured".to_owned());
     }
-    print_result(name, &errors, &warnings, context)
+    (errors, warnings)
 }
 
 fn print_result(name: &str, errors: &[String], warnings: &[String], context: &Context) -> Result<(), ActionError> {

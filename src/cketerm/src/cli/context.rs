@@ -30,6 +30,11 @@ impl Context {
         Self { settings, out: Out, output: globals.output, verbose: globals.verbose > 0, warned: Once::new() }
     }
 
+    /// Returns the same for other settings.
+    pub fn with_settings(&self, settings: Settings) -> Self {
+        Self { settings, out: Out, output: self.output, verbose: self.verbose, warned: Once::new() }
+    }
+
     /// Returns the requested form of output, or the subcommand's default.
     pub fn output(&self, default: Output) -> Output {
         match self.output {

@@ -13,12 +13,14 @@ mod confirm;
 mod constraints;
 mod context;
 mod diff;
+mod doctor;
 mod endings;
 mod engine;
 mod explain;
 mod history;
 mod hosts;
 mod info;
+mod init;
 mod input_file;
 mod leader;
 mod listing;
@@ -97,6 +99,8 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Theme { command } => theme::run(&command, context),
         Command::Screenshot(args) => Box::pin(screenshot::run(&args, context)).await,
         Command::Explain { reason } => explain::run(reason.as_deref(), context),
+        Command::Doctor(args) => Box::pin(doctor::run(&args, context)).await,
+        Command::Init(args) => Box::pin(init::run(&args, context)).await,
         Command::Info => Box::pin(info::run(context)).await,
         Command::Completions { shell } => reference::completions(shell, Cli::command(), context),
         Command::Man { folder } => reference::man(&folder, Cli::command(), context),

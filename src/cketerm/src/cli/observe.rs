@@ -3,8 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm_engine::backends::Backends;
-use cketerm_model::{cketerm_records::EngineMode, kube::CONTROL_PLANE_PODS, policy::Membership};
-use cketerm_rules::seen::Seen;
+use cketerm_model::{
+    cketerm_records::EngineMode,
+    etcd::MemberState,
+    kube::CONTROL_PLANE_PODS,
+    policy::{EtcdMembers, Membership},
+};
+use cketerm_rules::{seen::Seen, snapshot::Probe};
 use tokio::time::{Instant, timeout_at};
 
 use super::Context;
@@ -15,12 +20,22 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Returns the snapshot of an engine that only observes, once everything has been read. After a timeout it names what
 /// is missing.
 pub async fn read_complete(backends: &Backends, context: &Context) -> Arc<Seen> {
-    let reader = Backends { repeats_cancels: false, ..backends.clone() };
+    read(backends, false, context).await
+}
+
+/// Returns the same, and waits until the API servers and etcd's members have answered too, or their time is over.
+pub async fn examine(backends: &Backends, context: &Context) -> Arc<Seen> {
+    read(backends, true, context).await
+}
+
+async fn read(backends: &Backends, examines: bool, context: &Context) -> Arc<Seen> {
+    let reader = Backends { repeats_cancels: false, examines, ..backends.clone() };
     let engine = reader.start(EngineMode::Console, false, None);
     let mut seen = engine.seen();
     let deadline = Instant::now() + TIMEOUT;
     let missing_sources = |seen: &Seen| missing(seen, backends.kube.is_some());
-    while !missing_sources(&seen.borrow()).is_empty() {
+    let waits = |seen: &Seen| !missing_sources(seen).is_empty() || examines && unanswered(seen);
+    while waits(&seen.borrow()) {
         if !matches!(timeout_at(deadline, seen.changed()).await, Ok(Ok(()))) {
             break;
         }
@@ -31,6 +46,24 @@ pub async fn read_complete(backends: &Backends, context: &Context) -> Arc<Seen> 
         context.print_message(&format!("warning: incomplete, not read: {what}"));
     }
     last
+}
+
+/// Reports whether an API server or a member of etcd has not been asked yet.
+fn unanswered(seen: &Seen) -> bool {
+    let snap = &seen.snapshot;
+    let Some(definition) = snap.store.definition() else { return false };
+    let policy = snap.store.policy();
+    let mut planes = definition.members.control_planes(&definition.cluster).peekable();
+    if planes.peek().is_none() {
+        return false;
+    }
+    let unasked_members = policy.etcd_members == EtcdMembers::Check
+        && snap.etcd.error.is_none()
+        && (snap.etcd.members.is_empty()
+            || snap.etcd.members.values().any(|member| member.state == MemberState::Unasked));
+    let probed = |probe: &Probe| probe.error.is_some() || probe.not_known.is_some() || probe.last_good.is_some();
+    let unprobed = planes.any(|plane| !snap.probes.get(&plane.address).is_some_and(probed));
+    unasked_members || policy.control_plane_probe.url().is_some() && unprobed
 }
 
 /// Returns the sources that have not been read yet.

@@ -10,6 +10,7 @@ pub mod connect;
 pub mod election;
 pub mod enqueue;
 pub mod error;
+pub mod exposure;
 mod failure;
 pub mod folders;
 pub mod leadership;

@@ -45,6 +45,8 @@ pub struct Options {
     pub http: Option<String>,
     /// Whether it repeats cancels that CKE's write has overwritten, leading or not.
     pub repeats_cancels: bool,
+    /// Whether it queries API servers and etcd's members although it neither leads nor campaigns.
+    pub examines: bool,
     /// TTL of the lease.
     pub ttl: Duration,
     /// Host name: the value of the engine's key in `leader/`.

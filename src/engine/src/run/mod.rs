@@ -262,7 +262,7 @@ impl Loop {
             && self.not_campaigning().is_none();
         let mut targets = Targets { urls: BTreeMap::new(), often: leads && decision.probe_often };
         if let Some(definition) = self.snap.store.definition()
-            && (leads || campaigns)
+            && (leads || campaigns || self.options.examines)
             && let Some(probe_url) = policy.control_plane_probe.url()
         {
             targets.urls = definition
@@ -272,7 +272,12 @@ impl Loop {
                 .collect();
         }
         self.prober.aim(targets);
-        self.etcd.aim(etcd_members::targets(&self.snap, leads, campaigns, decision.ask_etcd));
+        self.etcd.aim(etcd_members::targets(
+            &self.snap,
+            leads || self.options.examines,
+            campaigns,
+            decision.ask_etcd || self.options.examines,
+        ));
         // The leader queries sabakan. A console does so too, for display.
         let (console, again) = (self.options.mode == EngineMode::Console, leads && decision.auto_repair.asks_again);
         let follows_nodes = policy.membership == Membership::Nodes;

@@ -1,0 +1,221 @@
+//! What `init` reads of a site, and what it writes into etcd.
+
+use cketerm_actions::{ActionError, Operator};
+use cketerm_model::{
+    kube::NodeRow,
+    names::NodeName,
+    policy::{Membership, NodeSelector},
+    stored::view::StoreView,
+};
+use serde_json::{Map, Value, json};
+
+use super::{InitArgs, Members, Words, ask::Asked};
+use crate::{
+    cli::node_row::{control_plane, internal_address},
+    config::Settings,
+};
+
+/// Nodes, identity and what etcd holds already.
+pub(super) struct Site {
+    uid: String,
+    confirmed: bool,
+    store: StoreView,
+    nodes: Vec<NodeRow>,
+    /// Nodes that the selector does not pick.
+    others: usize,
+}
+
+/// Changes of etcd.
+pub(super) struct Plan {
+    membership: Membership,
+    selector: NodeSelector,
+    /// The definition and its number of control planes; none if one is stored already.
+    definition: Option<(String, usize)>,
+    members: usize,
+}
+
+impl Site {
+    /// Reads the site, and refuses one that cannot be set up.
+    pub(super) async fn read(args: &InitArgs, operator: &Operator) -> Result<Self, ActionError> {
+        let identities = operator.identify().await?;
+        if identities.mismatch() {
+            let stored = identities.stored.map(|stored| stored.uid).unwrap_or_default();
+            return Err(ActionError::refused(format!(
+                "etcd belongs to the cluster {stored}, Kubernetes is {}: correct the configuration",
+                identities.found
+            )));
+        }
+        let confirmed = identities.stored.is_some_and(|stored| stored.confirmed_by.is_some());
+        let store = operator.store.read_view().await?;
+        if let Some(Err(why)) = store.cluster.as_ref().map(|stored| &stored.value) {
+            return Err(ActionError::failed(format!("the stored definition cannot be read: {why}; set it again")));
+        }
+        let kube = operator.kube.as_ref().ok_or_else(|| ActionError::misused("init needs --kubeconfig FILE"))?;
+        let rows = kube.nodes().await.map_err(|e| ActionError::failed(format!("init: {e}")))?;
+        let all = rows.len();
+        let picked = |row: &NodeRow| {
+            let labels = row.described.labels.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+            args.node_selector.as_str().is_empty() || args.node_selector.picks(&labels)
+        };
+        let nodes: Vec<NodeRow> = rows.into_iter().filter(picked).collect();
+        if nodes.is_empty() {
+            return Err(ActionError::refused(format!(
+                "Kubernetes has {all} Nodes, and --node-selector {:?} picks none",
+                args.node_selector.as_str()
+            )));
+        }
+        Ok(Self { uid: identities.found, confirmed, store, others: all - nodes.len(), nodes })
+    }
+
+    /// UID of the cluster.
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// Reports whether a person has confirmed the identity before.
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    fn planes(&self) -> usize {
+        self.nodes.iter().filter(|row| control_plane(row)).count()
+    }
+
+    /// Describes the site in one line.
+    pub(super) fn described(&self, settings: &Settings) -> String {
+        let (all, planes) = (self.nodes.len(), self.planes());
+        let others = if self.others > 0 { format!(" ({} more are not picked)", self.others) } else { String::new() };
+        format!(
+            "cluster {}: {all} Nodes, {planes} of them control planes by their label{others}; etcd {} below {}",
+            self.uid,
+            settings.etcd.masked_endpoints().join(","),
+            settings.etcd.prefix
+        )
+    }
+
+    /// Name of the first worker that is Ready, for a first reboot.
+    pub(super) fn first_worker(&self) -> Option<&NodeName> {
+        let is_fit = |row: &&NodeRow| row.ready && !row.unschedulable && !control_plane(row);
+        self.nodes.iter().filter(is_fit).map(|row| &row.name).next()
+    }
+
+    /// Returns what has to be written. A definition that is stored already stays as it is.
+    pub(super) fn plan(&self, args: &InitArgs, asked: &Asked) -> Result<Plan, ActionError> {
+        let membership = match args.membership {
+            Members::Nodes => Membership::Nodes,
+            Members::Manual => Membership::Manual,
+        };
+        let definition = match self.store.definition() {
+            Some(_) => None,
+            None => Some((self.definition(args, asked)?, self.planes())),
+        };
+        Ok(Plan { membership, selector: args.node_selector.clone(), definition, members: self.nodes.len() })
+    }
+
+    fn definition(&self, args: &InitArgs, asked: &Asked) -> Result<String, ActionError> {
+        let command = |given: &Option<Words>, option: &str, question: &str, default: &str| match given {
+            Some(words) => Ok(words.0.clone()),
+            None => super::words(&asked.question(option, question, default)?)
+                .map(|words| words.0)
+                .map_err(|why| ActionError::misused(format!("init: {option}: {why}"))),
+        };
+        let reboot = command(
+            &args.reboot_command,
+            "--reboot-command COMMAND",
+            "Command that reboots a machine; its address follows (docs/power.md) [cketerm power cycle]: ",
+            "cketerm power cycle",
+        )?;
+        let check = command(
+            &args.boot_check_command,
+            "--boot-check-command COMMAND",
+            "Command that prints `true` once it has booted; address and Unix time follow [cketerm power booted]: ",
+            "cketerm power booted",
+        )?;
+        let mut nodes = Vec::new();
+        for row in &self.nodes {
+            let address = internal_address(row);
+            if address.is_empty() {
+                return Err(ActionError::failed(format!(
+                    "node {}: no InternalIP, so no definition can contain it; wait until its kubelet reports one",
+                    row.name
+                )));
+            }
+            let mut node = Map::from_iter([
+                ("address".to_owned(), json!(address)),
+                ("hostname".to_owned(), json!(row.name)),
+                ("user".to_owned(), json!("root")),
+            ]);
+            if control_plane(row) {
+                node.insert("control_plane".to_owned(), json!(true));
+            }
+            nodes.push(Value::Object(node));
+        }
+        let definition = json!({
+            "name": args.name,
+            "nodes": nodes,
+            "reboot": {
+                "reboot_command": reboot,
+                "boot_check_command": check,
+                "command_timeout_seconds": 600,
+                "eviction_timeout_seconds": 600,
+                "max_concurrent_reboots": 1,
+            },
+        });
+        serde_yaml::to_string(&definition)
+            .map_err(|e| ActionError::failed(format!("the definition cannot be written: {e}")))
+    }
+
+    /// Writes the plan: the definition last but one, the identity last. Run again, it continues. Returns one line for
+    /// each change.
+    pub(super) async fn write(&self, plan: &Plan, operator: &Operator) -> Result<Vec<String>, ActionError> {
+        const REASON: Option<&str> = Some("init");
+        let mut done = Vec::new();
+        if let Some((definition, planes)) = &plan.definition {
+            let set = plan.selector.as_str();
+            if self.store.policy().node_selector.as_str() != set {
+                operator.set_policy("node_selector", set, REASON).await?;
+            }
+            let membership = plan.membership_name();
+            operator.set_policy("membership", membership, REASON).await?;
+            done.push(format!("set policy membership to {membership}"));
+            operator.set_constraint("control-plane-count", &planes.to_string(), REASON).await?;
+            done.push(format!("set constraint control-plane-count to {planes}"));
+            let set = operator.set_cluster(definition, REASON).await?;
+            done.push(format!("stored the definition with {} members", plan.members));
+            done.extend(set.warnings.iter().map(|warning| format!("warning: {warning}")));
+        } else {
+            done.push("kept the stored definition".to_owned());
+        }
+        let identity = operator.confirm_identity(None).await?;
+        done.push(format!("confirmed: etcd below {} belongs to {}", operator.store.keys().prefix(), identity.uid));
+        Ok(done)
+    }
+}
+
+impl Plan {
+    fn membership_name(&self) -> &'static str {
+        match self.membership {
+            Membership::Nodes => "nodes",
+            Membership::Manual => "manual",
+            Membership::Sabakan => "sabakan",
+            Membership::Auto => "auto",
+        }
+    }
+
+    /// Describes each change of etcd.
+    pub(super) fn described(&self) -> Vec<String> {
+        match &self.definition {
+            Some((_, planes)) => vec![
+                format!("set policy membership to {}", self.membership_name()),
+                format!("set constraint control-plane-count to {planes}"),
+                format!("store a definition with {} members, and confirm the identity", self.members),
+            ],
+            None => vec!["keep the stored definition, and confirm the identity".to_owned()],
+        }
+    }
+
+    /// Returns the definition, if it has to be stored.
+    pub(super) fn definition(&self) -> Option<&str> {
+        self.definition.as_ref().map(|(text, _)| text.as_str())
+    }
+}
