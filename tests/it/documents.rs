@@ -22,7 +22,7 @@ struct Document {
 }
 
 /// All documents with such lines.
-const DOCUMENTS: [Document; 16] = [
+const DOCUMENTS: [Document; 15] = [
     Document { name: "README.md", replacements: &[("target/release/cketerm", "cketerm")], before: &[] },
     Document { name: "docs/beside-cke.md", replacements: &[], before: &[] },
     Document {
@@ -51,7 +51,6 @@ const DOCUMENTS: [Document; 16] = [
     Document { name: "docs/how-to/rolling-reboot.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/upgrade.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/with-cke.md", replacements: &[("/etc/cke/config.yml", "cke.yml")], before: &[] },
-    Document { name: "docs/how-to/without-cke.md", replacements: &[], before: &[] },
     Document { name: "docs/packaging.md", replacements: &[("/etc/cketerm/", "./made-")], before: &[] },
     Document { name: "docs/sandbox.md", replacements: &[("--config CONFIG", "--config config.yaml")], before: &[] },
     Document { name: "docs/troubleshooting.md", replacements: &[], before: &[] },
@@ -68,7 +67,7 @@ const DOCUMENTS: [Document; 16] = [
 ];
 
 /// Lines that are not run, with the reason. A line is skipped if it begins with the text.
-const NOT_RUN: [(&str, &str, &str); 21] = [
+const NOT_RUN: [(&str, &str, &str); 20] = [
     ("README.md", "cketerm   ", CONSOLE),
     ("README.md", "cketerm --daemon", DAEMON),
     ("docs/from-ckecli.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE --read-only", CONSOLE),
@@ -82,13 +81,8 @@ const NOT_RUN: [(&str, &str, &str); 21] = [
     ("docs/how-to/with-cke.md", "cketerm engine give", "waits until CKE leads: tests/it/commands/handover.rs"),
     (
         "docs/how-to/without-cke.md",
-        "cketerm cluster ",
-        "tests/it/guide.rs runs that section, and fills in the definition as its comment says",
-    ),
-    (
-        "docs/how-to/without-cke.md",
-        "cketerm constraints set control-plane-count",
-        "tests/it/guide.rs runs that section",
+        "cketerm ",
+        "tests/it/adoption.rs runs the whole document",
     ),
     ("docs/sandbox.md", "cketerm --sandbox", CONSOLE),
     ("docs/sandbox.md", "cketerm sandbox serve", "all other commands run on this sandbox"),
@@ -181,7 +175,6 @@ run! {
     the_rolling_reboot_runs_as_written: "docs/how-to/rolling-reboot.md",
     the_upgrade_runs_as_written: "docs/how-to/upgrade.md",
     the_hand_over_runs_as_written: "docs/how-to/with-cke.md",
-    the_checks_of_a_set_up_without_cke_run_as_written: "docs/how-to/without-cke.md",
     host_setup_runs_as_written: "docs/packaging.md",
     the_sandbox_document_runs_as_written: "docs/sandbox.md",
     troubleshooting_runs_as_written: "docs/troubleshooting.md",

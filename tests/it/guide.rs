@@ -1,5 +1,4 @@
-//! docs/how-to/without-cke.md and docs/guide.md, run as written: from an existing Kubernetes and an empty etcd to a
-//! finished reboot.
+//! The commands of docs/guide.md for a reboot, run as written.
 
 use std::{
     fs,
@@ -14,11 +13,10 @@ use crate::world::{Options, World, cluster::machines, in_both_worlds, program::c
 
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
-    the_guide_sets_up_a_site_without_cke_and_completes_a_reboot,
+    the_commands_of_the_guide_complete_a_reboot,
 }
 
 const GUIDE: &str = include_str!("../../docs/guide.md");
-const SET_UP: &str = include_str!("../../docs/how-to/without-cke.md");
 
 /// Commands of one section of a document as written, comments included: a shell runs them.
 fn commands(text: &str, section: &str) -> Vec<String> {
@@ -57,34 +55,12 @@ impl Shell {
     }
 }
 
-fn the_guide_sets_up_a_site_without_cke_and_completes_a_reboot(world: &World) {
+fn the_commands_of_the_guide_complete_a_reboot(world: &World) {
     let all = machines(1, 3);
     world.add_nodes(&all);
     let reader = Shell::new(world.dir(), &world.config());
     let shell = |line: &str| reader.run(line);
-    let site = commands(SET_UP, "## 2. Create the definition");
-    assert_eq!(site.len(), 4, "{site:?}");
-    for line in site {
-        // the document has three control planes, this site has one; stderr names the value to set
-        let line = line.replace("control-plane-count 3", "control-plane-count 1");
-        if line.contains("cluster set") {
-            let path = world.dir().join("cluster.yml");
-            let mut made: serde_json::Value =
-                serde_yaml::from_str(&fs::read_to_string(&path).expect("a definition")).expect("YAML");
-            assert_eq!(made["nodes"].as_array().map(Vec::len), Some(all.len()), "{made}");
-            made["reboot"] = world.definition(&all, &json!({}))["reboot"].clone();
-            fs::write(&path, serde_yaml::to_string(&made).expect("YAML")).expect("the definition is written");
-        }
-        let (succeeded, _, stderr) = shell(&line);
-        assert!(succeeded, "{line}: {stderr}");
-        if line.contains("cluster init") {
-            assert!(stderr.contains("control-plane-count 1"), "stderr must name the constraint to set: {stderr}");
-        }
-    }
-    // these machines have no kubelet that serves /readyz
-    assert!(shell("cketerm policy set control_plane_probe node").0);
-    // these machines run no etcd either
-    assert!(shell("cketerm policy set etcd_members none").0);
+    world.set_up(&all, &json!({}));
     let daemon = world.daemon("engine");
     daemon.ready();
     // the queue's commands, with an address of this site

@@ -5,6 +5,7 @@
 //! are missing are skipped with a clear message (see `world`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod adoption;
 mod architecture;
 mod binary;
 mod certificates;
