@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{
     Context,
     input_file::read,
-    node_row::{control_plane, internal_address},
+    node_row::{as_member, control_plane},
     options::{Output, Reason},
     output::Lines,
 };
@@ -211,28 +211,8 @@ async fn init(name: &str, context: &Context) -> Result<(), ActionError> {
 }
 
 fn first_definition(name: &str, rows: &[NodeRow]) -> Result<(String, usize), ActionError> {
-    let mut nodes = Vec::new();
-    let mut planes = 0;
-    for row in rows {
-        let address = internal_address(row);
-        if address.is_empty() {
-            return Err(ActionError::failed(format!(
-                "node {}: no InternalIP, so no definition can contain it; wait until its kubelet reports one",
-                row.name
-            )));
-        }
-        let mut node = serde_json::Map::new();
-        node.insert("address".to_owned(), address.as_str().into());
-        if *row.name != *address {
-            node.insert("hostname".to_owned(), row.name.as_str().into());
-        }
-        node.insert("user".to_owned(), "root".into());
-        if control_plane(row) {
-            planes += 1;
-            node.insert("control_plane".to_owned(), true.into());
-        }
-        nodes.push(serde_json::Value::Object(node));
-    }
+    let nodes = rows.iter().map(as_member).collect::<Result<Vec<_>, _>>()?;
+    let planes = rows.iter().filter(|row| control_plane(row)).count();
     let text = serde_yaml::to_string(&json!({"name": name, "nodes": nodes}));
     let text = text.map_err(|e| ActionError::failed(format!("the definition cannot be written: {e}")))?;
     Ok((format!("{text}{EXAMPLES}"), planes))

@@ -71,7 +71,9 @@ struct Words(Vec<String>);
 
 fn words(text: &str) -> Result<Words, String> {
     if text.contains(['"', '\'', '\\']) {
-        return Err("quotes are not understood: write words without blanks, or set the command in the definition".into());
+        return Err(
+            "quotes are not understood: write words without blanks, or set the command in the definition".into()
+        );
     }
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() { Err("is empty".to_owned()) } else { Ok(Words(words)) }
@@ -173,4 +175,17 @@ async fn finish(site: &Site, context: &Context) -> Result<(), ActionError> {
         "next: start an engine on two or three hosts (`systemctl enable --now cketerm`), then `cketerm rq add {first}`"
     ));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_split_at_blanks_and_quotes_are_refused() {
+        assert_eq!(words(" cketerm  power cycle ").unwrap().0, ["cketerm", "power", "cycle"]);
+        for text in ["sh -c 'reboot now'", "sh -c \"x\"", "a\\ b", "  "] {
+            assert!(words(text).is_err(), "{text}");
+        }
+    }
 }

@@ -19,10 +19,18 @@ use crate::{
 pub(super) fn definition(store: &StoreView, checks: &mut Checks) {
     const SUBJECT: Subject = Subject::Definition;
     if let Some(Err(why)) = store.constraints.as_ref().map(|stored| &stored.value) {
-        checks.failed(SUBJECT, format!("the constraints cannot be read: {why}"), "set them again: `cketerm constraints set`");
+        checks.failed(
+            SUBJECT,
+            format!("the constraints cannot be read: {why}"),
+            "set them again: `cketerm constraints set`",
+        );
     }
     let Some(stored) = &store.cluster else {
-        checks.failed(SUBJECT, "none is stored, so nothing can be queued", "run `cketerm init`, or `cketerm cluster set FILE`");
+        checks.failed(
+            SUBJECT,
+            "none is stored, so nothing can be queued",
+            "run `cketerm init`, or `cketerm cluster set FILE`",
+        );
         return;
     };
     let definition = match &stored.value {
@@ -34,7 +42,13 @@ pub(super) fn definition(store: &StoreView, checks: &mut Checks) {
     };
     let cluster = &definition.cluster;
     let value = serde_json::to_value(cluster).unwrap_or_default();
-    let found = check(&value, Some(&store.constraints()));
+    let constraints = store.constraints();
+    // control planes that follow the Nodes come and go without the constraint
+    let counts = match store.member_source() {
+        MemberSource::Nodes => None,
+        MemberSource::Operators | MemberSource::Sabakan => Some(&*constraints),
+    };
+    let found = check(&value, counts);
     for fault in &found.faults {
         checks.failed(SUBJECT, fault.to_string(), "correct it: `cketerm cluster get`, then `cketerm cluster set FILE`");
     }
@@ -58,7 +72,11 @@ pub(super) fn definition(store: &StoreView, checks: &mut Checks) {
 pub(super) fn programs(snap: &Snapshot, checks: &mut Checks) {
     const SUBJECT: Subject = Subject::Programs;
     if let Some(why) = &snap.engine.unable {
-        checks.failed(SUBJECT, format!("this host cannot start programs: {why}"), "raise the limits of this user or unit");
+        checks.failed(
+            SUBJECT,
+            format!("this host cannot start programs: {why}"),
+            "raise the limits of this user or unit",
+        );
     }
     let missing = &snap.engine.missing_programs;
     if !missing.is_empty() {
@@ -113,6 +131,8 @@ pub(super) fn membership(seen: &Seen, checks: &mut Checks) {
             }
             State::Absent { .. } => absent.push(&row.node),
             State::Joins => new.push(&row.node),
+            // only a definition that follows the Nodes has to know why
+            State::NotJoined { .. } if !follows => new.push(&row.node),
             State::NotJoined { why } => checks.warning_with_remedy_inside(SUBJECT, format!("{}: {why}", row.node)),
             State::NotPicked => {}
         }
@@ -135,7 +155,10 @@ pub(super) fn membership(seen: &Seen, checks: &mut Checks) {
     if !unclear.is_empty() {
         checks.failed(
             SUBJECT,
-            format!("label, endpoints and static Pods do not agree whether these are control planes: {}", named(&unclear)),
+            format!(
+                "label, endpoints and static Pods do not agree whether these are control planes: {}",
+                named(&unclear)
+            ),
             "set or remove the label node-role.kubernetes.io/control-plane; see `cketerm membership list`",
         );
     }

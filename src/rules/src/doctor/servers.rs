@@ -17,7 +17,9 @@ pub(super) fn preflight(snap: &Snapshot, with_kubernetes: bool, checks: &mut Che
     for fault in &snap.engine.observing {
         let subject = subject(fault);
         let remedy = match fault {
-            PreflightFault::EtcdUnread { .. } => "check the endpoints and certificates under `etcd` in the configuration",
+            PreflightFault::EtcdUnread { .. } => {
+                "check the endpoints and certificates under `etcd` in the configuration"
+            }
             PreflightFault::SchemaUnreadable { .. } => {
                 "restore the key from a backup, or delete it with etcdctl; the next engine writes it again"
             }

@@ -49,12 +49,7 @@ fn site() -> (StoreView, KubeView, BTreeMap<Address, Probe>) {
 }
 
 fn node(name: &str, address: &str) -> NodeRow {
-    NodeRow {
-        name: NodeName::new(name),
-        addresses: vec![Address::new(address)],
-        ready: true,
-        ..NodeRow::default()
-    }
+    NodeRow { name: NodeName::new(name), addresses: vec![Address::new(address)], ready: true, ..NodeRow::default() }
 }
 
 fn seen((store, kube, probes): (StoreView, KubeView, BTreeMap<Address, Probe>), engine: Engine) -> Seen {
@@ -123,7 +118,8 @@ fn without_a_definition_the_remedy_is_init() {
 #[test]
 fn missing_commands_and_programs_fail() {
     let (mut store, kube, probes) = site();
-    let cluster: Cluster = serde_yaml::from_str("name: test\nnodes: [{address: 10.0.0.1, user: root, control_plane: true}]\n").unwrap();
+    let cluster: Cluster =
+        serde_yaml::from_str("name: test\nnodes: [{address: 10.0.0.1, user: root, control_plane: true}]\n").unwrap();
     store.cluster = Some(stored(Definition::from(cluster)));
     let engine = Engine { missing_programs: vec!["neco".to_owned()], ..Engine::default() };
     let found = problems(&seen((store, kube, probes), engine));

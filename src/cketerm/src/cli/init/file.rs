@@ -48,13 +48,7 @@ pub(super) struct TlsArgs {
 
 impl TlsArgs {
     fn any(&self) -> bool {
-        let files = [
-            &self.etcd_ca,
-            &self.etcd_cert,
-            &self.cluster_etcd_ca,
-            &self.cluster_etcd_cert,
-            &self.bmcs,
-        ];
+        let files = [&self.etcd_ca, &self.etcd_cert, &self.cluster_etcd_ca, &self.cluster_etcd_cert, &self.bmcs];
         files.iter().any(|file| file.is_some()) || !self.cluster_etcd_endpoints.is_empty()
     }
 }
@@ -115,7 +109,9 @@ impl Draft {
             (file, _) => {
                 let file = match file {
                     Some(file) => file.clone(),
-                    None => asked.question("--kubeconfig FILE", "kubeconfig with the rights of docs/rbac.yaml: ", "")?.into(),
+                    None => asked
+                        .question("--kubeconfig FILE", "kubeconfig with the rights of docs/rbac.yaml: ", "")?
+                        .into(),
                 };
                 let mut section = Map::from_iter([("kubeconfig".to_owned(), path_value(&file))]);
                 section.extend(settings.kube.context.clone().map(|name| ("context".to_owned(), json!(name))));
@@ -187,7 +183,10 @@ impl Draft {
             linked
         };
         written().map_err(|e| {
-            ActionError::failed(format!("{}: {e}; nothing was written: run init as root, or give --write-config", path.display()))
+            ActionError::failed(format!(
+                "{}: {e}; nothing was written: run init as root, or give --write-config",
+                path.display()
+            ))
         })?;
         Ok(Some(path))
     }
@@ -208,4 +207,27 @@ fn create(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_private_and_never_replaces_one_that_appeared_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("etc/config.yaml");
+        let draft = Draft::New { path: path.clone(), text: "etcd: {endpoints: [\"http://127.0.0.1:1\"]}\n".to_owned() };
+        assert_eq!(draft.settings().unwrap().etcd.endpoints, ["http://127.0.0.1:1"]);
+        assert!(!path.exists(), "reading a draft writes nothing");
+        assert_eq!(draft.write().unwrap(), Some(path.as_path()));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        fs::write(&path, "other").unwrap();
+        let refused = draft.write().unwrap_err().to_string();
+        assert!(refused.contains("nothing was written"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "other");
+        assert_eq!(fs::read_dir(folder.path().join("etc")).unwrap().count(), 1, "no temporary file is left");
+    }
 }

@@ -7,11 +7,11 @@ use cketerm_model::{
     policy::{Membership, NodeSelector},
     stored::view::StoreView,
 };
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::{InitArgs, Members, Words, ask::Asked};
 use crate::{
-    cli::node_row::{control_plane, internal_address},
+    cli::node_row::{as_member, control_plane},
     config::Settings,
 };
 
@@ -131,25 +131,7 @@ impl Site {
             "Command that prints `true` once it has booted; address and Unix time follow [cketerm power booted]: ",
             "cketerm power booted",
         )?;
-        let mut nodes = Vec::new();
-        for row in &self.nodes {
-            let address = internal_address(row);
-            if address.is_empty() {
-                return Err(ActionError::failed(format!(
-                    "node {}: no InternalIP, so no definition can contain it; wait until its kubelet reports one",
-                    row.name
-                )));
-            }
-            let mut node = Map::from_iter([
-                ("address".to_owned(), json!(address)),
-                ("hostname".to_owned(), json!(row.name)),
-                ("user".to_owned(), json!("root")),
-            ]);
-            if control_plane(row) {
-                node.insert("control_plane".to_owned(), json!(true));
-            }
-            nodes.push(Value::Object(node));
-        }
+        let nodes = self.nodes.iter().map(as_member).collect::<Result<Vec<_>, _>>()?;
         let definition = json!({
             "name": args.name,
             "nodes": nodes,
