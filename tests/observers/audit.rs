@@ -23,7 +23,7 @@ type Refused = (Timestamp, BTreeSet<Means>, String);
 
 /// Reasons that take precedence over those of refused evictions because they are worse. Working and waiting for its
 /// turn are not among them.
-const OVERRIDING_REASONS: [&str; 16] = [
+const OVERRIDING_REASONS: [&str; 17] = [
     "TerminatingStuck",
     "UncordonedByOther",
     "NodeMismatch",
@@ -33,6 +33,7 @@ const OVERRIDING_REASONS: [&str; 16] = [
     "BatchPaused",
     "BatchUnreadable",
     "ControlPlaneUnclear",
+    "DrainedByOther",
     "BlockedByJob",
     "OutcomeUnknown",
     "InvalidEntry",

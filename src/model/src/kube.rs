@@ -2,6 +2,7 @@
 //! small.
 
 mod control_plane;
+mod other_drainer;
 mod view;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     control_plane::ControlPlaneSignals,
+    other_drainer::{DrainProgram, DrainSign},
     view::{CONTROL_PLANE_PODS, Index, KubeView},
 };
 pub use super::described::{MetadataPatch, NodeMetadata, PackedPairs};

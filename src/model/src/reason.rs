@@ -14,7 +14,7 @@ use super::{
     attempt::Ended,
     batch::id::BatchId,
     entry::EntryId,
-    kube::ControlPlaneSignals,
+    kube::{ControlPlaneSignals, DrainProgram},
     names::{Address, NodeName},
     verb::Verb,
 };
@@ -340,6 +340,12 @@ pub enum Reason {
     /// The sources do not agree whether its Node is a control plane (policy `membership: nodes`).
     ControlPlaneUnclear {
         signals: ControlPlaneSignals,
+    },
+    /// Another program drains, reboots or deletes its Node.
+    DrainedByOther {
+        program: DrainProgram,
+        /// The taint or annotation by which the program says so.
+        sign: String,
     },
     /// The record of the entry's batch cannot be read. It may be paused, so its queued entries do not start.
     BatchUnreadable {

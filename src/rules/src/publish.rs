@@ -105,6 +105,7 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::UnreachableGate { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::ControlPlaneUnclear { .. }
+        | Reason::DrainedByOther { .. }
         | Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }
         | Reason::EtcdUnchecked { .. }

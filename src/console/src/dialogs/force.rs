@@ -67,6 +67,7 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         | Reason::NoEngine { .. }
         | Reason::BatchUnreadable { .. }
         | Reason::ControlPlaneUnclear { .. }
+        | Reason::DrainedByOther { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }

@@ -70,6 +70,7 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::BatchPauseIgnored { .. }
         | Reason::BatchUnreadable { .. }
         | Reason::ControlPlaneUnclear { .. }
+        | Reason::DrainedByOther { .. }
         | Reason::OnHold { .. }
         | Reason::BatchPaused { .. }
         // the definition, the policy or the engine's host has to be changed

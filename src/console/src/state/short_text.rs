@@ -126,6 +126,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::BatchPaused { .. }
         | Reason::BatchUnreadable { .. }
         | Reason::ControlPlaneUnclear { .. }
+        | Reason::DrainedByOther { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }
@@ -245,6 +246,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
         Reason::BatchUnreadable { batch, .. } => format!("unreadable batch {batch}"),
         Reason::ControlPlaneUnclear { .. } => "unclear whether it is a control plane".to_owned(),
+        Reason::DrainedByOther { program, .. } => format!("{program} works on it"),
         Reason::BatchPauseIgnored { batch, .. } => format!("pause of batch {batch} not in force: CKE leads"),
         other @ (Reason::WaitingForSlot { .. }
         | Reason::WaitingForWorkers { .. }
@@ -302,6 +304,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::BatchPaused { .. } => "an operator (batch paused)",
         Reason::BatchUnreadable { .. } => "an operator (unreadable batch)",
         Reason::ControlPlaneUnclear { .. } => "clear signs of a control plane",
+        Reason::DrainedByOther { .. } => "another program that drains it",
         Reason::OrderIgnored { .. } | Reason::BatchPauseIgnored { .. } => "an operator (CKE ignores it)",
         Reason::DuplicateOf { .. } => "the same machine's other entry",
         Reason::WaitingForRepairs { .. } => "CKE's repairs",

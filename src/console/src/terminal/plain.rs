@@ -307,6 +307,7 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::BatchPaused { .. }
         | Reason::BatchUnreadable { .. }
         | Reason::ControlPlaneUnclear { .. }
+        | Reason::DrainedByOther { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::ProgramMissing { .. }

@@ -53,6 +53,7 @@ impl Reason {
             | Self::EvictionFailing { .. }
             | Self::VolumeAttached { .. }
             | Self::CheckUnavailable { .. }
+            | Self::DrainedByOther { .. }
             | Self::PowerError { .. }
             | Self::EffectFailed { .. }
             | Self::OutcomeUnknown { until: Some(_), .. } => Attention::Later,
@@ -151,6 +152,7 @@ impl Reason {
             | Self::OnHold { .. }
             | Self::BatchUnreadable { .. }
             | Self::ControlPlaneUnclear { .. }
+            | Self::DrainedByOther { .. }
             | Self::BatchPaused { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }

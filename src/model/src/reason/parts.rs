@@ -48,6 +48,7 @@ impl Reason {
             | Self::BatchPaused { .. }
             | Self::BatchUnreadable { .. }
             | Self::ControlPlaneUnclear { .. }
+            | Self::DrainedByOther { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }
@@ -120,6 +121,7 @@ impl Reason {
             | Self::BatchPaused { .. }
             | Self::BatchUnreadable { .. }
             | Self::ControlPlaneUnclear { .. }
+            | Self::DrainedByOther { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }

@@ -164,6 +164,9 @@ impl fmt::Display for Reason {
             Self::ControlPlaneUnclear { signals } => {
                 write!(f, "the sources do not agree whether its Node is a control plane: {signals}")
             }
+            Self::DrainedByOther { program, sign } => {
+                write!(f, "{program} works on this Node ({sign}): cketerm waits until it has ended")
+            }
             Self::BatchUnreadable { batch, key, why } => write!(
                 f,
                 "batch {batch} cannot be read and may be paused: {key}: {why}; fix it with etcdctl, or remove it"

@@ -238,7 +238,8 @@ impl<'a> Pass<'a> {
             let mismatch = || self.wrong_node(ctx, node.map(AsRef::as_ref));
             let unhealthy = || self.others_unhealthy(ctx);
             let barred = self.stale_for(ctx).or_else(|| self.command_window_blocker(ctx));
-            barred.or_else(|| self.no_command(ctx)).or_else(mismatch).or_else(unhealthy)
+            let barred = barred.or_else(|| self.no_command(ctx)).or_else(mismatch).or_else(unhealthy);
+            barred.or_else(|| self.drained_by_other(node?))
         };
         if barred.is_some() {
             return barred;

@@ -63,6 +63,9 @@ impl<'a> Pass<'a> {
             }
             match self.cordon_state(node, owner) {
                 CordonState::Removable if self.may_belong_to_later_leader(name) => {}
+                CordonState::Removable if let Some(reason) = self.keeps_for_other(node, owner) => {
+                    self.out.orphans.insert(name.clone(), reason);
+                }
                 CordonState::Removable => self.release(node, owner),
                 CordonState::Kept(reason) => {
                     self.out.orphans.insert(name.clone(), reason);
@@ -174,6 +177,14 @@ impl<'a> Pass<'a> {
             }
         }
         CordonState::Kept(Reason::OrphanedCordon { node: node.name.to_string(), entry: id })
+    }
+
+    /// Returns a reason while another program works on a cordoned Node: it counts on the cordon, and uncordons or deletes
+    /// the Node itself.
+    fn keeps_for_other(&self, node: &NodeRow, owner: Option<&Owner>) -> Option<Reason> {
+        let ordered = owner.is_some_and(|owner| self.has_uncordon_order(owner.entry));
+        let uncordons = node.unschedulable && drain::schedulable_before(node) && !node.keep_cordoned;
+        if !uncordons || ordered { None } else { self.drained_by_other(node) }
     }
 
     fn has_uncordon_order(&self, id: EntryId) -> bool {

@@ -301,7 +301,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the reason why a waiting entry is no candidate by itself: a hold, a paused or unreadable batch, a disabled
-    /// queue, a missing command, or a machine of which it is unclear whether it is a control plane.
+    /// queue, a missing command, a machine of which it is unclear whether it is a control plane, or whose Node another program
+    /// drains.
     pub(super) fn entry_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         if let Some(held) = self.on_hold(ctx).or_else(|| self.batch_blocker(ctx)) {
             return Some(held);
@@ -311,7 +312,18 @@ impl<'a> Pass<'a> {
         if !enabled {
             return Some(Reason::QueueDisabled);
         }
-        self.no_command(ctx).or_else(|| self.control_plane_unclear(ctx))
+        let unclear = self.no_command(ctx).or_else(|| self.control_plane_unclear(ctx));
+        unclear.or_else(|| self.drained_by_other(self.node_of(ctx)?))
+    }
+
+    /// Returns a reason while another program drains, reboots or deletes the Node: cketerm neither begins a drain, nor
+    /// runs a command, nor uncordons meanwhile. CKE does not look.
+    pub(super) fn drained_by_other(&self, node: &NodeRow) -> Option<Reason> {
+        if !self.leading() && self.snap.store.leadership().lead == LeaderKind::Cke {
+            return None;
+        }
+        let found = node.drain_sign()?;
+        Some(Reason::DrainedByOther { program: found.program, sign: found.sign })
     }
 
     /// Returns a reason if the definition follows the Nodes and the sources do not agree whether this machine is a

@@ -91,6 +91,9 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.wrong_node(ctx, Some(found)) {
             return Some(reason);
         }
+        if let Some(reason) = self.drained_by_other(found) {
+            return Some(reason);
+        }
         if !drained {
             return None;
         }

@@ -73,6 +73,7 @@ pub fn part_of<'a>(
                     | Reason::BatchPaused { .. }
                     | Reason::BatchUnreadable { .. }
                     | Reason::ControlPlaneUnclear { .. }
+                    | Reason::DrainedByOther { .. }
             )
         ) || (held && !entry.is_after_command())
             || paused

@@ -163,6 +163,7 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         | Reason::NoEngine { .. }
         | Reason::BatchUnreadable { .. }
         | Reason::ControlPlaneUnclear { .. }
+        | Reason::DrainedByOther { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }

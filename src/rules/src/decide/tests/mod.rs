@@ -13,6 +13,7 @@ mod evictions;
 mod fuzz;
 mod groups;
 mod membership;
+mod other_drainers;
 mod recheck;
 mod registry;
 mod repair_health;
