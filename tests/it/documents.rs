@@ -79,11 +79,7 @@ const NOT_RUN: [(&str, &str, &str); 20] = [
     ("docs/how-to/metal3.md", "cketerm hosts release ", HOSTS),
     ("docs/how-to/metal3.md", "cketerm hosts fence ", HOSTS),
     ("docs/how-to/with-cke.md", "cketerm engine give", "waits until CKE leads: tests/it/commands/handover.rs"),
-    (
-        "docs/how-to/without-cke.md",
-        "cketerm ",
-        "tests/it/adoption.rs runs the whole document",
-    ),
+    ("docs/how-to/without-cke.md", "cketerm ", "tests/it/adoption.rs runs the whole document"),
     ("docs/sandbox.md", "cketerm --sandbox", CONSOLE),
     ("docs/sandbox.md", "cketerm sandbox serve", "all other commands run on this sandbox"),
     ("docs/sandbox.md", "cketerm --config CONFIG --daemon", DAEMON),

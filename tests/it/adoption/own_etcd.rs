@@ -138,9 +138,10 @@ fn an_etcd_of_its_own_is_started_backed_up_and_restored_by_its_guide() {
     etcd.stop();
     let [restore] = &commands(GUIDE, "Restore")[..] else { panic!("one command for each host") };
     for (name, i) in OwnEtcd::names() {
-        let line = restore
-            .replace("--name a", &format!("--name {name}"))
-            .replace("--initial-advertise-peer-urls https://10.0.0.11", &format!("--initial-advertise-peer-urls https://10.0.0.1{i}"));
+        let line = restore.replace("--name a", &format!("--name {name}")).replace(
+            "--initial-advertise-peer-urls https://10.0.0.11",
+            &format!("--initial-advertise-peer-urls https://10.0.0.1{i}"),
+        );
         reader.run(&line);
         let data = etcd.data(name);
         std::fs::rename(&data, data.with_extension("old")).expect("the old data");

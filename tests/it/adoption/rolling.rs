@@ -45,7 +45,8 @@ fn a_site_without_cke_is_set_up_and_rebooted_by_its_guide() {
     let dry = reader.run(&format!("{init} --dry-run"));
     assert!(dry.contains("nothing was written") && !world.dir().join("etc/config.yaml").exists(), "{dry}");
     let said = reader.run(init);
-    for words in ["12 Nodes, 3 of them control planes", "stored the definition with 12 members", "plan of a first reboot, of w1"]
+    for words in
+        ["12 Nodes, 3 of them control planes", "stored the definition with 12 members", "plan of a first reboot, of w1"]
     {
         assert!(said.contains(words), "{words}: {said}");
     }
@@ -54,7 +55,8 @@ fn a_site_without_cke_is_set_up_and_rebooted_by_its_guide() {
 
     // before an engine runs, only that is wrong
     let [doctor] = &commands(GUIDE, "3. Check")[..] else { panic!("one command") };
-    let checks: Value = serde_json::from_str(reader.run(&format!("{doctor} -o json 2>/dev/null")).trim()).expect("JSON");
+    let checks: Value =
+        serde_json::from_str(reader.run(&format!("{doctor} -o json 2>/dev/null")).trim()).expect("JSON");
     let problems: Vec<&Value> =
         checks["checks"].as_array().expect("checks").iter().filter(|check| check["outcome"] != "ok").collect();
     assert!(problems.len() == 1 && problems[0]["text"] == "nobody processes the queues", "{problems:#?}");
@@ -63,9 +65,7 @@ fn a_site_without_cke_is_set_up_and_rebooted_by_its_guide() {
     assert!(start.starts_with("systemctl enable --now cketerm"), "{start}");
     let config = world.dir().join("etc/config.yaml");
     let _engines = ["engine-1", "engine-2"].map(|name| Daemon::start(world.dir(), &config, name));
-    wait_for("an engine leads", 60, || {
-        reader.attempt(leader).ok()
-    });
+    wait_for("an engine leads", 60, || reader.attempt(leader).ok());
 
     let rolling = commands(GUIDE, "5. Reboot");
     reader.run_all(&rolling[..2]);
@@ -94,7 +94,8 @@ fn a_site_without_cke_is_set_up_and_rebooted_by_its_guide() {
 /// Replaces what the guide cannot know: paths of this machine, the etcd of Kubernetes, and the site's own commands.
 fn at_this_site(world: &World, kubernetes_etcd: &ClusterEtcd, etcd: Reader) -> Reader {
     let text = |path: &str| world.dir().join(path).display().to_string();
-    let command = |verb: &str| format!("\"{}/tests/servers/fake-reboot {} {verb}\"", crate::ROOT, world.dir().display());
+    let command =
+        |verb: &str| format!("\"{}/tests/servers/fake-reboot {} {verb}\"", crate::ROOT, world.dir().display());
     let pki = "/etc/kubernetes/pki/etcd";
     let mut here = vec![
         (
