@@ -21,9 +21,9 @@ const NETWORK: &str = "127.0.49";
 /// Three control planes at loopback addresses, and ten workers.
 fn site() -> Vec<Machine> {
     let all = machines(3, 10).into_iter().zip(1_u8..);
-    all.map(|(machine, i)| match machine.control_plane {
-        true => Machine { address: format!("{NETWORK}.{i}"), ..machine },
-        false => machine,
+    all.map(|(machine, i)| {
+        let address = if machine.control_plane { format!("{NETWORK}.{i}") } else { machine.address };
+        Machine { address, ..machine }
     })
     .collect()
 }

@@ -31,6 +31,7 @@ impl Context {
     }
 
     /// Returns the same for other settings.
+    #[must_use]
     pub fn with_settings(&self, settings: Settings) -> Self {
         Self { settings, out: Out, output: self.output, verbose: self.verbose, warned: Once::new() }
     }

@@ -20,7 +20,7 @@ pub enum DrainProgram {
     FlatcarUpdateOperator,
     /// The Node Maintenance Operator of medik8s keeps the Node drained.
     NodeMaintenanceOperator,
-    /// The Machine Config Operator of OpenShift updates the machine.
+    /// The Machine Config Operator (`OpenShift`) updates the machine.
     MachineConfigOperator,
 }
 
@@ -91,7 +91,7 @@ mod tests {
         let taint = |key: &str, value: &str| {
             let mut row = NodeRow::default();
             let (key, value, effect) = (key.to_owned(), value.to_owned(), "NoSchedule".to_owned());
-            row.described.taints = vec![Taint { key, value, effect, ..Taint::default() }];
+            row.described.taints = vec![Taint { key, value, effect }];
             row.drain_sign().map(|sign| sign.program)
         };
         let annotation = |key: &str, value: &str| {

@@ -3,6 +3,7 @@
 use cketerm_model::{
     cluster::check,
     entry::Stored,
+    kube::ControlPlaneSignals,
     policy::{MemberSource, Membership},
     stored::view::StoreView,
 };
@@ -125,7 +126,7 @@ pub(super) fn membership(seen: &Seen, checks: &mut Checks) {
         match &row.state {
             State::Member => {
                 members += 1;
-                if follows && row.signals.is_some_and(|signals| signals.disagree()) {
+                if follows && row.signals.is_some_and(ControlPlaneSignals::disagree) {
                     unclear.push(&row.node);
                 }
             }

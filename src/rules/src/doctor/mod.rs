@@ -153,11 +153,11 @@ const MAX_NAMES: usize = 5;
 
 /// Returns the first names, and how many more there are.
 fn named<T: ToString>(all: &[T]) -> String {
-    let mut text = all.iter().take(MAX_NAMES).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    if all.len() > MAX_NAMES {
-        text.push_str(&format!(" and {} more", all.len() - MAX_NAMES));
+    let text = all.iter().take(MAX_NAMES).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match all.len().checked_sub(MAX_NAMES) {
+        None | Some(0) => text,
+        Some(more) => format!("{text} and {more} more"),
     }
-    text
 }
 
 /// Returns all checks of what an observing engine has seen. `with_kubernetes`: whether Kubernetes is configured.
