@@ -5,7 +5,7 @@ use std::{net::IpAddr, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc};
 use cketerm_model::host::HostRow;
 
 use super::{
-    bmc_inventory::BmcInventory, connector::Connector, redfish::Login, registration::Found, settings::InventoryError,
+    bmc_inventory::BmcInventory, connector::Connector, login::Login, registration::Found, settings::InventoryError,
 };
 use crate::{kubernetes::KubeSettings, net::Http};
 

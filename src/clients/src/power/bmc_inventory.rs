@@ -17,8 +17,9 @@ use super::{
     connector::Connector,
     drivers::{DRIVERS, registered},
     fault,
+    login::Login,
     networks::{NetworkForm, Networks},
-    redfish::{Login, named_elsewhere},
+    redfish::named_elsewhere,
     registration::{Found, Need, Registration},
     settings::{Entry, FileSettings, InventoryError, RawSettings},
     text::shorten,
@@ -33,13 +34,19 @@ struct File {
     defaults: RawSettings,
     #[serde(default)]
     bmcs: BTreeMap<Address, RawSettings>,
+    others: Option<RawSettings>,
 }
+
+/// Key of the entry for all machines that the file does not name.
+const OTHERS: &str = "others";
 
 /// The parsed file. The default is an empty file, which names no BMC.
 #[derive(Default)]
 pub struct BmcInventory {
     file: FileSettings,
     bmcs: BTreeMap<Address, RawSettings>,
+    /// Entry for all machines that the file does not name.
+    others: Option<RawSettings>,
 }
 
 impl fmt::Debug for BmcInventory {
@@ -66,12 +73,15 @@ impl BmcInventory {
     /// Parses the text of such a file. The error shows none of its values.
     pub fn parse(text: &str) -> Result<Self, String> {
         // An error of the parser can contain the value that it stumbled on, so only its place is reported.
-        let File { networks, defaults, bmcs } = serde_yaml::from_str(text).map_err(|e| fault::of_file(&e))?;
+        let File { networks, defaults, bmcs, others } = serde_yaml::from_str(text).map_err(|e| fault::of_file(&e))?;
         if defaults.driver.is_some() || defaults.settings.is_some() {
             return Err("defaults: driver and settings belong to one BMC; the defaults have neither".to_owned());
         }
+        if let Some(others) = &others {
+            check_others(others)?;
+        }
         let networks = Networks::read(networks).map_err(|why| format!("networks: {why}"))?;
-        Ok(Self { file: FileSettings { networks, defaults, ..FileSettings::default() }, bmcs })
+        Ok(Self { file: FileSettings { networks, defaults, ..FileSettings::default() }, bmcs, others })
     }
 
     /// Returns the networks that the file allows.
@@ -80,21 +90,27 @@ impl BmcInventory {
     }
 
     /// Returns the addresses whose BMC the file names itself, if no networks are allowed. No other BMC gets a login.
+    /// `None`: the file also describes all other machines.
     pub fn confined(&self) -> Option<BTreeSet<Address>> {
-        self.file.networks.is_empty().then(|| self.bmcs.keys().cloned().collect())
+        let confined = self.file.networks.is_empty() && self.others.is_none();
+        confined.then(|| self.bmcs.keys().cloned().collect())
     }
 
     /// Returns the addresses whose BMC the file names but whose power command would fail, with the reason. It applies
     /// the rules of `find`, except those about the content of other files, and looks at the programs on this host.
     pub fn refused(&self) -> BTreeMap<Address, String> {
-        let refusal = |entry: &Entry<'_>| match check(entry) {
-            Err(why) => Some(why),
-            Ok(_) => needs(entry).into_iter().find_map(|need| match need {
-                Need::Program { fault, essential } => fault.filter(|_| essential),
-                Need::Host { .. } => None,
-            }),
-        };
-        self.entries().filter_map(|entry| Some((Address::new(entry.name), refusal(&entry)?.to_string()))).collect()
+        self.entries().filter_map(|entry| Some((Address::new(entry.name), refusal(&entry)?))).collect()
+    }
+
+    /// Returns what `refused` returns, and those of these machines that only the entry for all others describes.
+    pub fn refused_among<'a>(&self, machines: impl IntoIterator<Item = &'a Address>) -> BTreeMap<Address, String> {
+        let mut refused = self.refused();
+        let Some(own) = &self.others else { return refused };
+        let other = machines.into_iter().filter(|address| !self.bmcs.contains_key(*address));
+        let refusal =
+            |address: &Address| Some((address.clone(), refusal(&Entry { name: address, own, file: &self.file })?));
+        refused.extend(other.filter_map(refusal));
+        refused
     }
 
     /// Returns the BareMetalHosts that control machines, as namespace and name, by the machine's address.
@@ -109,14 +125,14 @@ impl BmcInventory {
 
     /// Reports whether the file names programs. What it refuses then depends on this host's files too.
     pub fn names_programs(&self) -> bool {
-        self.entries().flat_map(|entry| needs(&entry)).any(|need| matches!(need, Need::Program { .. }))
+        self.all().flat_map(|entry| needs(&entry)).any(|need| matches!(need, Need::Program { .. }))
     }
 
     /// Returns the entries that can never work as they are, without the path of the file. A fault of the whole file
     /// appears once.
     pub fn errors(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
-        for why in self.entries().filter_map(|entry| Some(check(&entry).err()?.within_file())) {
+        for why in self.all().filter_map(|entry| Some(check(&entry).err()?.within_file())) {
             if !all.contains(&why) {
                 all.push(why);
             }
@@ -140,8 +156,8 @@ impl BmcInventory {
         if defaults.insecure == Some(true) {
             all.push("defaults: certificates are not verified (insecure); others can read the passwords".to_owned());
         }
-        for entry in self.entries() {
-            if entry.name.parse::<IpAddr>().is_err() {
+        for entry in self.all() {
+            if entry.name != OTHERS && entry.name.parse::<IpAddr>().is_err() {
                 let name = shorten(entry.name);
                 all.push(format!("bmcs: {name:?} is no IP address, so no machine has it; write the node's address"));
             }
@@ -161,13 +177,13 @@ impl BmcInventory {
 
     /// Returns the name of the driver of a node's address, or none if the file does not name the address or the driver.
     pub fn driver_name(&self, address: &str) -> Option<&'static str> {
-        registered(self.bmcs.get(address)?.driver.as_deref()).map(|driver| driver.name)
+        registered(self.own(address)?.driver.as_deref()).map(|driver| driver.name)
     }
 
     /// Returns the BMC of a node's address, or none if the file does not name it.
     pub fn find(&self, address: &Address, connector: &Connector) -> Result<Option<Found>, InventoryError> {
-        let Some((name, own)) = self.bmcs.get_key_value(address) else { return Ok(None) };
-        let entry = Entry { name, own, file: &self.file };
+        let Some(own) = self.own(address) else { return Ok(None) };
+        let entry = Entry { name: address, own, file: &self.file };
         (driver_of(&entry)?.create)(&entry, connector).map(Some)
     }
 
@@ -190,9 +206,41 @@ impl BmcInventory {
         self.file.defaults.registry_port
     }
 
+    /// Returns the entry of an address, else that of all others.
+    fn own(&self, address: &str) -> Option<&RawSettings> {
+        self.bmcs.get(address).or(self.others.as_ref())
+    }
+
+    /// Returns the entries of addresses, and that of all others.
+    fn all(&self) -> impl Iterator<Item = Entry<'_>> {
+        let others = self.others.as_ref().map(|own| Entry { name: OTHERS, own, file: &self.file });
+        self.entries().chain(others)
+    }
+
     fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.bmcs.iter().map(|(name, own)| Entry { name, own, file: &self.file })
     }
+}
+
+/// Checks that the entry for all other machines has a driver that can reach many.
+fn check_others(others: &RawSettings) -> Result<(), String> {
+    if registered(others.driver.as_deref()).is_some_and(|driver| driver.for_many) {
+        return Ok(());
+    }
+    let names: Vec<&str> = DRIVERS.iter().filter(|driver| driver.for_many).map(|driver| driver.name).collect();
+    Err(format!("{OTHERS}: its driver must reach many machines: choose one of {}", names.join(", ")))
+}
+
+/// Returns the reason why the power command of an entry's machine would fail, as far as this host can know.
+fn refusal(entry: &Entry<'_>) -> Option<String> {
+    let why = match check(entry) {
+        Err(why) => Some(why),
+        Ok(_) => needs(entry).into_iter().find_map(|need| match need {
+            Need::Program { fault, essential } => fault.filter(|_| essential),
+            Need::Host { .. } => None,
+        }),
+    };
+    why.map(|why| why.to_string())
 }
 
 /// Checks an entry without reading other files; returns warnings for the operator.

@@ -144,6 +144,19 @@ pub enum PowerError {
     },
 }
 
+/// Receiver of a line for the operator at each step.
+pub type Report<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// Restart of a machine in one request, for drivers that cannot turn it off: its operating system reboots itself.
+pub trait Restart: Sync {
+    /// Checks that a restart could be requested now, without requesting it; returns how it would be done.
+    fn ready(&self) -> BoxFuture<'_, Result<String, PowerError>>;
+
+    /// Requests the restart once, and returns when it was taken. The boot check proves that the machine booted. An
+    /// error says whether the machine may be restarting nevertheless.
+    fn restart<'a>(&'a self, report: Report<'a>) -> BoxFuture<'a, Result<(), PowerError>>;
+}
+
 /// One way to read and change the power of one machine. Each method sends what it says once and returns without waiting
 /// for the machine. The driver bounds the time of each call itself.
 pub trait PowerDriver: fmt::Debug + Send + Sync {
@@ -172,6 +185,11 @@ pub trait PowerDriver: fmt::Debug + Send + Sync {
     /// Sends a request once; returns the driver's name of it. A request without an answer may have been taken, so it
     /// counts as sent and the power state decides. Errors: the machine offers no such request, or it was not taken.
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>>;
+
+    /// Returns the way to restart the machine, if the driver cannot turn it off and on.
+    fn as_restart(&self) -> Option<&dyn Restart> {
+        None
+    }
 
     /// Releases what the driver holds at the target, such as a session. A later call acquires it again.
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -28,9 +28,10 @@ const FILE: &[Key] = &[
     Key::new("networks", "write a list of networks: [10.1.0.0/16, {cidr: 10.2.0.0/24, http: true}, …]"),
     Key::new("defaults", MAPPING),
     Key::new("bmcs", "write the BMC of each address: {10.0.0.11: {url: …}, …}"),
+    Key::new("others", "write the driver of all other machines: {driver: agent}"),
 ];
 
-/// Keys of `defaults` and of each entry.
+/// Keys of `defaults`, of `others` and of each entry.
 const ENTRY: &[Key] = &[
     Key::new("url", "write a URL"),
     Key::new("system", TEXT),
@@ -88,7 +89,7 @@ enum Place {
     File,
     /// A key of the file.
     Key(Key),
-    /// `defaults`, or an entry of `bmcs`.
+    /// `defaults`, `others`, or an entry of `bmcs`.
     In {
         section: String,
         /// The key in it, unless the whole is wrong.
@@ -103,8 +104,8 @@ fn place(text: &str) -> Place {
     let path = text.split_once(": ").map_or(text, |(path, _)| path);
     let rest = path.strip_prefix(key.name).and_then(|rest| rest.strip_prefix('.'));
     match (key.name, rest) {
-        ("defaults", rest) => {
-            Place::In { section: "defaults".to_owned(), key: rest.and_then(|rest| first_key(rest, ENTRY)) }
+        (section @ ("defaults" | "others"), rest) => {
+            Place::In { section: section.to_owned(), key: rest.and_then(|rest| first_key(rest, ENTRY)) }
         }
         ("bmcs", Some(rest)) => {
             // A driver's settings may be of any form, so nothing below them can be wrong here.

@@ -5,10 +5,15 @@
 //! | --- | --- |
 //! | `driver` | [`PowerDriver`], the interface of all drivers, and its errors |
 //! | `switch` | off, on, cycle with any driver: deadlines, soft then hard, never a request again per poll |
+//! | `test` | checks of a driver that change nothing |
 //! | `drivers` | the table of drivers; a further one is a module and one line there |
 //! | `registration` | one line of that table: how an entry of the file becomes a driver |
 //! | `redfish` | BMCs over Redfish: requests, sign-in, discovery, resets, the allow-list |
 //! | `command` | programs of the site that read and change the power |
+//! | `ipmi` | BMCs over IPMI, through `ipmitool` |
+//! | `login` | the user name and password of a BMC |
+//! | `ssh` | reboots by a command of the operating system, over SSH |
+//! | `program` | one run of a program for a driver |
 //! | `bare_metal_host` | BareMetalHosts, through the annotations of Metal3's reboot interface |
 //! | `bmc_inventory` | the file that maps a node's address to its driver |
 //! | `settings` | the settings in that file, and the reasons why an entry cannot be used |
@@ -28,18 +33,23 @@ mod connector;
 mod driver;
 mod drivers;
 mod fault;
+mod ipmi;
+mod login;
 mod networks;
+mod program;
 pub mod redfish;
 mod registration;
 mod settings;
+mod ssh;
 pub mod switch;
+pub mod test;
 mod text;
 
 pub use bmc_clients::{BmcClients, Version};
 pub use bmc_inventory::BmcInventory;
 pub use connector::Connector;
-pub use driver::{Cause, Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target};
+pub use driver::{Cause, Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Restart, Target};
 pub use networks::{Cidr, Networks};
 pub use registration::Found;
 pub use settings::InventoryError;
-pub use switch::{Off, Timeouts};
+pub use switch::{Off, Rebooted, Timeouts};

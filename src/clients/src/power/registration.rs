@@ -40,6 +40,8 @@ pub(super) enum Need {
 pub(super) struct Registration {
     /// Name in the file: `redfish`.
     pub(super) name: &'static str,
+    /// Whether one entry can describe many machines: `others` in the file.
+    pub(super) for_many: bool,
     /// Checks an entry without reading other files, and returns warnings for the operator. An entry that it refuses
     /// blocks its machine before any drain.
     pub(super) check: fn(&Entry<'_>) -> Result<Vec<String>, InventoryError>,

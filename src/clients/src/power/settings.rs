@@ -168,8 +168,25 @@ impl Entry<'_> {
     /// Reads `settings` as those of a driver other than Redfish. Errors: there are none, they are of another form, or
     /// the entry has keys of the Redfish driver. `keys`: all keys of the settings. No error shows a value.
     pub(super) fn driver_settings<T: DeserializeOwned>(&self, keys: &[Key]) -> Result<T, InventoryError> {
+        self.settings_beside(&[], keys)
+    }
+
+    /// Reads `settings` like `driver_settings`, for a driver whose keys all have defaults.
+    pub(super) fn optional_settings<T: DeserializeOwned + Default>(&self, keys: &[Key]) -> Result<T, InventoryError> {
+        if self.own.settings.is_none() && self.own.redfish_key(&[]).is_none() {
+            return Ok(T::default());
+        }
+        self.driver_settings(keys)
+    }
+
+    /// Reads `settings` like `driver_settings`, for a driver that also has these keys of the Redfish driver.
+    pub(super) fn settings_beside<T: DeserializeOwned>(
+        &self,
+        own_keys: &[&str],
+        keys: &[Key],
+    ) -> Result<T, InventoryError> {
         let driver = self.own.driver.as_deref().unwrap_or_default();
-        if let Some(key) = self.own.redfish_key() {
+        if let Some(key) = self.own.redfish_key(own_keys) {
             return Err(self.wrong(format_args!("{key} belongs to the driver redfish, and the entry's is {driver}")));
         }
         let Some(settings) = &self.own.settings else {
@@ -185,8 +202,8 @@ impl Entry<'_> {
 }
 
 impl RawSettings {
-    /// Returns a key of the Redfish driver that is set, if there is one.
-    fn redfish_key(&self) -> Option<&'static str> {
+    /// Returns a key of the Redfish driver that is set and not among `but`, if there is one.
+    fn redfish_key(&self, but: &[&str]) -> Option<&'static str> {
         let keys = [
             ("url", self.url.is_some()),
             ("system", self.system.is_some()),
@@ -198,6 +215,6 @@ impl RawSettings {
             ("sign-in", self.sign_in.is_some()),
             ("registry-port", self.registry_port.is_some()),
         ];
-        keys.into_iter().find_map(|(key, set)| set.then_some(key))
+        keys.into_iter().find_map(|(key, set)| (set && !but.contains(&key)).then_some(key))
     }
 }

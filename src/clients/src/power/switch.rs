@@ -6,6 +6,7 @@ use std::time::Duration;
 use cketerm_model::{host::Mode, power_state::PowerState};
 use tokio::time::{Instant, sleep};
 
+pub use super::driver::Report;
 use super::driver::{Machine, PowerDriver, PowerError, PowerRequest};
 
 /// Deadlines and the polling interval.
@@ -39,11 +40,17 @@ pub enum Off {
     Hard,
 }
 
+/// Way in which a machine was rebooted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rebooted {
+    /// It was turned off and on, and is on.
+    Cycled(Off),
+    /// Its operating system took the order to reboot.
+    Restarting,
+}
+
 /// Number of power-on requests. A machine between off and on must not stay off.
 const ON_TRIES: u32 = 3;
-
-/// Receiver of a line for the operator at each step.
-pub type Report<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Turns the machine off and waits until it is.
 pub async fn off(
@@ -176,6 +183,24 @@ pub async fn cycle(
     report("the machine is off");
     on(driver, timeouts, report).await.map_err(|e| PowerError::StillOff(e.into()))?;
     Ok(how)
+}
+
+/// Reboots the machine in the driver's way: a power cycle, or a restart by its operating system, for which `mode` has no
+/// meaning.
+pub async fn reboot(
+    driver: &dyn PowerDriver,
+    mode: Mode,
+    timeouts: &Timeouts,
+    report: Report<'_>,
+) -> Result<Rebooted, PowerError> {
+    let Some(restart) = driver.as_restart() else {
+        return cycle(driver, mode, timeouts, report).await.map(Rebooted::Cycled);
+    };
+    if mode == Mode::Hard {
+        report(&format!("the {} reboots through its operating system; --hard has no effect", driver.target().kind));
+    }
+    restart.restart(report).await?;
+    Ok(Rebooted::Restarting)
 }
 
 /// Reports whether a second read returns the same state.

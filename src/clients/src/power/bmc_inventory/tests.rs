@@ -69,7 +69,10 @@ fn errors_name_the_problem_and_show_no_password() {
         ),
         ("bmcs: {10.0.0.1: {url: bmc, HUNTER: hunter2}}", "bmcs.10.0.0.1: unknown field; the keys are url, "),
         ("bmcs: {hunter2: {url: 1, HUNTER2: 1}}", "bmcs: unknown field; the keys are url, "),
-        ("bmc: {10.0.0.1: {url: bmc}}", "not a BMC file: unknown field `bmc`; the keys are networks, defaults, bmcs"),
+        (
+            "bmc: {10.0.0.1: {url: bmc}}",
+            "not a BMC file: unknown field `bmc`; the keys are networks, defaults, bmcs, others",
+        ),
         ("bmcs: {10.0.0.1: hunter2}", "bmcs.10.0.0.1: write keys with values: {key: value, …} (error at line 1)"),
         ("bmcs: {'fd00::1': hunter2}", "bmcs.fd00::1: write keys with values"),
         ("bmcs: hunter2", "bmcs: write the BMC of each address"),

@@ -16,26 +16,14 @@ use super::{
 };
 use crate::{
     net::{Answer, Http, NoAnswer},
-    power::text::{shorten, shown},
+    power::{
+        login::Login,
+        text::{shorten, shown},
+    },
 };
 
 /// Number of redirects that are followed. A system's name instead of its id takes one.
 const MAX_REDIRECTS: usize = 3;
-
-/// A user name and password. `Debug` shows neither.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    /// The user name.
-    pub username: String,
-    /// The password.
-    pub password: String,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Login")
-    }
-}
 
 /// Way to sign in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,21 +7,22 @@ use cketerm_model::fault;
 
 use super::{
     address::{Address, Host},
-    client::{Bmc, Login, SignIn},
+    client::{Bmc, SignIn},
     driver::RedfishDriver,
-    login,
 };
 use crate::{
     net::{Allow, Trust},
     power::{
         connector::Connector,
+        login::{self, Login},
         registration::{Found, Need, Registration},
         settings::{Entry, FileSettings, InventoryError, RawSettings, RawSignIn},
     },
 };
 
 /// Registration of the driver.
-pub(in crate::power) const REGISTRATION: Registration = Registration { name: "redfish", check, needs, create };
+pub(in crate::power) const REGISTRATION: Registration =
+    Registration { name: "redfish", for_many: false, check, needs, create };
 
 /// Source of a BMC's address.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,25 @@
 //! Login of a BMC, from the entry or the defaults of the file, or from a file of its own.
 
+use std::fmt;
+
 use cketerm_runtime::host::is_world_readable;
 
-use super::client::Login;
-use crate::power::settings::{Entry, FileSettings, RawSettings};
+use super::settings::{Entry, FileSettings, RawSettings};
+
+/// A user name and password. `Debug` shows neither.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user name.
+    pub username: String,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login")
+    }
+}
 
 /// Returns the login of an entry: its own, else that of the defaults. `None`: neither has one.
 pub(super) fn login(entry: &Entry<'_>) -> Result<Option<Login>, String> {

@@ -6,17 +6,17 @@ use crate::power::settings::{InventoryError, prefix};
 
 /// Place in the file of BMCs that names a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) file: PathBuf,
+pub(in crate::power) struct Place {
+    pub(in crate::power) file: PathBuf,
     /// The entry: the address of a node.
-    pub(super) entry: String,
+    pub(in crate::power) entry: String,
     /// The key of `settings`.
-    pub(super) key: &'static str,
+    pub(in crate::power) key: &'static str,
 }
 
 impl Place {
     /// Returns an error that names this place.
-    pub(super) fn wrong(&self, why: impl fmt::Display) -> InventoryError {
+    pub(in crate::power) fn wrong(&self, why: impl fmt::Display) -> InventoryError {
         InventoryError::Wrong { file: self.file.clone(), why: format!("{}: {}: {why}", self.entry, self.key) }
     }
 }

@@ -1,9 +1,6 @@
 //! The command driver: programs of the site, which the file of BMCs names, read and change a machine's power. For
 //! machines whose BMCs have no Redfish.
 
-mod argv;
-mod place;
-mod program;
 #[cfg(test)]
 mod tests;
 
@@ -14,21 +11,17 @@ use cketerm_runtime::host::is_world_writable;
 use futures::future::{BoxFuture, FutureExt};
 use serde::Deserialize;
 
-use self::{
-    argv::Argv,
-    place::Place,
-    program::{CommandError, run},
-};
 use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
     fault::Key,
+    program::{self, Argv, CommandError, Place, run},
     registration::{Found, Need, Registration},
     settings::{Entry, InventoryError},
 };
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "command", check, needs, create };
+pub(super) const REGISTRATION: Registration = Registration { name: "command", for_many: true, check, needs, create };
 
 /// Time limit of one program in seconds, if the file sets none.
 const TIMEOUT_SECONDS: u64 = 30;
@@ -152,18 +145,6 @@ fn power_state(output: &str) -> PowerState {
         "on" => PowerState::On,
         "off" => PowerState::Off,
         other => PowerState::read(Some(other)),
-    }
-}
-
-impl From<CommandError> for PowerError {
-    fn from(e: CommandError) -> Self {
-        match e {
-            CommandError::Unusable(_) => Self::Refused(e.into()),
-            CommandError::NotRun { .. }
-            | CommandError::Late { .. }
-            | CommandError::Failed { .. }
-            | CommandError::TooLong { .. } => Self::Failed(e.into()),
-        }
     }
 }
 

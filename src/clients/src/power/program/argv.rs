@@ -8,7 +8,7 @@ const ADDRESS: &str = "{address}";
 /// A program with its arguments, and the place in the file that names it. No shell reads them: each argument reaches the
 /// program as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Argv {
+pub(in crate::power) struct Argv {
     place: Place,
     program: String,
     arguments: Vec<String>,
@@ -16,7 +16,7 @@ pub(super) struct Argv {
 
 impl Argv {
     /// Fills in a template. Errors: it is empty, the program is no absolute path, or a placeholder is unknown.
-    pub(super) fn of(template: &[String], address: &str, place: Place) -> Result<Self, String> {
+    pub(in crate::power) fn of(template: &[String], address: &str, place: Place) -> Result<Self, String> {
         let Some((program, arguments)) = template.split_first() else {
             return Err("no program; write [/path/of/program, argument, …]".to_owned());
         };
@@ -36,20 +36,34 @@ impl Argv {
         Ok(Self { place, program: program.clone(), arguments })
     }
 
+    /// Takes a program that cketerm itself chooses, with arguments that need no template. A name without a path is looked
+    /// up in `PATH`; one that is not there keeps a usual path, which errors name.
+    pub(in crate::power) fn found(program: &str, arguments: Vec<String>, place: Place) -> Self {
+        let program = if program.contains('/') { program.to_owned() } else { search(program) };
+        Self { place, program, arguments }
+    }
+
     /// Returns the place in the file that names the program.
-    pub(super) fn place(&self) -> &Place {
+    pub(in crate::power) fn place(&self) -> &Place {
         &self.place
     }
 
     /// Returns the program's path.
-    pub(super) fn program(&self) -> &str {
+    pub(in crate::power) fn program(&self) -> &str {
         &self.program
     }
 
     /// Returns the arguments after the program.
-    pub(super) fn arguments(&self) -> &[String] {
+    pub(in crate::power) fn arguments(&self) -> &[String] {
         &self.arguments
     }
+}
+
+/// Returns the path of the first file with this name in `PATH`.
+fn search(name: &str) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
+    found.map_or_else(|| format!("/usr/bin/{name}"), |file| file.display().to_string())
 }
 
 /// Returns a name in braces, other than the address, that looks like a placeholder. Other text in braces is an argument

@@ -1,6 +1,14 @@
-//! One run of a power command: no shell, a clean environment, a time limit, and bounded output.
+//! One run of a program for a power driver: no shell, a clean environment, a time limit, and bounded output.
 
-use std::{io::ErrorKind, path::Path, process::Stdio, time::Duration};
+mod argv;
+mod place;
+
+use std::{
+    io::ErrorKind,
+    path::Path,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use cketerm_runtime::host::{check_executable, is_world_writable};
 use tokio::{
@@ -9,8 +17,8 @@ use tokio::{
     time::timeout,
 };
 
-use super::{argv::Argv, place::Place};
-use crate::power::{settings::InventoryError, text::shorten};
+pub(super) use self::{argv::Argv, place::Place};
+use super::{driver::PowerError, settings::InventoryError, text::shorten};
 
 /// Number of bytes that are kept of each output stream. The rest is read and discarded.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
@@ -66,8 +74,60 @@ pub(super) enum CommandError {
     },
 }
 
+impl From<CommandError> for PowerError {
+    fn from(e: CommandError) -> Self {
+        match e {
+            CommandError::Unusable(_) => Self::Refused(e.into()),
+            CommandError::NotRun { .. }
+            | CommandError::Late { .. }
+            | CommandError::Failed { .. }
+            | CommandError::TooLong { .. } => Self::Failed(e.into()),
+        }
+    }
+}
+
+/// A variable of the environment of a program. No `Debug`, because it may be a password.
+pub(super) struct Variable<'a> {
+    pub(super) name: &'static str,
+    pub(super) value: &'a str,
+}
+
+/// End of a program.
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    /// The beginning of its standard output.
+    pub(super) stdout: String,
+    /// The beginning of its standard error.
+    pub(super) stderr: String,
+    /// Whether it printed more to its standard output.
+    cut: bool,
+}
+
+impl Ended {
+    /// Returns the program's standard output. Errors: it failed, or printed too much.
+    pub(super) fn output(self, argv: &Argv) -> Result<String, CommandError> {
+        let (place, program) = (argv.place().clone(), argv.program().to_owned());
+        if !self.status.success() {
+            let message = shorten(&self.stderr);
+            let message = if message.is_empty() { "it printed no error".to_owned() } else { message };
+            return Err(CommandError::Failed { place, program, status: self.status.to_string(), message });
+        }
+        if self.cut { Err(CommandError::TooLong { place, program }) } else { Ok(self.stdout) }
+    }
+}
+
 /// Runs a program and returns its standard output. It is killed at the time limit, and when the future is dropped.
 pub(super) async fn run(argv: &Argv, limit: Duration) -> Result<String, CommandError> {
+    run_to_end(argv, &[], limit).await?.output(argv)
+}
+
+/// Runs a program with these variables beside the usual ones, and returns its end. Errors: it was not run, or it was
+/// killed.
+pub(super) async fn run_to_end(
+    argv: &Argv,
+    variables: &[Variable<'_>],
+    limit: Duration,
+) -> Result<Ended, CommandError> {
     let (place, program) = (|| argv.place().clone(), || argv.program().to_owned());
     let not_run = |why: String| CommandError::NotRun { place: place(), program: program(), why };
     if let Some(why) = fault(argv) {
@@ -78,6 +138,7 @@ pub(super) async fn run(argv: &Argv, limit: Duration) -> Result<String, CommandE
         .env_clear()
         .env("PATH", PATH)
         .env("LANG", "C.UTF-8")
+        .envs(variables.iter().map(|variable| (variable.name, variable.value)))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -93,15 +154,8 @@ pub(super) async fn run(argv: &Argv, limit: Duration) -> Result<String, CommandE
         return Err(CommandError::Late { place: place(), program: program(), seconds: limit.as_secs() });
     };
     let status = status.map_err(|e| not_run(e.to_string()))?;
-    if !status.success() {
-        let message = shorten(&String::from_utf8_lossy(&stderr.kept));
-        let message = if message.is_empty() { "it printed no error".to_owned() } else { message };
-        return Err(CommandError::Failed { place: place(), program: program(), status: status.to_string(), message });
-    }
-    if stdout.cut {
-        return Err(CommandError::TooLong { place: place(), program: program() });
-    }
-    Ok(String::from_utf8_lossy(&stdout.kept).into_owned())
+    let text = |beginning: &Beginning| String::from_utf8_lossy(&beginning.kept).into_owned();
+    Ok(Ended { status, stdout: text(&stdout), stderr: text(&stderr), cut: stdout.cut })
 }
 
 /// Returns the reason why the program cannot be run as it is: it is no file, or this user may not execute it. One that
