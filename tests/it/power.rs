@@ -6,9 +6,11 @@ mod emulator;
 mod fencing;
 mod foreign;
 pub mod hosts;
+mod ipmi;
 mod sandbox;
 mod served;
 mod shutdown;
+mod ssh;
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 

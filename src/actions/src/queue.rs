@@ -166,7 +166,7 @@ impl Operator {
     }
 
     /// Returns the stored definition, or an error that says how to set one.
-    pub(super) async fn definition(&self) -> Result<Cluster, ActionError> {
+    pub async fn definition(&self) -> Result<Cluster, ActionError> {
         let raw = self.store.cluster_text().await?;
         let raw = raw.ok_or_else(|| {
             ActionError::failed("no cluster definition is stored: set one with `cketerm cluster set FILE`")

@@ -1,15 +1,16 @@
 //! `power`.
 
 mod find;
+mod test;
 
 use cketerm_actions::ActionError;
-use cketerm_clients::power::{Found, Machine, Off, PowerError, switch};
+use cketerm_clients::power::{Found, Machine, Off, PowerError, Rebooted, switch};
 use cketerm_model::{host::Mode, kube::NodeRow, names::NodeName, power_state::PowerState};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use self::find::find;
+use self::{find::find, test::TestArgs};
 use super::{Context, options::Output};
 
 /// The subcommands. Progress and reasons go to standard error.
@@ -29,6 +30,8 @@ pub enum PowerCommand {
     Off(OffArgs),
     /// Turn the machine off and on, and verify both; for `reboot_command`
     Cycle(OffArgs),
+    /// Check logins, reachability and rights of drivers, without switching anything
+    Test(TestArgs),
     /// Print whether the machine booted after UNIXTIME; for `boot_check_command`
     Booted {
         /// Take a machine that is on as booted if neither the BMC nor Kubernetes can tell
@@ -102,12 +105,15 @@ pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionE
         }
         PowerCommand::Cycle(args) => {
             let found = find(&resolved(args.address.clone(), context).await?, context).await?;
-            let answer = switch::cycle(&*found.driver, args.mode(), &found.timeouts, &report).await;
+            let answer = switch::reboot(&*found.driver, args.mode(), &found.timeouts, &report).await;
             found.driver.close().await;
-            answer.map_err(|e| failed(&e))?;
-            context.print_message("the machine is on again");
+            context.print_message(match answer.map_err(|e| failed(&e))? {
+                Rebooted::Cycled(_) => "the machine is on again",
+                Rebooted::Restarting => "the machine took the order to reboot; the boot check shows when it is back",
+            });
             Ok(())
         }
+        PowerCommand::Test(args) => Box::pin(test::run(&args, context)).await,
         PowerCommand::Booted { on_is_enough, address, unixtime } => {
             let since = Timestamp::from_second(unixtime)
                 .map_err(|_| ActionError::misused(format!("{unixtime} is not a time: give Unix time in seconds")))?;

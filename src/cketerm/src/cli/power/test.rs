@@ -1,0 +1,133 @@
+//! `power test`: checks of each machine's driver that switch nothing.
+
+use std::collections::BTreeSet;
+
+use cketerm_actions::{ActionError, BmcLookup};
+use cketerm_clients::power::{
+    BmcClients,
+    test::{Check, test},
+};
+use cketerm_model::names::Address;
+use clap::Args;
+use futures::{StreamExt, stream};
+use serde::Serialize;
+
+use super::{duplicate_claim, find::find, resolved};
+use crate::cli::{Context, options::Output, output::columns};
+
+/// Number of machines that are checked at once.
+const AT_ONCE: usize = 16;
+
+/// The machines to check.
+#[derive(Args, Debug)]
+pub struct TestArgs {
+    /// Check all machines of the definition, or without etcd all of the file of BMCs
+    #[arg(long, conflicts_with = "addresses")]
+    all: bool,
+    /// Addresses or names of nodes
+    #[arg(value_name = "NODE", required_unless_present = "all")]
+    addresses: Vec<String>,
+}
+
+/// A machine with its checks, in the form that is printed.
+#[derive(Debug, Serialize)]
+struct Tested {
+    address: String,
+    /// Driver, by its target: `BMC https://10.1.0.5`.
+    target: Option<String>,
+    ok: bool,
+    checks: Vec<Shown>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    check: &'static str,
+    ok: bool,
+    /// The fact that was found, or the failure with its remedy.
+    message: String,
+}
+
+impl From<Check> for Shown {
+    fn from(check: Check) -> Self {
+        let ok = check.result.is_ok();
+        Self { check: check.name, ok, message: check.result.unwrap_or_else(|why| why) }
+    }
+}
+
+/// Runs the checks and prints them. Errors: a check failed.
+pub(super) async fn run(args: &TestArgs, context: &Context) -> Result<(), ActionError> {
+    let machines = if args.all { all_machines(context).await? } else { named_machines(args, context).await? };
+    let tested: Vec<Tested> =
+        stream::iter(machines).map(|address| test_machine(address, context)).buffered(AT_ONCE).collect().await;
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(table(&tested))?,
+        form => context.out.value(&tested, form)?,
+    }
+    let (all, failed) = (tested.len(), tested.iter().filter(|machine| !machine.ok).count());
+    if failed > 0 {
+        return Err(ActionError::failed(format!("{failed} of {all} machines failed a check; nothing was switched")));
+    }
+    Ok(())
+}
+
+async fn named_machines(args: &TestArgs, context: &Context) -> Result<Vec<Address>, ActionError> {
+    let mut machines = Vec::new();
+    for word in &args.addresses {
+        machines.push(Address::new(resolved(word.clone(), context).await?));
+    }
+    Ok(machines)
+}
+
+async fn all_machines(context: &Context) -> Result<Vec<Address>, ActionError> {
+    if context.settings.sources.contains_key("etcd") {
+        let cluster = context.operator().await?.definition().await?;
+        return Ok(cluster.nodes.iter().map(|node| node.address.clone()).collect());
+    }
+    let inventory = BmcLookup::new(BmcClients::network(context.settings.bmcs.clone())).inventory()?;
+    let named: BTreeSet<Address> = inventory.addresses().cloned().collect();
+    if named.is_empty() {
+        return Err(ActionError::misused("--all needs etcd with a definition, or a file of BMCs that names machines"));
+    }
+    Ok(named.into_iter().collect())
+}
+
+async fn test_machine(address: Address, context: &Context) -> Tested {
+    let (target, mut checks) = match find(&address, context).await {
+        Err(e) => (None, vec![Check::new("driver", Err(e.text))]),
+        Ok(found) => {
+            let checks = test(&*found.driver).await;
+            found.driver.close().await;
+            (Some(found.driver.target().to_string()), checks)
+        }
+    };
+    if target.is_some() && !context.settings.kube.is_none() {
+        checks.push(Check::new("boot proof", boot_proof(&address, context).await));
+    }
+    let checks: Vec<Shown> = checks.into_iter().map(Shown::from).collect();
+    Tested { address: address.to_string(), target, ok: checks.iter().all(|check| check.ok), checks }
+}
+
+/// Checks that exactly one Node has this address and reports its boot id, by which `power booted` proves a boot.
+async fn boot_proof(address: &Address, context: &Context) -> Result<String, String> {
+    let kube = context.kube("power test").await.map_err(|e| e.text)?;
+    let nodes = kube.nodes().await.map_err(|e| e.to_string())?;
+    if let Some(why) = duplicate_claim(address, &nodes) {
+        return Err(why);
+    }
+    let node = nodes.iter().find(|row| row.addresses.contains(address));
+    let node = node.ok_or_else(|| format!("no Node has the address {address}; correct the definition"))?;
+    if node.boot_id.is_empty() {
+        return Err(format!("Node {} reports no boot id; look at its kubelet", node.name));
+    }
+    Ok(format!("Node {} reports its boot id", node.name))
+}
+
+fn table(tested: &[Tested]) -> String {
+    let rows = tested.iter().flat_map(|machine| {
+        machine.checks.iter().map(|check| {
+            let result = if check.ok { "ok" } else { "FAILED" };
+            vec![machine.address.clone(), check.check.to_owned(), result.to_owned(), check.message.clone()]
+        })
+    });
+    columns(&["Node", "Check", "Result", "Detail"], &rows.collect::<Vec<_>>())
+}
