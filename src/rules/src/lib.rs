@@ -13,6 +13,7 @@
 //! | `publish` | progress and status for every observer |
 //! | `assumptions` | facts that a hypothetical decision takes for granted |
 //! | `add_warnings` | warnings before machines are added to a queue |
+//! | `agent` | judgement of a node's agent about an order to reboot |
 //! | `beside_cke/` | reading of CKE's rules while CKE leads |
 //! | `cancels` | cancels that CKE's write has overwritten |
 //! | `eta/` | estimated end of a queue or of a part of it |
@@ -33,6 +34,7 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod add_warnings;
+pub mod agent;
 pub mod assumptions;
 pub mod batch_state;
 pub mod batches;

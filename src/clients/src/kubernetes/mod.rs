@@ -15,6 +15,7 @@
 //! | `read` | fresh reads |
 //! | `rights` | the account's permissions |
 //! | `nodes` | cordons and their owner annotation |
+//! | `own_node` | one Node with the annotations of its agent |
 //! | `evict` | evictions, deletions, and the meaning of each answer |
 //! | `events` | Events on Nodes, for operators |
 //! | `probe` | health probe of one API server at its own address |
@@ -45,6 +46,7 @@ mod hosts;
 mod links;
 mod live;
 mod nodes;
+mod own_node;
 mod probe;
 mod probe_clients;
 mod publish_throttle;
@@ -61,5 +63,6 @@ pub use events::{NodeEvent, event_name};
 pub use host_power::Credentials;
 pub use live::Streaming;
 pub use nodes::{Release, WriteError};
+pub use own_node::{Carry, Watched, agent_annotations};
 pub use probe::ProbeResult;
 pub use watches::Live;

@@ -1,6 +1,6 @@
 //! The table of power drivers. A further driver is a module of this folder and one line here.
 
-use super::{bare_metal_host, command, ipmi, redfish, registration::Registration, ssh};
+use super::{agent, bare_metal_host, command, ipmi, redfish, registration::Registration, ssh};
 
 /// All drivers, by the names that the file of BMCs uses.
 pub(super) const DRIVERS: &[Registration] = &[
@@ -9,6 +9,7 @@ pub(super) const DRIVERS: &[Registration] = &[
     command::REGISTRATION,
     bare_metal_host::REGISTRATION,
     ssh::REGISTRATION,
+    agent::REGISTRATION,
 ];
 
 /// Returns the driver of this name; without a name it is Redfish's.

@@ -12,6 +12,7 @@
 //! | `command` | programs of the site that read and change the power |
 //! | `ipmi` | BMCs over IPMI, through `ipmitool` |
 //! | `login` | the user name and password of a BMC |
+//! | `agent` | reboots by the agent of a node, ordered through an annotation |
 //! | `ssh` | reboots by a command of the operating system, over SSH |
 //! | `program` | one run of a program for a driver |
 //! | `bare_metal_host` | BareMetalHosts, through the annotations of Metal3's reboot interface |
@@ -25,6 +26,7 @@
 //! HTTP and JSON of BMCs, and output of programs, come in. A password never goes out: no `Debug`, error or log contains
 //! one.
 
+mod agent;
 mod bare_metal_host;
 pub mod bmc_clients;
 mod bmc_inventory;

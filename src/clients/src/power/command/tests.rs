@@ -256,7 +256,7 @@ fn unsafe_or_incomplete_settings_are_refused_and_show_no_value() {
         (entry("on-seconds: 1"), "settings is missing"),
         (
             "bmcs: {10.0.0.1: {driver: hunter2}}".to_owned(),
-            "unknown driver; choose one of redfish, ipmi, command, bare-metal-host, ssh",
+            "unknown driver; choose one of redfish, ipmi, command, bare-metal-host, ssh, agent",
         ),
         ("bmcs: {10.0.0.1: {url: bmc, settings: {a: hunter2}}}".to_owned(), "settings belongs to the other drivers"),
         ("defaults: {driver: command}".to_owned(), "defaults: driver and settings belong to one BMC"),

@@ -20,7 +20,7 @@ denied) echo 'core@10.0.0.1: Permission denied (publickey).' >&2; exit 255;;
 esac
 case "$last" in
 cat*) echo 0d5b8ba5-3d5c-4e92-a5b8-5a5c1a1f0c11; echo '3600.25 7000.00';;
-"echo cketerm-reboots && sleep 1 && "*) 
+"echo cketerm-reboots && sleep 1 && "*)
   case "$(cat how)" in
   closed) echo cketerm-reboots; echo 'Connection to 10.0.0.1 closed by remote host.' >&2; exit 255;;
   polkit) echo cketerm-reboots; echo 'Failed to set wall message, ignoring: Interactive authentication required.
