@@ -176,6 +176,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/sandbox/src/kubernetes/api/request_body.rs", "errors of the JSON parser"),
     ("src/sandbox/src/kubernetes/api/call.rs", "the header Authorization"),
     ("src/sandbox/src/metal3.rs", "the annotation's mode"),
+    ("src/clients/src/power/ssh/error.rs", "errors of ssh, which only text tells apart"),
     ("src/clients/src/store/answer.rs", "errors of etcd, which only text tells apart"),
     ("src/clients/src/store/connect.rs", "errors of etcd and of the TLS library"),
     ("src/clients/src/store/failure.rs", "errors of etcd, which only text tells apart"),

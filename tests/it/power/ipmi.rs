@@ -108,7 +108,7 @@ fn a_machine_behind_ipmi_is_tested_and_cycled_with_the_real_ipmitool() {
     wait_for("the BMC answers", 30, || (power(config, &["status", "10.0.0.1"]).stdout == "on\n").then_some(()));
     let tested = power(config, &["test", "10.0.0.1"]);
     assert_eq!(tested.status, 0, "{tested:?}");
-    assert!(tested.stdout.contains(&format!("login      ok     BMC ipmi://127.0.0.1:{port} answers")), "{tested:?}");
+    assert!(tested.stdout.contains(&format!("login       ok     BMC ipmi://127.0.0.1:{port} answers")), "{tested:?}");
     let both = power(config, &["test", "--all", "-o", "json"]);
     assert!(
         both.status == 1 && both.stderr.contains("1 of 2 machines failed a check; nothing was switched"),

@@ -33,12 +33,10 @@ impl Server {
         fs::copy(dir.path().join("id.pub"), dir.path().join("authorized")).unwrap();
         let host = fs::read_to_string(dir.path().join("host.pub")).unwrap();
         fs::write(dir.path().join("known"), format!("[127.0.0.1]:{port} {host}")).unwrap();
-        // It records the reboot, and takes the connection with it.
-        fs::write(
-            dir.path().join("reboot"),
-            format!("echo reboot >> {at}/reboots\nkill -9 $(ps -o ppid= -p $PPID)\nsleep 5\n"),
-        )
-        .unwrap();
+        // It records the reboot, and takes the connection with it: the nearest sshd above this shell.
+        let script = "p=$PPID\nuntil [ \"$(cat /proc/$p/comm)\" = sshd ]; do p=$(ps -o ppid= -p $p | tr -d ' '); done\n\
+                      kill -9 $p\nsleep 5\n";
+        fs::write(dir.path().join("reboot"), format!("echo reboot >> {at}/reboots\n{script}")).unwrap();
         let text = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\n\
              PidFile {at}/pid\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"

@@ -21,9 +21,9 @@ use super::{
 /// Timeout in seconds after which the server is asked to end the watch.
 const WATCH_SECONDS: u64 = 290;
 /// A watch that is silent for this long is reopened. The server sends a bookmark about once a minute.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// First and longest wait after a failure.
-const RETRY_DELAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const RETRY_DELAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// State of the watched Node.
 #[derive(Clone, Debug, Default)]

@@ -176,9 +176,8 @@ impl IpmiDriver {
             PowerRequest::On => "on",
         };
         match self.run(&["chassis", "power", word]).await {
-            Ok(_) => Ok(name),
             // It may have been taken before the program was killed: the power state decides.
-            Err(IpmiError::Command(CommandError::Late { .. })) => Ok(name),
+            Ok(_) | Err(IpmiError::Command(CommandError::Late { .. })) => Ok(name),
             Err(e) => Err(e.into()),
         }
     }

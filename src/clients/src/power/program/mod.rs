@@ -105,6 +105,7 @@ pub(super) struct Ended {
 
 impl Ended {
     /// Returns the program's standard output. Errors: it failed, or printed too much.
+    #[allow(clippy::result_large_err)] // the error of every run
     pub(super) fn output(self, argv: &Argv) -> Result<String, CommandError> {
         let (place, program) = (argv.place().clone(), argv.program().to_owned());
         if !self.status.success() {
