@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod adoption;
+mod agent;
 mod architecture;
 mod binary;
 mod certificates;

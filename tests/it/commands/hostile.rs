@@ -103,7 +103,7 @@ fn no_subcommand_prints_terminal_escape_sequences() {
     assert!(found.len() > 90, "{}", found.len());
     // these run last: they change the output of other commands, or take the full four seconds
     let late = |path: &str| {
-        let slow = ["sandbox", "power off", "power cycle", "power on", "nodes drain", "hosts", "wait"];
+        let slow = ["agent", "sandbox", "power off", "power cycle", "power on", "nodes drain", "hosts", "wait"];
         (slow.iter().any(|word| path.contains(word)), path.to_owned())
     };
     found.sort_by_key(|(path, _)| late(path));

@@ -7,6 +7,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand};
 
 use super::{
+    agent::AgentArgs,
     cluster::ClusterCommand,
     config::ConfigCommand,
     constraints::ConstraintsCommand,
@@ -213,6 +214,8 @@ pub enum Command {
         #[command(subcommand)]
         command: PowerCommand,
     },
+    /// Run the agent of this node: report that it needs a reboot, and reboot it on order
+    Agent(AgentArgs),
     /// Print CKE's records, newest first; or ended entries with their timelines
     History(HistoryArgs),
     /// Print audit records: who did what, when and why; newest first (100 without -n)

@@ -4,6 +4,7 @@
 //! belong to `actions`; decisions belong to the engine.
 
 mod add;
+mod agent;
 mod args;
 mod audit;
 mod batches;
@@ -86,6 +87,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Unfreeze(reason) => Box::pin(windows::unfreeze(&reason, context)).await,
         Command::Windows(args) => Box::pin(windows::windows(&args, context)).await,
         Command::Hosts { command } => Box::pin(hosts::run(command, context)).await,
+        Command::Agent(args) => Box::pin(agent::run(args, context)).await,
         Command::Power { command } => Box::pin(power::run(command, context)).await,
         Command::History(args) => Box::pin(history::run(&args, context)).await,
         Command::Audit(listing_args) => Box::pin(audit::run(listing_args, context)).await,

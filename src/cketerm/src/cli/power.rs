@@ -214,7 +214,8 @@ fn booted(
     now: Timestamp,
     on_is_enough: bool,
 ) -> (bool, String) {
-    if machine.power != PowerState::On {
+    // A driver that cannot tell, such as a node's agent, leaves it to the boot id.
+    if !matches!(machine.power, PowerState::On | PowerState::Unknown) {
         return (false, format!("the machine is {}", machine.power));
     }
     if let Some((row, owner)) = node.and_then(|row| Some((row, row.owner()?)))
@@ -224,6 +225,9 @@ fn booted(
         let new = owner.boot_id != row.boot_id;
         let which = if new { "a different boot id than" } else { "the same boot id as" };
         return (new, format!("Node {} has {which} before the drain", row.name));
+    }
+    if machine.power == PowerState::Unknown {
+        return (false, "the driver does not report whether the machine is on".to_owned());
     }
     if let Some(age) = machine.reset_age {
         let passed = now.duration_since(since);

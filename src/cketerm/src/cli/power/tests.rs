@@ -31,6 +31,21 @@ fn booted_needs_proof_and_power_on_is_none() {
     let on = |age| machine(PowerState::On, age);
     for (what, machine, node, enough, expected) in [
         ("off", machine(PowerState::Off, Some(10)), Some(node("a", "b")), true, false),
+        (
+            "an unknown power state and another boot id",
+            machine(PowerState::Unknown, None),
+            Some(node("a", "b")),
+            false,
+            true,
+        ),
+        (
+            "an unknown power state and the same boot id",
+            machine(PowerState::Unknown, None),
+            Some(node("a", "a")),
+            true,
+            false,
+        ),
+        ("an unknown power state and nothing else", machine(PowerState::Unknown, Some(10)), None, true, false),
         ("neither the BMC nor Kubernetes shows a boot", on(None), None, false, false),
         ("no sign of a boot, but power on is enough", on(None), None, true, true),
         ("another boot id", on(None), Some(node("a", "b")), false, true),
