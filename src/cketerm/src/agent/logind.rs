@@ -42,7 +42,10 @@ async fn call_reboot(bus: &mut UnixStream) -> Result<(), String> {
 /// Signs in as this process's user.
 async fn sign_in(bus: &mut UnixStream) -> Result<(), String> {
     let failed = |e: std::io::Error| e.to_string();
-    let user: String = rustix::process::getuid().as_raw().to_string().bytes().map(|b| format!("{b:02x}")).collect();
+    let user = rustix::process::getuid().as_raw().to_string().bytes().fold(String::new(), |user, digit| {
+        // The digits of the user's id in hexadecimal.
+        user + &format!("{digit:02x}")
+    });
     bus.write_all(format!("\0AUTH EXTERNAL {user}\r\n").as_bytes()).await.map_err(failed)?;
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
