@@ -3,6 +3,7 @@
 
 mod configuration;
 mod etcd;
+mod power;
 
 pub use self::etcd::OWN_ETCD;
 
@@ -61,6 +62,9 @@ async fn examined(context: &Context) -> Checks {
                 }
             }
             found.0.extend(checks(&seen, backends.kube.is_some()).0);
+            if let Some(definition) = seen.snapshot.store.definition() {
+                Box::pin(power::add(&definition.cluster, context, &mut found)).await;
+            }
         }
         Err(e) => found.failed(Subject::Configuration, format!("{e:#}"), "correct the configuration"),
     }

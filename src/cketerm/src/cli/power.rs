@@ -1,7 +1,7 @@
 //! `power`.
 
 mod find;
-mod test;
+pub mod test;
 
 use cketerm_actions::ActionError;
 use cketerm_clients::power::{Found, Machine, Off, PowerError, Rebooted, switch};

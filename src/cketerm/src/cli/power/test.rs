@@ -7,7 +7,7 @@ use cketerm_clients::power::{
     BmcClients,
     test::{Check, test},
 };
-use cketerm_model::names::Address;
+use cketerm_model::{kube::NodeRow, names::Address};
 use clap::Args;
 use futures::{StreamExt, stream};
 use serde::Serialize;
@@ -31,12 +31,21 @@ pub struct TestArgs {
 
 /// A machine with its checks, in the form that is printed.
 #[derive(Debug, Serialize)]
-struct Tested {
+pub struct Tested {
     address: String,
     /// Driver, by its target: `BMC https://10.1.0.5`.
     target: Option<String>,
     ok: bool,
     checks: Vec<Shown>,
+}
+
+impl Tested {
+    /// Returns the failures, with the machine and the remedy; none if all is well.
+    pub fn failure(&self) -> Option<String> {
+        let failed = self.checks.iter().filter(|check| !check.ok);
+        let all: Vec<String> = failed.map(|check| format!("{}: {}", check.check, check.message)).collect();
+        (!all.is_empty()).then(|| format!("{}: {}", self.address, all.join("; ")))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -57,8 +66,7 @@ impl From<Check> for Shown {
 /// Runs the checks and prints them. Errors: a check failed.
 pub(super) async fn run(args: &TestArgs, context: &Context) -> Result<(), ActionError> {
     let machines = if args.all { all_machines(context).await? } else { named_machines(args, context).await? };
-    let tested: Vec<Tested> =
-        stream::iter(machines).map(|address| test_machine(address, context)).buffered(AT_ONCE).collect().await;
+    let tested = test_all(machines, context).await;
     match context.output(Output::Table) {
         Output::Table => context.out.text(table(&tested))?,
         form => context.out.value(&tested, form)?,
@@ -68,6 +76,18 @@ pub(super) async fn run(args: &TestArgs, context: &Context) -> Result<(), Action
         return Err(ActionError::failed(format!("{failed} of {all} machines failed a check; nothing was switched")));
     }
     Ok(())
+}
+
+/// Checks these machines, some at once. Switches nothing.
+pub async fn test_all(machines: Vec<Address>, context: &Context) -> Vec<Tested> {
+    let nodes = if context.settings.kube.is_none() { None } else { Some(read_nodes(context).await) };
+    let each = machines.into_iter().map(|address| test_machine(address, nodes.as_ref(), context));
+    stream::iter(each).buffered(AT_ONCE).collect().await
+}
+
+async fn read_nodes(context: &Context) -> Result<Vec<NodeRow>, String> {
+    let kube = context.kube("power test").await.map_err(|e| e.text)?;
+    kube.nodes().await.map_err(|e| e.to_string())
 }
 
 async fn named_machines(args: &TestArgs, context: &Context) -> Result<Vec<Address>, ActionError> {
@@ -91,7 +111,7 @@ async fn all_machines(context: &Context) -> Result<Vec<Address>, ActionError> {
     Ok(named.into_iter().collect())
 }
 
-async fn test_machine(address: Address, context: &Context) -> Tested {
+async fn test_machine(address: Address, nodes: Option<&Result<Vec<NodeRow>, String>>, context: &Context) -> Tested {
     let (target, mut checks) = match find(&address, context).await {
         Err(e) => (None, vec![Check::new("driver", Err(e.text))]),
         Ok(found) => {
@@ -100,18 +120,17 @@ async fn test_machine(address: Address, context: &Context) -> Tested {
             (Some(found.driver.target().to_string()), checks)
         }
     };
-    if target.is_some() && !context.settings.kube.is_none() {
-        checks.push(Check::new("boot proof", boot_proof(&address, context).await));
+    if let (Some(nodes), true) = (nodes, target.is_some()) {
+        checks.push(Check::new("boot proof", boot_proof(&address, nodes)));
     }
     let checks: Vec<Shown> = checks.into_iter().map(Shown::from).collect();
     Tested { address: address.to_string(), target, ok: checks.iter().all(|check| check.ok), checks }
 }
 
 /// Checks that exactly one Node has this address and reports its boot id, by which `power booted` proves a boot.
-async fn boot_proof(address: &Address, context: &Context) -> Result<String, String> {
-    let kube = context.kube("power test").await.map_err(|e| e.text)?;
-    let nodes = kube.nodes().await.map_err(|e| e.to_string())?;
-    if let Some(why) = duplicate_claim(address, &nodes) {
+fn boot_proof(address: &Address, nodes: &Result<Vec<NodeRow>, String>) -> Result<String, String> {
+    let nodes = nodes.as_ref().map_err(Clone::clone)?;
+    if let Some(why) = duplicate_claim(address, nodes) {
         return Err(why);
     }
     let node = nodes.iter().find(|row| row.addresses.contains(address));
