@@ -8,16 +8,18 @@ use cketerm_model::{
     constraints::Constraints,
     freeze::{Freeze, Groups},
     policy::{ControlPlaneProbe, Policy},
+    reboot_signals::Signals,
     text::nearest,
     window::Windows,
 };
+use cketerm_rules::reboot_needed::queue::MAX_PER_DAY;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{accept::accept_policy_change, error::ActionError, operator::Operator};
 
 /// Policy fields that are written as YAML or JSON, or as `none`.
-pub const DOCUMENTS: [&str; 3] = ["windows", "freeze", "groups"];
+pub const DOCUMENTS: [&str; 4] = ["windows", "freeze", "groups", "reboot_needed_signals"];
 
 /// Names of the constraints.
 pub const CONSTRAINTS: [&str; 7] = [
@@ -31,8 +33,8 @@ pub const CONSTRAINTS: [&str; 7] = [
 ];
 
 impl Operator {
-    /// Sets one field of the policy, validated by its type. `windows`, `freeze` and `groups` take YAML or JSON, or
-    /// `none`.
+    /// Sets one field of the policy, validated by its type. `windows`, `freeze`, `groups` and `reboot_needed_signals` take
+    /// YAML or JSON, or `none`.
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
         let set_by = SetBy { who: self.who(), now: self.store.clock().wall() };
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
@@ -203,7 +205,7 @@ fn one_line(reason: &str) -> Result<String, String> {
     }
 }
 
-/// Sets `windows`, `freeze` or `groups` from a document.
+/// Sets `windows`, `freeze`, `groups` or `reboot_needed_signals` from a document.
 fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
     let none = text.trim() == "none";
     let mut policy = policy.clone();
@@ -215,6 +217,7 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
             }
             policy.windows = windows;
         }
+        "reboot_needed_signals" => policy.reboot_needed_signals = Signals::read(text)?,
         "groups" => policy.groups = if none { None } else { Some(Groups::read(text)?) },
         _ if none => policy.freeze = None,
         _ => {
@@ -270,7 +273,10 @@ fn check_range(name: &str, value: &Value) -> Result<(), String> {
         "gate_percent" | "unreachable_percent" if number > 100 => {
             Err(format!("policy {name} is a percentage of at most 100, not {number}"))
         }
-        "command_cap_seconds" | "sabakan_poll_seconds" | "stuck_seconds" if number == 0 => {
+        "reboot_needed_per_day" if number > MAX_PER_DAY => {
+            Err(format!("policy {name} must be at most {MAX_PER_DAY}, not {number}; 0 = no limit"))
+        }
+        "command_cap_seconds" | "sabakan_poll_seconds" | "stuck_seconds" | "reboot_needed_at_once" if number == 0 => {
             Err(format!("policy {name} must be positive"))
         }
         "control_plane_probe" => {
@@ -292,7 +298,7 @@ fn fields(policy: &Policy) -> Result<Map<String, Value>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cketerm_model::policy::ApiServerOrder;
+    use cketerm_model::policy::{ApiServerOrder, RebootNeeded};
 
     fn on(policy: &Policy, name: &str, text: &str) -> Result<Policy, String> {
         let who = Who { user: "ann".to_owned(), ..Who::default() };
@@ -315,6 +321,13 @@ mod tests {
         assert!(set("control_plane_probe", "node").is_ok());
         assert!(set("gate_percent", "101").is_err());
         assert!(set("unreachable_percent", "101").is_err());
+        assert_eq!(set("reboot_needed", "queue").unwrap().reboot_needed, RebootNeeded::Queue);
+        assert!(set("reboot_needed", "always").unwrap_err().contains("`off`, `propose`, `queue`"));
+        assert!(set("reboot_needed_at_once", "0").unwrap_err().contains("must be positive"));
+        assert!(set("reboot_needed_per_day", "0").is_ok() && set("reboot_needed_per_day", "1001").is_err());
+        let policy = set("reboot_needed_signals", "[flatcar]").unwrap();
+        assert_eq!(policy.reboot_needed_signals.0.len(), 1);
+        assert!(on(&policy, "reboot_needed_signals", "none").unwrap().reboot_needed_signals.0.is_empty());
     }
 
     #[test]
@@ -359,6 +372,7 @@ mod tests {
             ("freeze", "{until: 2026-08-01T00:00:00Z, reason: x}", "is in the past"),
             ("freeze", "{until: 2026-08-02T00:00:00Z, reason: ' '}", "needs a reason"),
             ("groups", "rack", "groups: "),
+            ("reboot_needed_signals", "[kurd]", "no such preset: kurd"),
         ] {
             let why = set(name, text).unwrap_err();
             assert!(why.contains(message), "{name} {text}: {why}");

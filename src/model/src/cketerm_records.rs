@@ -3,6 +3,7 @@
 mod accepted_cancel;
 mod audit;
 mod ending;
+mod needed;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,6 +14,7 @@ pub use self::{
     accepted_cancel::{AcceptedCancel, REPEATED_CANCEL, REPEATED_DELETION, repeated},
     audit::{Audit, OneAnAction, Repeats},
     ending::{EndKind, Ending},
+    needed::{Needed, NeededEntry, NeededLog, NeededReboot, NeededSignal, REBOOT_NEEDED_USER},
 };
 pub use super::verb::Verb;
 use super::{

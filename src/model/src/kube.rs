@@ -88,6 +88,15 @@ pub struct NodeRow {
     pub boot_id: String,
     /// `status.nodeInfo.kubeletVersion`.
     pub kubelet: String,
+    /// `status.nodeInfo.kernelVersion`.
+    #[serde(default)]
+    pub kernel: Box<str>,
+    /// `status.nodeInfo.osImage`.
+    #[serde(default)]
+    pub os_image: Box<str>,
+    /// Type and status of each condition, except Ready, and except the kubelet's own that are False.
+    #[serde(default)]
+    pub conditions: PackedPairs,
     /// `status.volumesInUse`.
     pub volumes_in_use: Vec<String>,
     /// Whether CKE's annotation has the value `true`.
@@ -114,8 +123,8 @@ impl NodeRow {
         self.owner.as_ref().and_then(|o| o.as_ref().ok())
     }
 
-    /// Returns true if a newer row differs only in its version and in annotations of other programs, on which no
-    /// decision depends. Every field is named here, so that a new field must be considered.
+    /// Returns true if a newer row differs only in its version and in annotations of other programs. Of those, a decision
+    /// needs only the signals of a reboot, which may be seen a moment later. Every field is named here, so that a new field must be considered.
     pub fn same_state(&self, newer: &Self) -> bool {
         let Self {
             name,
@@ -127,6 +136,9 @@ impl NodeRow {
             ready_since,
             boot_id,
             kubelet,
+            kernel,
+            os_image,
+            conditions,
             volumes_in_use,
             cke_mark,
             owner,
@@ -138,6 +150,7 @@ impl NodeRow {
             == (&self.name, &self.uid, &self.addresses, &self.boot_id, &self.kubelet)
             && (unschedulable, ready, ready_since) == (&self.unschedulable, &self.ready, &self.ready_since)
             && (cke_mark, owner, keep_cordoned) == (&self.cke_mark, &self.owner, &self.keep_cordoned)
+            && (kernel, os_image, conditions) == (&self.kernel, &self.os_image, &self.conditions)
             && (volumes_in_use, shown_labels) == (&self.volumes_in_use, &self.shown_labels)
             && (labels, taints) == (&self.described.labels, &self.described.taints)
     }

@@ -32,6 +32,7 @@ pub mod policy;
 pub mod power_state;
 pub mod reason;
 pub mod reboot;
+pub mod reboot_signals;
 pub mod record;
 pub mod repair;
 pub mod result;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     freeze::{Freeze, Groups},
+    reboot_signals::Signals,
     selector::Selector,
     window::Windows,
 };
@@ -132,6 +133,19 @@ pub enum MemberSource {
     Sabakan,
     /// The Nodes of Kubernetes.
     Nodes,
+}
+
+/// Treatment of Nodes that need a reboot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RebootNeeded {
+    /// Nobody looks.
+    Off,
+    /// They are recorded and shown.
+    #[default]
+    Propose,
+    /// The leader also queues them by itself.
+    Queue,
 }
 
 /// Label selector of the Nodes that are members, in kubectl's form. The empty text picks all.
@@ -276,6 +290,14 @@ pub struct Policy {
     pub node_grace_seconds: u64,
     /// Percentage of the members that may be unreachable if `membership` is `nodes`.
     pub unreachable_percent: u64,
+    /// Treatment of Nodes that need a reboot.
+    pub reboot_needed: RebootNeeded,
+    /// Signals that a Node needs a reboot.
+    pub reboot_needed_signals: Signals,
+    /// Number of open entries that the leader may have queued by itself, if `reboot_needed` is `queue`.
+    pub reboot_needed_at_once: u64,
+    /// Number of entries that the leader queues by itself in 24 hours; 0 = no limit.
+    pub reboot_needed_per_day: u64,
     /// Whether large changes of the members wait for an approval.
     pub approval: Approval,
     /// Percentage of the nodes above which they wait.
@@ -321,6 +343,10 @@ impl Default for Policy {
             node_selector: NodeSelector::default(),
             node_grace_seconds: 3600,
             unreachable_percent: 10,
+            reboot_needed: RebootNeeded::default(),
+            reboot_needed_signals: Signals::default(),
+            reboot_needed_at_once: 1,
+            reboot_needed_per_day: 0,
             approval: Approval::default(),
             gate_percent: 10,
             sabakan_poll_seconds: 60,

@@ -20,7 +20,8 @@ pub enum PolicyCommand {
     Set {
         /// Name of the field, as in `policy show`
         name: String,
-        /// Value; for windows, freeze and groups a FILE (YAML or JSON, - = standard input), the document, or none
+        /// Value; for windows, freeze, groups and `reboot_needed_signals` a FILE (YAML or JSON, - = standard input), the
+        /// document, or none
         #[arg(allow_negative_numbers = true)]
         value: String,
         #[command(flatten)]
@@ -75,7 +76,7 @@ pub async fn run(command: PolicyCommand, context: &Context) -> Result<(), Action
 
 /// Returns a document that is given literally, or the content of the file that is named.
 fn document(value: &str) -> Result<String, ActionError> {
-    let itself = value.trim() == "none" || value.contains(['{', '\n', ':']);
+    let itself = value.trim() == "none" || value.contains(['{', '[', '\n', ':']);
     if itself && !std::path::Path::new(value).is_file() {
         return Ok(value.to_owned());
     }

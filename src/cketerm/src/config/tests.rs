@@ -251,6 +251,7 @@ fn both_policy_tables_list_every_field_with_its_default() {
         fields.insert(name.to_owned(), "none".into());
     }
     fields.insert("node_selector".to_owned(), "empty: all Nodes".into());
+    fields.insert("reboot_needed_signals".to_owned(), "kured, Flatcar, own annotation".into());
     // Chosen when cketerm creates its schema in etcd.
     fields.insert("engine".to_owned(), "chosen once".into());
     let plain = |v: &serde_json::Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);

@@ -1,7 +1,9 @@
 //! Short texts from operators and scripts: arguments, windows, groups, durations, selectors.
 
 use cketerm_fuzz::{Fuzz, Took};
-use cketerm_model::{freeze::Groups, host::RebootAnnotations, selector::Selector, time, window::Windows};
+use cketerm_model::{
+    freeze::Groups, host::RebootAnnotations, reboot_signals::Signals, selector::Selector, time, window::Windows,
+};
 use clap::Parser as _;
 
 use crate::cli::Cli;
@@ -33,6 +35,29 @@ fn arguments() {
             && why.to_string().trim().is_empty()
         {
             return Err("refused without a message".to_owned());
+        }
+        Ok(Took::of(&read))
+    });
+}
+
+#[test]
+fn reboot_signals() {
+    let seeds = [
+        "[kured, flatcar, node-problem-detector]",
+        "- {condition: KernelDeadlock, status: \"True\"}\n- annotation: a.example/b\n- {label: c, value: d}\n",
+        "[{\"kernel\":\"6.12.60\"},{\"os_image\":\"Flatcar 4230\"}]",
+    ];
+    Fuzz::new("reboot-signals", 300).seeds(seeds).run(|bytes| {
+        let read = Signals::read(&String::from_utf8_lossy(bytes));
+        match &read {
+            Ok(signals) => {
+                let again = serde_json::to_value(signals).unwrap();
+                if serde_json::from_value::<Signals>(again).ok().as_ref() != Some(signals) {
+                    return Err("the signals change when written and read back".to_owned());
+                }
+            }
+            Err(why) if why.is_empty() => return Err("refused without a message".to_owned()),
+            Err(_) => {}
         }
         Ok(Took::of(&read))
     });

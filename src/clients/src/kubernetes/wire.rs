@@ -132,10 +132,23 @@ struct NodeInfo {
     boot_id: String,
     #[serde(rename = "kubeletVersion")]
     kubelet_version: String,
+    #[serde(rename = "kernelVersion")]
+    kernel_version: Box<str>,
+    #[serde(rename = "osImage")]
+    os_image: Box<str>,
 }
 
 /// Annotations of at least this many bytes are data of other programs and are not kept.
 const MAX_ANNOTATION_BYTES: usize = 512;
+
+/// Reports whether a Node's row keeps this condition. Those that every Node has, in their usual state, are left out.
+fn is_kept_condition(condition: &Condition) -> bool {
+    match condition.r#type.as_str() {
+        "Ready" => false,
+        "MemoryPressure" | "DiskPressure" | "PIDPressure" | "NetworkUnavailable" => condition.status != "False",
+        _ => true,
+    }
+}
 
 /// Reports whether the views group by this label.
 fn is_shown_label(key: &str) -> bool {
@@ -151,6 +164,8 @@ impl From<Node> for NodeRow {
         let owner = meta.annotations.get(OWNER_ANNOTATION).map(|text| {
             serde_json::from_str(text).map_err(|e| format!("annotation {OWNER_ANNOTATION} cannot be read: {e}"))
         });
+        let kept = status.conditions.iter().filter(|condition| is_kept_condition(condition));
+        let conditions = kept.map(|condition| (condition.r#type.clone(), condition.status.clone())).collect();
         let ready = ready(&status.conditions);
         let mut addresses: Vec<Address> = Vec::with_capacity(status.addresses.len());
         let (internal, other): (Vec<_>, Vec<_>) =
@@ -170,6 +185,9 @@ impl From<Node> for NodeRow {
             ready_since: ready.and_then(|c| c.last_transition_time),
             boot_id: status.node_info.boot_id,
             kubelet: status.node_info.kubelet_version,
+            kernel: status.node_info.kernel_version,
+            os_image: status.node_info.os_image,
+            conditions,
             volumes_in_use: status.volumes_in_use,
             cke_mark: meta.annotations.get(CKE_ANNOTATION).is_some_and(|v| v == "true"),
             owner,

@@ -153,6 +153,8 @@ impl StoreView {
             KeyKind::Progress(id) => insert_value(&mut self.progress, id, key, row),
             KeyKind::Order(id) => insert_value(&mut self.orders, id, key, row),
             KeyKind::Cancel(id) => insert_value(&mut self.cancels, id, key, row),
+            KeyKind::Needed(node) => insert_value(&mut self.needed, Ok(node), key, row),
+            KeyKind::NeededLog => set_value(&mut self.needed_log, key, row),
             KeyKind::Batch(id) => insert_value(&mut self.batches, id, key, row),
             KeyKind::BatchEnd(id) => insert_value(&mut self.batch_ends, id, key, row),
             KeyKind::Registry(which) => self.registry.take(which, key, row),
@@ -191,6 +193,8 @@ impl StoreView {
             KeyKind::Progress(Ok(id)) => drop(self.progress.remove(&id)),
             KeyKind::Order(Ok(id)) => drop(self.orders.remove(&id)),
             KeyKind::Cancel(Ok(id)) => drop(self.cancels.remove(&id)),
+            KeyKind::Needed(node) => drop(self.needed.remove(&node)),
+            KeyKind::NeededLog => self.needed_log = None,
             KeyKind::Batch(Ok(id)) => drop(self.batches.remove(&id)),
             KeyKind::BatchEnd(Ok(id)) => drop(self.batch_ends.remove(&id)),
             _ => {}
@@ -348,7 +352,7 @@ mod tests {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
 
-    const KEYS: [&str; 20] = [
+    const KEYS: [&str; 22] = [
         "leader//a",
         "leader//b",
         "leader//?",
@@ -367,6 +371,8 @@ mod tests {
         "cketerm/output/reboots-0-1",
         "cketerm/orders/reboots/0",
         "cketerm/cancels/reboots/0",
+        "cketerm/needed/w1",
+        "cketerm/needed-log",
         "cketerm/batches/00000000",
         "cketerm/batches/00000000/reboots/0",
     ];

@@ -7,6 +7,7 @@ use super::transaction::Span;
 use crate::{
     batch::id::BatchId,
     entry::{EntryId, QueueKind},
+    names::NodeName,
 };
 
 /// Keys below one prefix.
@@ -134,6 +135,16 @@ impl Keys {
     /// `cketerm/absent`: members of the definition that have no Node.
     pub fn absent(&self) -> String {
         self.at("cketerm/absent")
+    }
+
+    /// `cketerm/needed/<node>`: a Node that needs a reboot.
+    pub fn needed(&self, node: &NodeName) -> String {
+        self.at(&format!("cketerm/needed/{node}"))
+    }
+
+    /// `cketerm/needed-log`: when the leader queued reboots that Nodes need.
+    pub fn needed_log(&self) -> String {
+        self.at("cketerm/needed-log")
     }
 
     /// `auto-repair/query-variables`.
@@ -365,6 +376,9 @@ mod tests {
             (keys.audit("x"), KeyKind::OnDemand(Folder::Audit)),
             (keys.history("x"), KeyKind::OnDemand(Folder::History)),
             (keys.daemon(), KeyKind::Daemon),
+            (keys.needed(&NodeName::new("w1")), KeyKind::Needed(NodeName::new("w1"))),
+            (keys.needed(&NodeName::new("a/b")), KeyKind::Other),
+            (keys.needed_log(), KeyKind::NeededLog),
             (keys.cluster_revision(), KeyKind::Registry(RegistryKey::ClusterRevision)),
             (keys.sabakan("template"), KeyKind::Registry(RegistryKey::Template)),
             (keys.hold(), KeyKind::Registry(RegistryKey::Hold)),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     batch::id::BatchId,
     entry::{EntryId, QueueKind},
+    names::NodeName,
 };
 
 /// One of the four switches.
@@ -122,6 +123,10 @@ pub enum KeyKind {
     Stopped,
     /// `cketerm/daemon`.
     Daemon,
+    /// `cketerm/needed/<node>`.
+    Needed(NodeName),
+    /// `cketerm/needed-log`.
+    NeededLog,
     /// `cketerm/constraints`.
     OurConstraints,
     /// `cketerm/engines/<lease>`.

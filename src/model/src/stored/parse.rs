@@ -7,6 +7,7 @@ use super::{
 use crate::{
     attempt::parse_attempt_id,
     entry::{EntryId, QueueKind},
+    names::NodeName,
 };
 
 impl Keys {
@@ -38,6 +39,7 @@ impl Keys {
             "cketerm/policy" => KeyKind::Policy,
             "cketerm/stopped" => KeyKind::Stopped,
             "cketerm/daemon" => KeyKind::Daemon,
+            "cketerm/needed-log" => KeyKind::NeededLog,
             "cketerm/constraints" => KeyKind::OurConstraints,
             _ => parse_folder_key(suffix),
         })
@@ -73,6 +75,8 @@ fn parse_folder_key(suffix: &str) -> KeyKind {
             None => KeyKind::Batch(rest.parse()),
             Some((batch, entry)) => KeyKind::BatchEnd(batch.parse().and_then(|id| Ok((id, parse_entry_id(entry)?)))),
         }
+    } else if let Some(node) = strip("cketerm/needed/").filter(|node| !node.is_empty() && !node.contains('/')) {
+        KeyKind::Needed(NodeName::new(node))
     } else if let Some(digest) = strip("cketerm/approvals/").filter(|d| !d.contains('/')) {
         KeyKind::Registry(RegistryKey::Approval(digest.to_owned()))
     } else if suffix.starts_with("cketerm/history/") {

@@ -17,13 +17,14 @@ use crate::{
     batch::{Batch, BatchId},
     boot_time::BootTime,
     cketerm_records::{
-        AcceptedCancel, EndKind, EngineMode, EngineRegistration, FirstDaemon, Identity, Order, Progress, Request,
-        Status, Stopped,
+        AcceptedCancel, EndKind, EngineMode, EngineRegistration, FirstDaemon, Identity, Needed, NeededLog, Order,
+        Progress, Request, Status, Stopped,
     },
     cluster::{Cluster, Members},
     constraints::Constraints,
     entry::{EntryId, QueueKind, Stored},
     entry_ref::{EntryRef, StoredEntry},
+    names::NodeName,
     output::CommandOutput,
     policy::{MemberSource, Membership, Policy},
     reboot::RebootEntry,
@@ -185,6 +186,12 @@ pub struct StoreView {
     /// `cketerm/batches/<id>/…`: ended entries of batches that are not folded into the batch yet.
     #[serde(default, with = "crate::pairs", skip_serializing_if = "OrdMap::is_empty")]
     pub batch_ends: OrdMap<(BatchId, EntryId), Stored<EndKind>>,
+    /// `cketerm/needed/` by Node: Nodes that need a reboot.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub needed: OrdMap<NodeName, Stored<Needed>>,
+    /// `cketerm/needed-log`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_log: Option<Stored<NeededLog>>,
     /// `sabakan/…`, `cluster-revision`, `cketerm/approvals/…`.
     pub registry: RegistrySettings,
     /// `reboots/running`, as text: `true` while the queue is enabled and not empty, as in CKE.
