@@ -20,6 +20,7 @@ mod lost_cancels;
 mod membership;
 mod migration;
 mod preflight;
+mod reboot_needed;
 mod repairs;
 mod results;
 mod round;

@@ -9,7 +9,7 @@ use cketerm_model::{
     acceptance::LeaderKind,
     cketerm_records::{EngineMode, EngineRegistration, Verb},
     entry::{EntryId, Stored},
-    policy::EngineChoice,
+    policy::{EngineChoice, RebootNeeded},
     stored::view::{Candidate, StoreView},
 };
 use jiff::Timestamp;
@@ -219,7 +219,11 @@ fn unknown_to_cke(store: &StoreView, now: Timestamp, found: &mut Findings) {
             "a freeze is in force, and CKE knows none: run `cketerm stop` to keep both queues still",
         );
     }
-    let settings = [("windows", policy.windows.is_some()), ("groups", policy.groups.is_some())];
+    let settings = [
+        ("windows", policy.windows.is_some()),
+        ("groups", policy.groups.is_some()),
+        ("reboot_needed", policy.reboot_needed == RebootNeeded::Queue),
+    ];
     for (name, _) in settings.into_iter().filter(|(_, set)| *set) {
         found.add(Level::Warning, format!("policy `{name}` is set, and CKE does not know it"));
     }

@@ -26,6 +26,7 @@
 //! | `preflight_fault` | faults for which an engine only observes |
 //! | `state` | a snapshot exported without secrets, and read back |
 //! | `membership/` | the definition that follows the Nodes of Kubernetes |
+//! | `reboot_needed/` | Nodes that need a reboot |
 //! | `registry/` | the plan made from sabakan's answers |
 //! | `metal3/` | Metal3's controller role: the state machine of one host |
 //! | `notices/` | notices that are due |
@@ -54,6 +55,7 @@ pub mod metal3;
 pub mod notices;
 pub mod preflight_fault;
 pub mod publish;
+pub mod reboot_needed;
 pub mod registry;
 pub mod seen;
 pub mod snapshot;

@@ -214,6 +214,7 @@ fn next(effect: Effect, progress: &Progress) -> Next {
         | Effect::Settle { .. }
         | Effect::TakeResult { .. }
         | Effect::Registry(_)
+        | Effect::RebootNeeded(_)
         | Effect::SetEndpoints { .. } => Next::Wait,
     }
 }

@@ -11,6 +11,7 @@ mod node_event;
 mod output;
 mod power;
 mod queue;
+mod reboot_needed;
 mod record;
 mod registry;
 mod repair;
@@ -137,6 +138,7 @@ impl Actor {
             }
             Effect::TakeResult { result, attempt } => self.take_result(decided, &result, attempt.as_ref()).await,
             Effect::Registry(what) => self.register(decided, what).await,
+            Effect::RebootNeeded(what) => self.reboot_needed(&guard, decided, what).await,
             Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
         };
         match outcome {

@@ -17,6 +17,7 @@ use cketerm_model::{
 use cketerm_rules::{
     console_leads::LeadAnswer,
     metal3::Metal3,
+    reboot_needed::signals::SignalCache,
     seen::Seen,
     snapshot::{Engine, Snapshot},
 };
@@ -145,6 +146,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         live,
         kube,
         prober,
+        reboot_signals: SignalCache::default(),
         etcd,
         inventory_poller,
         metal3: Arc::new(metal3),

@@ -30,6 +30,7 @@ use cketerm_rules::{
     metal3::Metal3,
     preflight_fault::PreflightFault,
     publish,
+    reboot_needed::signals::SignalCache,
     seen::Seen,
     snapshot::{BmcAccess, EffectOutcome, InFlight, Snapshot},
 };
@@ -79,6 +80,8 @@ struct Loop {
     live: Arc<Live>,
     kube: Option<(Kube, Arc<KubeLive>)>,
     prober: Prober,
+    /// Signals of a needed reboot, as of the last pass.
+    reboot_signals: SignalCache,
     etcd: Poller,
     inventory_poller: InventoryPoller,
     metal3: Board,
@@ -201,6 +204,7 @@ impl Loop {
         }
         self.snap.store = self.live.borrow();
         self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
+        self.snap.reboot_signals = self.reboot_signals.look(&self.snap.store.policy(), &self.snap.kube);
         self.snap.probes = self.prober.seen();
         self.snap.etcd = self.etcd.seen();
         self.snap.registry = self.inventory_poller.seen();

@@ -370,6 +370,8 @@ pub enum Effect {
     },
     /// An action on behalf of the machine registry.
     Registry(super::RegistryEffect),
+    /// An action for Nodes that need a reboot.
+    RebootNeeded(super::RebootNeededEffect),
     /// Replaces the addresses of an endpoints object.
     SetEndpoints {
         /// The object before the write.
@@ -406,6 +408,7 @@ impl Effect {
             Self::TakeResult { .. } => "taking over a result",
             Self::SetEndpoints { .. } => "endpoints",
             Self::Registry(what) => what.as_str(),
+            Self::RebootNeeded(what) => what.as_str(),
         }
     }
 
@@ -434,6 +437,7 @@ impl Effect {
             | Self::Settle { .. }
             | Self::TakeResult { .. }
             | Self::Registry(_)
+            | Self::RebootNeeded(_)
             | Self::SetEndpoints { .. } => false,
         }
     }

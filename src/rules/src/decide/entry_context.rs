@@ -328,7 +328,7 @@ impl<'a> Pass<'a> {
 
     /// Returns a reason if the definition follows the Nodes and the sources do not agree whether this machine is a
     /// control plane: its rules may be the wrong ones.
-    fn control_plane_unclear(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+    pub(super) fn control_plane_unclear(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         if self.policy.membership != Membership::Nodes || !ctx.is_queued() {
             return None;
         }

@@ -51,6 +51,7 @@ mod host;
 mod pods;
 mod preview;
 mod readiness;
+mod reboot_needed;
 mod recheck;
 mod registry;
 mod repair;
@@ -86,6 +87,7 @@ pub use self::{
     etcd_quorum::QuorumCondition,
     pods::{PodVerdict, classify_pod},
     preview::{Budgeted, preview_result},
+    reboot_needed::{NeededBatch, NeededMachine, RebootNeededEffect},
     registry::{Apply, ApplyState, RegistryEffect, compares, unwritten},
     repair::health::HEALTH_CHECK_PREFIX,
 };
@@ -187,6 +189,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.reconcile_endpoints();
     pass.plan_registry();
     pass.plan_auto_repair();
+    pass.plan_reboot_needed();
     pass.wake_for_windows();
     pass.set_phase();
     // Only the leader acts, and only on a live copy of etcd that is complete.

@@ -124,7 +124,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the state of this machine's window, or `None` if it has none.
-    fn window_state(&self, ctx: EntryContext<'_>) -> Option<WindowState> {
+    pub(super) fn window_state(&self, ctx: EntryContext<'_>) -> Option<WindowState> {
         let windows = self.policy.windows.as_ref().filter(|w| w.bind(ctx.queue()))?;
         let place = if windows.by_machine() { windows.index_for(&self.labels_of(ctx)) } else { 0 };
         self.schedule.window_states.get(place).copied()

@@ -27,7 +27,7 @@ pub use self::{
     probe::Probe,
     work::{DrainWork, FreshRead, Retries, UndecidedPreview, Work},
 };
-use super::{metal3::Metal3, registry::Registry};
+use super::{metal3::Metal3, reboot_needed::signals::ShownSignals, registry::Registry};
 
 /// State known to the engine, or to an observing console, at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -55,6 +55,9 @@ pub struct Snapshot {
     pub foreign: BTreeMap<NodeName, (i64, BootTime)>,
     /// Sabakan's answers and the plan made from them.
     pub registry: Arc<Registry>,
+    /// Signals of Nodes that need a reboot.
+    #[serde(default, skip_serializing_if = "ShownSignals::is_empty")]
+    pub reboot_signals: Arc<ShownSignals>,
     /// State of this engine's Metal3 controller.
     pub metal3: Arc<Metal3>,
     /// Digest of a plan whose definition etcd refused for its size, and the message. The plan is not tried again.

@@ -155,6 +155,14 @@ fn fuzzed_cketerm_records_never_panic_or_hide_other_entries() {
         ("switch", "reboots/disabled", vec!["true".to_owned(), "false".to_owned()]),
         ("running", "reboots/running", vec!["true".to_owned()]),
         ("approval", "cketerm/approvals/abc", vec![json!({"who": who, "at": "2026-08-01T11:00:00Z", "until": "2026-08-01T12:30:00Z"}).to_string()]),
+        (
+            "needed",
+            "cketerm/needed/10.0.0.11",
+            vec![json!({"signals": [{"cause": "kernel", "since": "2026-08-01T11:00:00Z", "boot_id": "before"}],
+                "queued": {"index": 1, "boot_id": "before", "at": "2026-08-01T11:00:00Z"},
+                "rebooted": {"boot_id": "after", "at": "2026-08-01T11:00:00Z"}}).to_string()],
+        ),
+        ("needed-log", "cketerm/needed-log", vec![json!({"queued": ["2026-08-01T11:00:00Z"]}).to_string()]),
         ("generated", "cketerm/generated", vec![json!({"at": "2026-08-01T11:00:00Z", "action": "taint-nodes", "reason": "x", "joining": ["10.0.0.1"]})
                 .to_string()]),
     ];

@@ -14,6 +14,8 @@ mod fuzz;
 mod groups;
 mod membership;
 mod other_drainers;
+mod reboot_needed;
+mod reboot_signals;
 mod recheck;
 mod registry;
 mod repair_health;
