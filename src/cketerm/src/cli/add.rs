@@ -11,6 +11,7 @@ use clap::Args;
 use super::{
     Context,
     input_file::read,
+    needed,
     options::{Output, Reason},
     output::join,
     queue_plan,
@@ -32,6 +33,16 @@ pub struct AddArgs {
     /// Nodes with these labels, as kubectl writes them: a=1,b!=2,c in (x,y),d,!e
     #[arg(long, value_name = "LABELS")]
     pub selector: Option<Selector>,
+    /// Nodes that need a reboot, as rq needed lists them, or those of one cause; one batch per cause
+    #[arg(
+        long,
+        value_name = "CAUSE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with_all = ["nodes", "role", "rack", "selector"]
+    )]
+    pub needed: Option<String>,
     /// Print what would be queued and how it would be drained; writes nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -43,6 +54,9 @@ pub struct AddArgs {
 /// Queues the selected nodes.
 pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator_with_kube().await?;
+    if let Some(cause) = &args.needed {
+        return Box::pin(add_needed(args, cause, &operator, context)).await;
+    }
     let addresses = addresses(args, &operator).await?;
     for warning in Box::pin(operator.reboot_warnings(&addresses)).await {
         context.print_message(&warning);
@@ -50,7 +64,33 @@ pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     if args.dry_run {
         return Box::pin(dry_run(&addresses, &operator, context)).await;
     }
-    let added = operator.add_reboots(&addresses, args.reason.get()).await?;
+    add(&addresses, args.reason.get(), &operator, context).await
+}
+
+/// Queues the machines that need a reboot, one batch per cause, which is the reason unless one is given.
+async fn add_needed(args: &AddArgs, cause: &str, operator: &Operator, context: &Context) -> Result<(), ActionError> {
+    let by_cause = needed::proposed(cause, operator).await?;
+    let all: Vec<Address> = by_cause.values().flatten().cloned().collect();
+    for warning in Box::pin(operator.reboot_warnings(&all)).await {
+        context.print_message(&warning);
+    }
+    if args.dry_run {
+        return Box::pin(dry_run(&all, operator, context)).await;
+    }
+    for (cause, addresses) in &by_cause {
+        context.print_message(&format!("{cause}: {}", addresses.join(", ")));
+        add(addresses, args.reason.get().or(Some(cause.as_str())), operator, context).await?;
+    }
+    Ok(())
+}
+
+async fn add(
+    addresses: &[Address],
+    reason: Option<&str>,
+    operator: &Operator,
+    context: &Context,
+) -> Result<(), ActionError> {
+    let added = operator.add_reboots(addresses, reason).await?;
     for note in &added.notes {
         context.print_message(note);
     }
@@ -80,8 +120,8 @@ async fn addresses(args: &AddArgs, operator: &Operator) -> Result<Vec<Address>, 
     match named {
         Some(named) if what.is_empty() => Ok(named),
         None if what.is_empty() => Err(ActionError::misused(
-            "rq add needs nodes: names, addresses, rack=3, a file of them (- = standard input), or --role, --rack or \
-             --selector",
+            "rq add needs nodes: names, addresses, rack=3, a file of them (- = standard input), or --role, --rack, \
+             --selector or --needed",
         )),
         None => operator.choose(&what).await,
         Some(named) => {

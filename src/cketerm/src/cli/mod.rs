@@ -28,6 +28,7 @@ mod listing;
 mod machines;
 mod membership;
 mod moment;
+mod needed;
 mod node_row;
 mod nodes;
 mod notices;

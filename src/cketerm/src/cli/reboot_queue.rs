@@ -18,6 +18,7 @@ use super::{
     Context, add,
     batches::{self, BatchArgs},
     confirm::{Wait, confirm},
+    needed,
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
     output::{cell, columns, join},
@@ -38,6 +39,8 @@ pub enum RebootCommand {
     Add(add::AddArgs),
     /// List the entries
     List,
+    /// List the Nodes that need a reboot: the cause, since when, and what happens next
+    Needed,
     /// List the batches, newest first: the entries of one enqueue each
     Batches,
     /// Pause a batch: its queued entries do not start, those in work finish
@@ -115,6 +118,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::Switch(command) => switches::run(command, SwitchName::Reboots, context).await,
         RebootCommand::Add(args) => Box::pin(add::run(&args, context)).await,
         RebootCommand::List => list(context).await,
+        RebootCommand::Needed => Box::pin(needed::list(context)).await,
         RebootCommand::Batches => batches::list(QueueKind::Reboot, context).await,
         RebootCommand::Pause(args) => batches::pause(QueueKind::Reboot, &args, context).await,
         RebootCommand::Resume(args) => batches::resume(QueueKind::Reboot, &args, context).await,

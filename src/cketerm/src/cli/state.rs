@@ -11,7 +11,7 @@ use cketerm_model::{
     secret::{self, mask},
 };
 use cketerm_rules::{
-    decide::{ApplyState, Decision, Effect, Planned, RegistryEffect},
+    decide::{ApplyState, Decision, Effect, Planned, RebootNeededEffect, RegistryEffect},
     seen::Seen,
     state::State,
 };
@@ -175,6 +175,13 @@ fn detail(effect: &Effect) -> String {
             format!("{}: {}", apply.generated.action, apply.generated.reason)
         }
         Effect::Registry(RegistryEffect::Describe { description, .. }) => description.to_string(),
+        Effect::RebootNeeded(RebootNeededEffect::Record(changes)) => {
+            changes.iter().map(|change| change.node.as_str()).collect::<Vec<_>>().join(", ")
+        }
+        Effect::RebootNeeded(RebootNeededEffect::Queue(batch)) => {
+            let nodes: Vec<&str> = batch.machines.iter().map(|machine| machine.node.as_str()).collect();
+            format!("{}: {}", batch.cause, nodes.join(", "))
+        }
         Effect::Registry(_) | Effect::StartDrain { .. } | Effect::Stamp { .. } => String::new(),
     }
 }
