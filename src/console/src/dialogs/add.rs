@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use cketerm_model::{entry::QueueKind, entry_ref::EntryRef, names::Address};
-use cketerm_rules::trouble;
+use cketerm_rules::{reboot_needed::list::cause_of, trouble};
 
 use super::tier;
 use crate::state::{
@@ -113,14 +113,27 @@ pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
     let known = crate::dialogs::preview::reboots(app, &addresses);
     let mut entries = chosen.iter().flat_map(|name| app.knowledge.totals.entries_of(name));
     let is_held = entries.any(|id| trouble::of(&app.seen, id).is_some());
+    let cause = common_cause(app, &chosen);
     let nodes = chosen.into_iter().filter(|name| queries::node(&app.seen, name).is_some()).collect();
     let plan = Plan::new(QueueKind::Reboot, nodes, known).with_held(is_held);
     let mut dialog =
         Dialog::new(format!("{verb}?"), verb, DialogAction::Act(Action::AddReboots { addresses, reason: None }));
     dialog.lines = lines;
+    dialog.reason = cause.unwrap_or_default().into();
     dialog.plan = Some(plan);
     dialog.preconditions = preconditions;
     dialog.left_out = undefined_nodes;
     dialog.expect = tier::confirmation_text(app, "reboot", n, api_servers);
     Ok(dialog)
+}
+
+/// Returns the cause for which all of these nodes need a reboot, if it is the same.
+fn common_cause(app: &App, chosen: &[String]) -> Option<String> {
+    let snap = &app.seen.snapshot;
+    let cause = |name: &String| {
+        let row = queries::node(&app.seen, name)?;
+        cause_of(&snap.store, &snap.reboot_signals, row, app.known())
+    };
+    let first = cause(chosen.first()?)?;
+    chosen.iter().all(|name| cause(name).as_ref() == Some(&first)).then_some(first)
 }

@@ -57,6 +57,7 @@ fn lines(app: &App) -> Vec<NeedsYou> {
     lines.extend(entries::lines(app));
     lines.extend(entries::slow(app));
     lines.extend(objects::nodes(app));
+    lines.extend(objects::reboots(app));
     lines.extend(objects::hosts(app));
     lines.extend(objects::machines(app));
     lines.sort_by(|a, b| {

@@ -22,6 +22,7 @@ mod leaders;
 mod monitoring;
 mod mouse;
 mod navigation;
+mod needed_reboots;
 mod needs_you;
 mod objections;
 mod objections_batches;

@@ -41,7 +41,7 @@ use crate::{
 
 const SIZES: [(u16, u16); 4] = [(60, 20), (80, 24), (120, 36), (200, 50)];
 
-fn overview(world: &World, columns: u16, rows: u16) -> App {
+pub(super) fn overview(world: &World, columns: u16, rows: u16) -> App {
     let mut app = world.console_in(View::Overview, columns, rows);
     load_past(&mut app);
     app

@@ -18,6 +18,7 @@ use cketerm_model::{
     time::after,
 };
 use cketerm_rules::{
+    reboot_needed::signals::ShownSignals,
     seen::Seen,
     snapshot::{Engine, Leading, Snapshot},
 };
@@ -294,6 +295,7 @@ impl World {
                 store: Arc::new(self.store.clone()),
                 kube: Arc::new(self.kube.clone()),
                 engine: self.engine.clone(),
+                reboot_signals: Arc::new(ShownSignals::of(&self.store.policy(), &self.kube)),
                 ..Snapshot::default()
             },
             now: at(self.boot),

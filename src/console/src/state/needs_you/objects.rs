@@ -1,12 +1,13 @@
 //! Machines, hosts and members that wait for a person, apart from their entries.
 
-use cketerm_model::{entry::QueueKind, reason::Reason};
+use cketerm_model::{entry::QueueKind, policy::RebootNeeded, reason::Reason};
+use cketerm_rules::reboot_needed::list::{self as reboot_needed, State};
 use jiff::SignedDuration;
 
 use super::{NeedsYou, Urgency, stuck_after};
 use crate::{
     keys::Command,
-    state::{App, object::Object, queries, short_text},
+    state::{App, leaders, object::Object, queries, short_text},
 };
 
 /// Time for which a machine may be unhealthy in the registry after its reboot has ended.
@@ -42,6 +43,33 @@ pub(super) fn nodes(app: &App) -> Vec<NeedsYou> {
         let is_recent = owner.is_some_and(|since| app.known().duration_since(since) < patience);
         (!ends || !is_recent).then(|| line.since(owner).remedies(&[Command::Release]))
     }));
+    lines
+}
+
+/// Returns Nodes that need a reboot, by cause. Those that the leader queues by itself do not wait for a person.
+pub(super) fn reboots(app: &App) -> Vec<NeedsYou> {
+    let snap = &app.seen.snapshot;
+    let is_automatic = snap.store.policy().reboot_needed == RebootNeeded::Queue && leaders::not_in_force(app).is_none();
+    let mut lines: Vec<NeedsYou> = Vec::new();
+    for row in reboot_needed::list(&snap.store, &snap.kube, &snap.reboot_signals, app.known()) {
+        let (what, urgency, remedies) = match row.state {
+            // machines on which it is still set have a line of their own
+            State::Proposed | State::InVain { .. } if is_automatic => continue,
+            State::Proposed | State::NotAgain { .. } | State::Stopped { .. } | State::InVain { .. } => {
+                (format!("needs a reboot: {}", row.cause), Urgency::Waits, [Command::Reboot].as_slice())
+            }
+            State::StillSet { .. } => {
+                (format!("rebooted, but still set: {}", row.cause), Urgency::Stuck, [].as_slice())
+            }
+            State::Queued { .. } | State::Rebooted { .. } | State::NotMember => continue,
+        };
+        let line = NeedsYou::new(Object::Node(row.node.to_string()), row.node.as_str(), what, urgency);
+        let line = line.since(row.since).remedies(remedies);
+        match lines.iter_mut().find(|known| known.what == line.what) {
+            Some(known) => known.add(line),
+            None => lines.push(line),
+        }
+    }
     lines
 }
 

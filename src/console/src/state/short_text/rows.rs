@@ -15,6 +15,7 @@ use cketerm_model::{
     secret,
 };
 use cketerm_rules::{
+    reboot_needed::list::cause_of,
     seen::Seen,
     trouble::{self, Trouble},
     usual::text::span,
@@ -236,6 +237,10 @@ pub fn node_state_of(
             if row.unschedulable {
                 let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
                 push_part(&mut words, if kept { "cordoned (kept)" } else { "cordoned" });
+            }
+            let cause = cause_of(&seen.snapshot.store, &seen.snapshot.reboot_signals, row, now);
+            if let Some(cause) = cause.filter(|_| entries().next().is_none()) {
+                push_part(&mut words, &format!("needs a reboot: {cause}"));
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{entry::Stored, kube::NodeRow};
+use cketerm_rules::reboot_needed::list::cause_of;
 use ratatui::style::Style;
 
 use super::Text;
@@ -45,6 +46,7 @@ impl Text<'_> {
                 .unwrap_or_default();
             self.plain("ready", &format!("{}{ready}", if row.ready { "yes" } else { "no" }));
             self.plain("kubelet", &row.kubelet);
+            self.needed_reboot(row);
             self.plain("boot id", &row.boot_id);
             self.plain("uid", &row.uid);
             self.cordon(row);
@@ -66,6 +68,19 @@ impl Text<'_> {
             self.heading(format!("Entry {id}"));
             self.entry_or_broken(id, false);
         }
+    }
+
+    /// Adds the signals of a needed reboot, each with the time since which it is recorded.
+    fn needed_reboot(&mut self, row: &NodeRow) {
+        let snap = &self.app.seen.snapshot;
+        let Some(cause) = cause_of(&snap.store, &snap.reboot_signals, row, self.app.known()) else { return };
+        let record = snap.store.needed.get(&row.name).and_then(Stored::get);
+        let signal = record.and_then(|record| record.signals.iter().find(|signal| signal.cause == cause));
+        let since = signal.map(|signal| format!(" since {}", self.coarse_moment(signal.since, self.app.known())));
+        let is_done = signal.is_some_and(|signal| signal.boot_id != row.boot_id);
+        let what = if is_done { ", still set after a reboot" } else { "" };
+        let text = format!("{}{}{what}", short_text::safe(&cause), since.unwrap_or_default());
+        self.field("reboot", &text, self.app.config.theme.trouble);
     }
 
     fn cordon(&mut self, row: &NodeRow) {
