@@ -36,6 +36,7 @@ mod notices;
 mod power_log;
 mod queue;
 mod quorum;
+mod reboot_needed;
 mod repair;
 mod repair_steps;
 mod results;
@@ -128,6 +129,8 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I54", batches::i54),
     ("I55", membership::i55),
     ("I56", membership::i56),
+    ("I57", reboot_needed::i57),
+    ("I58", reboot_needed::i58),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

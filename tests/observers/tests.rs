@@ -12,6 +12,7 @@ mod notices;
 mod powers;
 mod queue;
 mod quorum;
+mod reboot_needed;
 mod repairs;
 mod results;
 mod scene;
@@ -28,7 +29,7 @@ fn assert_breaches(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let all = 1..=56;
+    let all = 1..=58;
     let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
 }

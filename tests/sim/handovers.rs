@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration}
 use cketerm_actions::Operator;
 use cketerm_model::{acceptance::LeaderKind, clock::Clock, reboot::RebootStatus, stored::view::StoreView};
 use cketerm_sandbox::{kubernetes::resource::NODES, machines::State};
-use cketerm_scenario::{Options, Scenario, Stage};
+use cketerm_scenario::Stage;
 use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -18,7 +18,6 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 #[cfg(feature = "mutations")]
 use crate::long_runs::ScenarioResult;
 use crate::{
-    engines::{Engines, Slot},
     gather,
     observers::{
         self, View,
@@ -26,6 +25,7 @@ use crate::{
         status_of,
     },
     people::addressed,
+    stories,
 };
 
 /// Seeds of a complete run.
@@ -76,29 +76,17 @@ fn site(rng: &mut Rng) -> String {
 
 /// Plays the story of a seed.
 pub fn story(seed: u64) -> Story {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(play(seed))
+    stories::block_on(play(seed))
 }
 
 async fn play(seed: u64) -> Story {
     let mut rng = Rng::with_seed(seed ^ 0x6861_6e64_6f76_6572);
-    let (began, clock) =
-        (Instant::now(), cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap()));
-    let mut options = Options { seed, ..Options::default() };
-    options.api.audit = usize::MAX;
-    let stage = Stage::set(Scenario::parse(&site(&mut rng)).unwrap(), options, clock.clone()).await.unwrap();
-    stage.sandbox.objects.keep_everything();
-    stage.sandbox.etcd.record_txns();
-    let stage = Arc::new(stage);
-    let engines: Engines = Arc::default();
-    for i in 0..2 {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, &mut rng);
-        engines.lock().unwrap().push(slot);
-        Slot::start(&engines, i, &stage).await;
-    }
+    let text = site(&mut rng);
+    let site = stories::set_up(seed, &text, &mut rng).await;
+    let (began, clock, stage) = (site.began, site.clock.clone(), Arc::clone(&site.stage));
     let people =
         tokio::spawn(add_and_cancel(stage.operator("alice"), rng.fork(), clock.clone(), machines(&stage), began));
-    let crashes = tokio::spawn(crash(Arc::clone(&engines), Arc::clone(&stage), rng.fork(), began));
+    let crashes = site.crashes(&mut rng, LAST_ACTION);
     let mut story = Story::default();
     let late = |found: &mut Vec<Breach>, what: &str| {
         found.push(Breach { code: "handover", at: clock.wall(), what: what.to_owned() });
@@ -217,20 +205,6 @@ async fn add_and_cancel(
         }
     }
     cancels
-}
-
-/// Kills engines at random times, and starts them again. One of the two always runs.
-async fn crash(engines: Engines, stage: Arc<Stage>, mut rng: Rng, began: Instant) {
-    let mut at = Duration::from_secs(rng.u64(30..200));
-    while at < LAST_ACTION {
-        sleep_until(began + at).await;
-        let engine = rng.usize(..2);
-        engines.lock().unwrap()[engine].gate.kill();
-        let down = Duration::from_secs(rng.u64(1..40));
-        sleep(down).await;
-        Slot::start(&engines, engine, &stage).await;
-        at += down + Duration::from_secs(rng.u64(60..400));
-    }
 }
 
 async fn waits_for(operator: &Operator, limit: Duration, is: impl Fn(&StoreView) -> bool) -> bool {

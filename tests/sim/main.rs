@@ -31,6 +31,7 @@ mod people;
 mod plan;
 mod policy_editor;
 mod quorum;
+mod reboot_needed;
 mod refusals;
 mod registry;
 mod regressions;
@@ -39,6 +40,7 @@ mod selection;
 mod settle;
 mod shrink;
 mod site;
+mod stories;
 mod stuck;
 mod ticks;
 mod viewer;
@@ -95,6 +97,10 @@ fn main() -> ExitCode {
     if let Ok(stories) = std::env::var("MEMBERSHIP") {
         let stories = stories.parse().unwrap_or(*membership::SEEDS.end());
         return if membership::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if let Ok(stories) = std::env::var("NEEDED") {
+        let stories = stories.parse().unwrap_or(*reboot_needed::SEEDS.end());
+        return if reboot_needed::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     if let Ok(line) = std::env::var("ONLY")
         && !line.is_empty()
@@ -159,7 +165,8 @@ fn fixed_scenarios(complete: bool) -> bool {
             || (long_runs::run_all()
                 & handovers::run(handovers::SEEDS)
                 & refusals::run(refusals::SEEDS)
-                & membership::run(membership::SEEDS)))
+                & membership::run(membership::SEEDS)
+                & reboot_needed::run(reboot_needed::SEEDS)))
 }
 
 /// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.

@@ -13,7 +13,7 @@ use cketerm_model::{
     stored::view::StoreView,
 };
 use cketerm_sandbox::{kubernetes::resource::NODES, machines::Machine};
-use cketerm_scenario::{Options, Scenario, Stage};
+use cketerm_scenario::Stage;
 use fastrand::Rng;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -21,10 +21,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 #[cfg(feature = "mutations")]
 use crate::long_runs::ScenarioResult;
 use crate::{
-    engines::{Engines, Slot},
+    engines::Engines,
     gather,
     observers::{self, record::Breach},
     people::addressed,
+    stories,
 };
 
 /// Seeds of a complete run.
@@ -59,26 +60,15 @@ fn site(rng: &mut Rng) -> String {
 
 /// Plays the story of a seed.
 pub fn story(seed: u64) -> Story {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(play(seed))
+    stories::block_on(play(seed))
 }
 
 async fn play(seed: u64) -> Story {
     let mut rng = Rng::with_seed(seed ^ 0x6d65_6d62_6572);
-    let (began, clock) =
-        (Instant::now(), cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap()));
-    let mut options = Options { seed, ..Options::default() };
-    options.api.audit = usize::MAX;
-    let stage = Stage::set(Scenario::parse(&site(&mut rng)).unwrap(), options, clock.clone()).await.unwrap();
-    stage.sandbox.objects.keep_everything();
-    stage.sandbox.etcd.record_txns();
-    let stage = Arc::new(stage);
-    let engines: Engines = Arc::default();
-    for i in 0..2 {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, &mut rng);
-        engines.lock().unwrap().push(slot);
-        Slot::start(&engines, i, &stage).await;
-    }
+    let text = site(&mut rng);
+    let site = stories::set_up(seed, &text, &mut rng).await;
+    let (began, clock, stage) = (site.began, site.clock.clone(), Arc::clone(&site.stage));
+    let engines = Arc::clone(&site.engines);
     let operator = stage.operator("bob");
     let grace = GRACE_PERIODS[rng.usize(..GRACE_PERIODS.len())];
     for (name, value) in [("node_grace_seconds", grace), ("membership", "nodes"), ("approval", "gate")] {
@@ -86,7 +76,7 @@ async fn play(seed: u64) -> Story {
     }
     let churn = tokio::spawn(churn(Arc::clone(&stage), rng.fork(), began));
     let reboots = tokio::spawn(reboot(stage.operator("alice"), rng.fork(), began));
-    let crashes = tokio::spawn(crash(Arc::clone(&engines), Arc::clone(&stage), rng.fork(), began));
+    let crashes = site.crashes(&mut rng, LAST_ACTION);
     let person = tokio::spawn(obey(Arc::clone(&engines), stage.operator("carol"), rng.fork()));
     churn.await.unwrap();
     reboots.await.unwrap();
@@ -144,13 +134,9 @@ struct Decided {
 }
 
 fn leader(engines: &Engines) -> Option<Decided> {
-    let slots = engines.lock().unwrap();
-    slots.iter().find_map(|slot| {
-        let seen = slot.handle.as_ref()?.seen().borrow().clone();
-        seen.snapshot.engine.leading.as_ref()?;
-        let reasons = seen.reasons.iter().map(|(id, reason)| (*id, reason.clone())).collect();
-        Some(Decided { definition: serde_json::to_value(&*seen.applying).unwrap(), reasons })
-    })
+    let seen = stories::leader(engines)?;
+    let reasons = seen.reasons.iter().map(|(id, reason)| (*id, reason.clone())).collect();
+    Some(Decided { definition: serde_json::to_value(&*seen.applying).unwrap(), reasons })
 }
 
 /// Reasons that the leader gives, and the state of the definition.
@@ -242,20 +228,6 @@ async fn reboot(operator: Operator, mut rng: Rng, began: Instant) {
         let all = &definition.cluster.nodes;
         let some: Vec<String> = (0..rng.usize(1..4)).map(|_| all[rng.usize(..all.len())].address.to_string()).collect();
         let _ = operator.add_reboots(&addressed(&some), Some("kernel")).await;
-    }
-}
-
-/// Kills engines at random times, and starts them again. One of the two always runs.
-async fn crash(engines: Engines, stage: Arc<Stage>, mut rng: Rng, began: Instant) {
-    let mut at = Duration::from_secs(rng.u64(30..200));
-    while at < LAST_ACTION {
-        sleep_until(began + at).await;
-        let engine = rng.usize(..2);
-        engines.lock().unwrap()[engine].gate.kill();
-        let down = Duration::from_secs(rng.u64(1..40));
-        sleep(down).await;
-        Slot::start(&engines, engine, &stage).await;
-        at += down + Duration::from_secs(rng.u64(60..400));
     }
 }
 

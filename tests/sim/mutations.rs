@@ -15,7 +15,9 @@ use cketerm_model::mutation::{self, Mutation};
 
 use crate::run;
 #[cfg(feature = "mutations")]
-use crate::{enqueues, handovers, long_runs, membership, outages, refusals, selection::Selection, shrink};
+use crate::{
+    enqueues, handovers, long_runs, membership, outages, reboot_needed, refusals, selection::Selection, shrink,
+};
 
 /// Number of seeds within which each mutation has to be found.
 const MAX_SEEDS: u64 = 1000;
@@ -83,6 +85,8 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::NodeGraceIgnored | Mutation::MemberInWorkLeaves => &["I55"],
         Mutation::ControlPlaneLeavesUnasked => &["I56"],
         Mutation::VanishedNodeCounts => &["H6"],
+        Mutation::NeededTwice | Mutation::StillSetAsks => &["I57"],
+        Mutation::NeededLimitsIgnored => &["I58"],
     }
 }
 
@@ -181,6 +185,9 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         | Mutation::MemberInWorkLeaves
         | Mutation::ControlPlaneLeavesUnasked
         | Mutation::VanishedNodeCounts => Some(membership::until_a_breach),
+        Mutation::NeededTwice | Mutation::StillSetAsks | Mutation::NeededLimitsIgnored => {
+            Some(reboot_needed::until_a_breach)
+        }
         _ => None,
     }
 }

@@ -34,6 +34,12 @@ pub enum Mutation {
     ControlPlaneLeavesUnasked,
     /// One member without a Node holds back all starts.
     VanishedNodeCounts,
+    /// A needed reboot is queued again although one was queued for the present boot.
+    NeededTwice,
+    /// A signal that is still set after its reboot asks for the next one.
+    StillSetAsks,
+    /// The limits of needed reboots, at once and a day, are ignored.
+    NeededLimitsIgnored,
     /// While CKE leads, the pod that is named is not the first that CKE asks for.
     ListOrderIgnored,
     /// An operator's `done` is forgotten before the Node is uncordoned.
@@ -251,6 +257,9 @@ pub static ALL: &[Mutation] = &[
     Mutation::MemberInWorkLeaves,
     Mutation::ControlPlaneLeavesUnasked,
     Mutation::VanishedNodeCounts,
+    Mutation::NeededTwice,
+    Mutation::StillSetAsks,
+    Mutation::NeededLimitsIgnored,
 ];
 
 #[cfg(feature = "mutations")]
@@ -322,7 +331,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=56).map(|i| format!("I{i}")) {
+        for code in (1..=58).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner};
+use cketerm_model::{
+    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner},
+    reboot_signals::REBOOT_NEEDED_ANNOTATION,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -32,6 +35,8 @@ pub struct Node {
     pub owner: Option<Result<Owner, ()>>,
     /// Whether an administrator keeps the cordon.
     pub keep: bool,
+    /// Value of the annotation that asks for a reboot.
+    pub asks: Option<String>,
 }
 
 impl Node {
@@ -54,6 +59,7 @@ impl Node {
             marked: annotation(CKE_ANNOTATION) == Some("true"),
             owner: annotation(OWNER_ANNOTATION).map(|o| serde_json::from_str(o).map_err(|_| ())),
             keep: annotation(KEEP_CORDONED_ANNOTATION).is_some(),
+            asks: annotation(REBOOT_NEEDED_ANNOTATION).map(str::to_owned),
         }
     }
 
