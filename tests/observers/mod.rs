@@ -33,6 +33,7 @@ mod leadership;
 mod logins;
 mod membership;
 mod notices;
+mod other_drainers;
 mod power_log;
 mod queue;
 mod quorum;
@@ -131,6 +132,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I56", membership::i56),
     ("I57", reboot_needed::i57),
     ("I58", reboot_needed::i58),
+    ("I59", other_drainers::i59),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

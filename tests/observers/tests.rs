@@ -9,6 +9,7 @@ mod hosts;
 mod leadership_and_reports;
 mod membership;
 mod notices;
+mod other_drainers;
 mod powers;
 mod queue;
 mod quorum;
@@ -29,7 +30,7 @@ fn assert_breaches(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let all = 1..=58;
+    let all = 1..=59;
     let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
 }

@@ -24,6 +24,7 @@ mod long_runs;
 mod maintenance_windows;
 mod membership;
 mod mutations;
+mod other_drainers;
 mod outages;
 mod output;
 mod pauses;
@@ -102,6 +103,10 @@ fn main() -> ExitCode {
         let stories = stories.parse().unwrap_or(*reboot_needed::SEEDS.end());
         return if reboot_needed::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    if let Ok(stories) = std::env::var("DRAINERS") {
+        let stories = stories.parse().unwrap_or(*other_drainers::SEEDS.end());
+        return if other_drainers::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     if let Ok(line) = std::env::var("ONLY")
         && !line.is_empty()
     {
@@ -166,7 +171,8 @@ fn fixed_scenarios(complete: bool) -> bool {
                 & handovers::run(handovers::SEEDS)
                 & refusals::run(refusals::SEEDS)
                 & membership::run(membership::SEEDS)
-                & reboot_needed::run(reboot_needed::SEEDS)))
+                & reboot_needed::run(reboot_needed::SEEDS)
+                & other_drainers::run(other_drainers::SEEDS)))
 }
 
 /// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.

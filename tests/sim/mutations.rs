@@ -16,7 +16,8 @@ use cketerm_model::mutation::{self, Mutation};
 use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    enqueues, handovers, long_runs, membership, outages, reboot_needed, refusals, selection::Selection, shrink,
+    enqueues, handovers, long_runs, membership, other_drainers, outages, reboot_needed, refusals, selection::Selection,
+    shrink,
 };
 
 /// Number of seeds within which each mutation has to be found.
@@ -87,6 +88,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::VanishedNodeCounts => &["H6"],
         Mutation::NeededTwice | Mutation::StillSetAsks => &["I57"],
         Mutation::NeededLimitsIgnored => &["I58"],
+        Mutation::OtherDrainerIgnored => &["I59"],
     }
 }
 
@@ -188,6 +190,7 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         Mutation::NeededTwice | Mutation::StillSetAsks | Mutation::NeededLimitsIgnored => {
             Some(reboot_needed::until_a_breach)
         }
+        Mutation::OtherDrainerIgnored => Some(other_drainers::until_a_breach),
         _ => None,
     }
 }

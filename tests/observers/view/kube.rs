@@ -35,6 +35,8 @@ pub struct Node {
     pub owner: Option<Result<Owner, ()>>,
     /// Whether an administrator keeps the cordon.
     pub keep: bool,
+    /// Whether a taint or an annotation says that another program drains it.
+    pub drained_by_other: bool,
     /// Value of the annotation that asks for a reboot.
     pub asks: Option<String>,
 }
@@ -49,8 +51,13 @@ impl Node {
         };
         let conditions = object["status"]["conditions"].as_array();
         let ready = conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
+        let taints = object["spec"]["taints"].as_array();
+        let autoscaler = |taint: &Value| taint["key"] == "ToBeDeletedByClusterAutoscaler";
+        let drained_by_other = taints.is_some_and(|taints| taints.iter().any(autoscaler))
+            || annotation("weave.works/kured-reboot-in-progress").is_some();
         Self {
             uid: text(&object["metadata"]["uid"]),
+            drained_by_other,
             addresses: texts(&object["status"]["addresses"], "address"),
             unschedulable: object["spec"]["unschedulable"] == true,
             ready,

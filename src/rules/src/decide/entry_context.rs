@@ -323,6 +323,7 @@ impl<'a> Pass<'a> {
             return None;
         }
         let found = node.drain_sign()?;
+        fault!(OtherDrainerIgnored => return None);
         Some(Reason::DrainedByOther { program: found.program, sign: found.sign })
     }
 
