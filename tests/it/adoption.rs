@@ -1,6 +1,7 @@
 //! docs/how-to/own-etcd.md and docs/how-to/without-cke.md, run as written: from nothing to the end of a first rolling
 //! reboot, with an etcd of cketerm's own.
 
+mod agents;
 mod members;
 mod own_etcd;
 mod rolling;

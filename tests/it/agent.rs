@@ -21,7 +21,7 @@ const NAMESPACE: &str = "cketerm-agent";
 const NODES: &str = "/api/v1/nodes";
 
 /// Creates the objects of docs/agent.yaml.
-fn install(world: &World) {
+pub fn install(world: &World) {
     let text = fs::read_to_string(Path::new(crate::ROOT).join("docs/agent.yaml")).unwrap();
     for document in serde_yaml::Deserializer::from_str(&text) {
         let object: Value = serde::Deserialize::deserialize(document).expect("docs/agent.yaml is valid YAML");
@@ -36,8 +36,15 @@ fn install(world: &World) {
 
 /// Creates an agent's pod on a Node; returns a token that is bound to it, as a kubelet gets one.
 fn token(world: &World, node: &str) -> String {
+    let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{NAMESPACE}");
+    let set = &world.ok("GET", &path, None)["metadata"];
+    // a drain leaves pods of DaemonSets alone; the token of a pod that is evicted is no longer valid
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": set["name"], "uid": set["uid"], "controller": true,
+    });
     let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("agent-{node}")},
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("agent-{node}"), "ownerReferences": [owner]},
         "spec": {"nodeName": node, "serviceAccountName": NAMESPACE, "tolerations": [{"operator": "Exists"}],
             "containers": [{"name": "agent", "image": "registry.invalid/agent:1"}]},
     });
@@ -63,7 +70,7 @@ fn kubeconfig(world: &World, name: &str, token: &str) -> PathBuf {
 }
 
 /// A machine with its agent.
-struct Node<'a> {
+pub struct Node<'a> {
     world: &'a World,
     name: String,
     kubeconfig: PathBuf,
@@ -72,7 +79,7 @@ struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    fn new(world: &'a World, machine: &Machine) -> Self {
+    pub fn new(world: &'a World, machine: &Machine) -> Self {
         let name = machine.name.clone();
         let kubeconfig = kubeconfig(world, &name, &token(world, &name));
         let dir = world.dir().join(format!("node-{name}"));
@@ -83,21 +90,30 @@ impl<'a> Node<'a> {
         node
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     /// Sets the script that reboots the machine.
-    fn reboots_by(&self, script: &str) {
+    pub fn reboots_by(&self, script: &str) {
         fs::write(self.file("reboot"), format!("cd {}\n{script}\n", self.dir.display())).unwrap();
     }
 
-    fn boot(&self, id: &str) {
+    pub fn boot(&self, id: &str) {
         fs::write(self.file("boot_id"), format!("{id}\n")).unwrap();
     }
 
     /// Starts the agent anew, and waits until it has reported.
     fn start(&mut self) {
+        self.spawn();
+        let boot = fs::read_to_string(self.file("boot_id")).unwrap();
+        self.wait("the agent reports", |node| {
+            node.annotation("cketerm.io/agent").is_some_and(|text| text.contains(boot.trim())).then_some(())
+        });
+    }
+
+    /// Starts the agent anew.
+    pub fn spawn(&mut self) {
         self.kill();
         let log = fs::File::options().create(true).append(true).open(self.file("log")).unwrap();
         let path = |name: &str| self.file(name).display().to_string();
@@ -111,13 +127,9 @@ impl<'a> Node<'a> {
             .spawn()
             .unwrap();
         self.agent = Some(child);
-        let boot = fs::read_to_string(self.file("boot_id")).unwrap();
-        self.wait("the agent reports", |node| {
-            node.annotation("cketerm.io/agent").is_some_and(|text| text.contains(boot.trim())).then_some(())
-        });
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut child) = self.agent.take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -152,7 +164,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    fn reboots(&self) -> usize {
+    pub fn reboots(&self) -> usize {
         fs::read_to_string(self.file("reboots")).unwrap_or_default().lines().count()
     }
 

@@ -22,7 +22,7 @@ struct Document {
 }
 
 /// All documents with such lines.
-const DOCUMENTS: [Document; 15] = [
+const DOCUMENTS: [Document; 17] = [
     Document { name: "README.md", replacements: &[("target/release/cketerm", "cketerm")], before: &[] },
     Document { name: "docs/beside-cke.md", replacements: &[], before: &[] },
     Document {
@@ -46,6 +46,8 @@ const DOCUMENTS: [Document; 15] = [
         before: &[("rq cancel", "echo 10.1.2.13 | cketerm rq add -")],
     },
     Document { name: "docs/how-to/backup-and-recover.md", replacements: &[], before: &[] },
+    Document { name: "docs/how-to/from-kubectl-drain.md", replacements: &[("w1 w2 w3", "w01 w02 w03")], before: &[] },
+    Document { name: "docs/how-to/from-kured.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/metal3.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/repair.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/rolling-reboot.md", replacements: &[], before: &[] },
@@ -67,7 +69,7 @@ const DOCUMENTS: [Document; 15] = [
 ];
 
 /// Lines that are not run, with the reason. A line is skipped if it begins with the text.
-const NOT_RUN: [(&str, &str, &str); 20] = [
+const NOT_RUN: [(&str, &str, &str); 22] = [
     ("README.md", "cketerm   ", CONSOLE),
     ("README.md", "cketerm --daemon", DAEMON),
     ("docs/from-ckecli.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE --read-only", CONSOLE),
@@ -78,6 +80,12 @@ const NOT_RUN: [(&str, &str, &str); 20] = [
     ("docs/how-to/metal3.md", "cketerm hosts hold ", HOSTS),
     ("docs/how-to/metal3.md", "cketerm hosts release ", HOSTS),
     ("docs/how-to/metal3.md", "cketerm hosts fence ", HOSTS),
+    ("docs/how-to/from-kubectl-drain.md", "cketerm rq wait", "waits for reboots: tests/it/adoption.rs"),
+    (
+        "docs/how-to/from-kured.md",
+        "cketerm rq add --needed",
+        "needs a Node that needs a reboot: tests/it/engine/reboot_needed.rs",
+    ),
     ("docs/how-to/with-cke.md", "cketerm engine give", "waits until CKE leads: tests/it/commands/handover.rs"),
     ("docs/how-to/without-cke.md", "cketerm ", "tests/it/adoption.rs runs the whole document"),
     ("docs/sandbox.md", "cketerm --sandbox", CONSOLE),
@@ -166,6 +174,8 @@ run! {
     the_first_hour_beside_cke_runs_as_written: "docs/from-ckecli.md",
     the_guide_runs_as_written: "docs/guide.md",
     backup_and_recovery_run_as_written: "docs/how-to/backup-and-recover.md",
+    the_way_from_kubectl_drain_runs_as_written: "docs/how-to/from-kubectl-drain.md",
+    the_way_from_kured_runs_as_written: "docs/how-to/from-kured.md",
     the_metal3_how_to_runs_as_written: "docs/how-to/metal3.md",
     the_repair_how_to_runs_as_written: "docs/how-to/repair.md",
     the_rolling_reboot_runs_as_written: "docs/how-to/rolling-reboot.md",

@@ -143,7 +143,9 @@ async fn programs(stage: Arc<Stage>, mut rng: Rng, began: Instant) -> (usize, us
             _ if rng.u32(0..4) == 0 => &names[rng.usize(..names.len())],
             n => busy[rng.usize(..n)],
         };
-        let (by_taint, cordons) = (rng.bool(), rng.bool());
+        let by_taint = rng.bool();
+        // kured works on a Node only with a cordon
+        let cordons = !by_taint || rng.bool();
         let is_free = stage.sandbox.objects.get(&NODES, "", name).is_some_and(|n| n["spec"]["unschedulable"] != true);
         let was_cordoned = change(&stage, name, by_taint, true, cordons && is_free);
         works += 1;

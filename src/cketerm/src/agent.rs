@@ -16,6 +16,7 @@ use cketerm_model::{
     names::NodeName,
 };
 use cketerm_rules::agent::{Judgement, Refusal, judge};
+use futures::future::{Fuse, FusedFuture, FutureExt};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -76,13 +77,20 @@ pub async fn run(kube: Kube, settings: AgentSettings, tell: &(dyn Fn(&str) + Syn
         Agent { kube, settings, record, report: Report { boot_id, version }, tell, last_failure: String::new() };
     let mut polls = interval(poll);
     polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let sentinel = agent.settings.sentinel.clone();
+    // A slow command must not keep an order waiting.
+    let mut check = std::pin::pin!(Fuse::terminated());
     let mut cause = None;
     loop {
         tokio::select! {
             biased;
             _ = stop.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
-            _ = polls.tick() => match agent.settings.sentinel.check().await {
+            _ = polls.tick(), if check.is_terminated() => {
+                check.set(sentinel.check().fuse());
+                continue;
+            }
+            found = &mut check => match found {
                 Ok(found) => cause = found,
                 // An unknown state changes nothing.
                 Err(why) => agent.fail(&why),

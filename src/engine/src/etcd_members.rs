@@ -222,6 +222,8 @@ impl PollerTask {
                     }
                     self.view.members = members;
                     (self.view.source, self.view.error) = (source, None);
+                    self.view.own_store_is_kubernetes =
+                        whose == EtcdCluster::Own && self.members.own_holds_kubernetes(&endpoints).await;
                 }
                 Err(why) => (self.view.source, self.view.error) = (source, Some(format!("etcd members: {why}"))),
             }

@@ -18,7 +18,8 @@ pub enum Source {
     Nothing,
     /// The section `cluster_etcd` of the local configuration.
     Configured,
-    /// cketerm's own store. It counts only if each of its voting members is on a control plane.
+    /// cketerm's own store. It counts only if it holds the objects of Kubernetes, and each of its voting members is on a
+    /// control plane.
     OwnStore,
 }
 
@@ -29,6 +30,10 @@ pub struct EtcdView {
     pub source: Source,
     /// Members by id; empty until the first list.
     pub members: BTreeMap<u64, Member>,
+    /// Whether cketerm's own store was seen to hold the objects of Kubernetes. An etcd of cketerm's own on the control
+    /// planes does not, and its health proves nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_store_is_kubernetes: bool,
     /// The error of the last list, until one succeeds.
     pub error: Option<String>,
     /// The raft index that the leader reported first in this round.

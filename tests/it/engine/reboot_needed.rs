@@ -66,14 +66,21 @@ fn a_needed_reboot_is_proposed_then_queued_once_for_each_signal() {
     std::thread::sleep(std::time::Duration::from_secs(5));
     assert_eq!((reboots(&world), world.entries().len()), (2, 0));
 
-    // with the signal, the record goes
+    // with the signal, the record forgets it, and keeps the entry for a day
     annotate(&world, "w2", OWN, &Value::Null);
-    wait_for("the record is gone", 30, || value(&world.etcd, "/cke/cketerm/needed/w2").is_none().then_some(()));
+    wait_for("the signal is forgotten", 30, || {
+        let record = value(&world.etcd, "/cke/cketerm/needed/w2")?;
+        (record.contains(r#""signals":[]"#) && record.contains("queued")).then_some(())
+    });
+    annotate(&world, "w2", OWN, &json!("firmware"));
+    wait_for_state(&world, "w2", "soon-again");
+    annotate(&world, "w2", OWN, &Value::Null);
+    assert_eq!((reboots(&world), world.entries().len()), (2, 0));
 
     // people queue what is proposed
     world.run(&["policy", "set", "reboot_needed", "propose"]);
     annotate(&world, "w2", OWN, &json!("firmware"));
-    wait_for_state(&world, "w2", "proposed");
+    wait_for_state(&world, "w2", "soon-again");
     world.run(&["rq", "disable"]);
     world.run(&["rq", "add", "--needed=firmware"]);
     wait_for_state(&world, "w2", "queued");

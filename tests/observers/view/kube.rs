@@ -54,7 +54,10 @@ impl Node {
         let taints = object["spec"]["taints"].as_array();
         let autoscaler = |taint: &Value| taint["key"] == "ToBeDeletedByClusterAutoscaler";
         let drained_by_other = taints.is_some_and(|taints| taints.iter().any(autoscaler))
-            || annotation("weave.works/kured-reboot-in-progress").is_some();
+            || (annotation("weave.works/kured-reboot-in-progress").is_some()
+                && object["spec"]["unschedulable"] == true
+                && annotation(OWNER_ANNOTATION).is_none()
+                && annotation(CKE_ANNOTATION) != Some("true"));
         Self {
             uid: text(&object["metadata"]["uid"]),
             drained_by_other,

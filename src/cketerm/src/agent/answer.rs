@@ -56,6 +56,10 @@ impl Agent<'_> {
     async fn announce(&self, node: &NodeRow, order: &Order) -> Result<(), String> {
         let (mut row, mut last) = (node.clone(), String::new());
         for _ in 0..TRIES {
+            // The driver says until when the order may be obeyed.
+            if self.kube.clock().wall() >= order.deadline {
+                return Err("its deadline has passed".to_owned());
+            }
             match self.kube.annotate_node(&row, &self.answer(&order.attempt, None), Carry::Out).await {
                 Ok(_) => return Ok(()),
                 Err(e @ (WriteError::Conflict | WriteError::NoAnswer(_))) => last = e.to_string(),

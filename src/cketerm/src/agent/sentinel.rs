@@ -13,7 +13,7 @@ use tokio::{process::Command, time::timeout};
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Files and a command.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sentinel {
     /// Files whose existence means that the machine needs a reboot.
     pub files: Vec<PathBuf>,

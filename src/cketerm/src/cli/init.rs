@@ -150,7 +150,11 @@ fn confirm(args: &InitArgs, site: &Site, asked: &Asked) -> Result<(), ActionErro
 fn print_plan(draft: &Draft, plan: &site::Plan, context: &Context) -> Result<(), ActionError> {
     if let Some((path, text)) = draft.new_file() {
         context.print_message(&format!("would write {}:", path.display()));
-        context.out.text(text)?;
+        let shown = text.lines().map(|line| match line.split_once("password: ") {
+            Some((before, _)) => format!("{before}password: …\n"),
+            None => format!("{line}\n"),
+        });
+        context.out.text(shown.collect::<String>())?;
     }
     for line in plan.described() {
         context.print_message(&format!("would {line}"));

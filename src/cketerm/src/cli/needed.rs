@@ -42,8 +42,12 @@ pub async fn proposed(cause: &str, operator: &Operator) -> Result<BTreeMap<Strin
     }
     let rows = read(&view, kube, operator.store.clock().wall()).await?;
     let mut all: BTreeMap<String, Vec<Address>> = BTreeMap::new();
-    for row in rows.into_iter().filter(Row::is_proposed) {
-        if let Some(address) = row.address.filter(|_| cause.is_empty() || row.cause == cause) {
+    // without a cause, somebody's stop and what may be in vain are not overruled
+    let is_chosen = |row: &Row| {
+        if cause.is_empty() { row.state == State::Proposed } else { row.is_proposed() && row.cause == cause }
+    };
+    for row in rows.into_iter().filter(is_chosen) {
+        if let Some(address) = row.address {
             all.entry(row.cause).or_default().push(address);
         }
     }
@@ -84,6 +88,9 @@ fn cells(row: &Row) -> Vec<String> {
         State::Queued { entry } => format!("queued as {entry}"),
         State::NotAgain { index } => {
             format!("was queued as {index}, which ended without a reboot: queue it yourself")
+        }
+        State::SoonAgain { index, at } => {
+            format!("proposed; the leader queued {index} for this machine at {at}, and waits a day")
         }
         State::Stopped { batch } => format!("proposed; batch {batch} of this cause was paused or cancelled"),
         State::InVain { machines } => {

@@ -33,7 +33,8 @@ use super::{
 use crate::kubernetes::{Carry, Kube, KubeSettings, WriteError, agent_annotations};
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "agent", for_many: true, check, needs, create };
+pub(super) const REGISTRATION: Registration =
+    Registration { name: "agent", for_many: Some(|_| Ok(())), check, needs, create };
 
 /// Time in which an agent has to answer, in seconds, if the file sets none.
 const DEADLINE_SECONDS: u64 = 60;

@@ -22,7 +22,7 @@ use crate::kubernetes::{Kube, KubeError, KubeSettings, WriteError};
 
 /// Registration of the driver.
 pub(super) const REGISTRATION: Registration =
-    Registration { name: "bare-metal-host", for_many: false, check, needs, create };
+    Registration { name: "bare-metal-host", for_many: None, check, needs, create };
 
 /// Number of attempts of a write. Metal3's operator writes hosts frequently.
 const TRIES: u32 = 8;

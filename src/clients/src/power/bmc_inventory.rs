@@ -224,10 +224,11 @@ impl BmcInventory {
 
 /// Checks that the entry for all other machines has a driver that can reach many.
 fn check_others(others: &RawSettings) -> Result<(), String> {
-    if registered(others.driver.as_deref()).is_some_and(|driver| driver.for_many) {
-        return Ok(());
+    if let Some(for_many) = registered(others.driver.as_deref()).and_then(|driver| driver.for_many) {
+        return for_many(others.settings.as_ref()).map_err(|why| format!("{OTHERS}: {why}"));
     }
-    let names: Vec<&str> = DRIVERS.iter().filter(|driver| driver.for_many).map(|driver| driver.name).collect();
+    let names: Vec<&str> =
+        DRIVERS.iter().filter(|driver| driver.for_many.is_some()).map(|driver| driver.name).collect();
     Err(format!("{OTHERS}: its driver must reach many machines: choose one of {}", names.join(", ")))
 }
 

@@ -15,13 +15,14 @@ use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
     fault::Key,
-    program::{self, Argv, CommandError, Place, run},
+    program::{self, ADDRESS, Argv, CommandError, Place, run},
     registration::{Found, Need, Registration},
     settings::{Entry, InventoryError},
 };
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "command", for_many: true, check, needs, create };
+pub(super) const REGISTRATION: Registration =
+    Registration { name: "command", for_many: Some(for_many), check, needs, create };
 
 /// Time limit of one program in seconds, if the file sets none.
 const TIMEOUT_SECONDS: u64 = 30;
@@ -183,6 +184,19 @@ impl PowerDriver for CommandDriver {
 
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {
         self.send(request).boxed()
+    }
+}
+
+/// Checks that the programs of an entry for many machines know which machine is meant.
+fn for_many(settings: Option<&serde_yaml::Value>) -> Result<(), String> {
+    let programs = settings.and_then(serde_yaml::Value::as_mapping).into_iter().flatten();
+    let names = |value: &serde_yaml::Value| value.as_str().is_some_and(|word| word.contains(ADDRESS));
+    let lacks = programs.filter_map(|(key, value)| Some((key.as_str()?, value.as_sequence()?)));
+    match lacks.into_iter().find(|(_, words)| !words.iter().any(names)) {
+        Some((key, _)) => {
+            Err(format!("{key}: no argument has {ADDRESS}, so it would be the same machine for all: add it"))
+        }
+        None => Ok(()),
     }
 }
 

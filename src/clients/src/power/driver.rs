@@ -177,6 +177,11 @@ pub trait PowerDriver: fmt::Debug + Send + Sync {
     /// first call is a [`PowerDriver::read`].
     fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>>;
 
+    /// Returns the boot id of the operating system in what was read, if the driver can see it.
+    fn boot_id<'a>(&self, _: &'a Machine) -> Option<&'a str> {
+        None
+    }
+
     /// Checks that a request could be sent now, without sending it. A power cycle asks for the power-on before it turns
     /// the machine off. The first call on the driver is a [`PowerDriver::read`]. Errors: those of
     /// [`PowerDriver::request`], as far as they can be known before.

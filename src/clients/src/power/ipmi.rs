@@ -23,7 +23,7 @@ use super::{
 };
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "ipmi", for_many: false, check, needs, create };
+pub(super) const REGISTRATION: Registration = Registration { name: "ipmi", for_many: None, check, needs, create };
 
 /// Time limit of one run in seconds, if the file sets none. `ipmitool` gives up on a silent BMC after 20 s.
 const TIMEOUT_SECONDS: u64 = 30;

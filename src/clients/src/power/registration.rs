@@ -36,12 +36,16 @@ pub(super) enum Need {
     },
 }
 
+/// Check of the settings of an entry for many machines.
+pub(super) type ForMany = fn(Option<&serde_yaml::Value>) -> Result<(), String>;
+
 /// One power driver.
 pub(super) struct Registration {
     /// Name in the file: `redfish`.
     pub(super) name: &'static str,
-    /// Whether one entry can describe many machines: `others` in the file.
-    pub(super) for_many: bool,
+    /// Check of an entry that describes many machines (`others` in the file): each must lead to its own machine. `None`: no
+    /// entry can.
+    pub(super) for_many: Option<ForMany>,
     /// Checks an entry without reading other files, and returns warnings for the operator. An entry that it refuses
     /// blocks its machine before any drain.
     pub(super) check: fn(&Entry<'_>) -> Result<Vec<String>, InventoryError>,

@@ -16,13 +16,14 @@ use super::{
     connector::Connector,
     driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, Report, RequestNames, Restart, Target},
     fault::Key,
-    program::{self, Argv, Ended, Place},
+    program::{self, ADDRESS, Argv, CommandError, Ended, Place},
     registration::{Found, Need, Registration},
     settings::{Entry, InventoryError},
 };
 
 /// Registration of the driver.
-pub(super) const REGISTRATION: Registration = Registration { name: "ssh", for_many: true, check, needs, create };
+pub(super) const REGISTRATION: Registration =
+    Registration { name: "ssh", for_many: Some(for_many), check, needs, create };
 
 /// Time limit of a connection attempt in seconds.
 const CONNECT_SECONDS: u64 = 10;
@@ -36,9 +37,6 @@ const CONNECTION_FAILED: i32 = 255;
 const MARK: &str = "cketerm-reboots";
 /// Command that prints the boot id and the seconds since the boot.
 const FACTS: &str = "cat /proc/sys/kernel/random/boot_id /proc/uptime";
-
-/// Placeholder for the node's address.
-const ADDRESS: &str = "{address}";
 
 /// Keys of the settings.
 const KEYS: &[Key] = &[
@@ -212,7 +210,14 @@ impl SshDriver {
     async fn reboot(&self, report: Report<'_>) -> Result<(), PowerError> {
         tracing::info!(host = %self.target, "requesting a reboot");
         report(&format!("{}: running `{}`", self.target, self.command.join(" ")));
-        let ended = self.run(&format!("echo {MARK} && sleep 1 && {}", self.quoted_command())).await?;
+        let ended = match self.run(&format!("echo {MARK} && sleep 1 && {}", self.quoted_command())).await {
+            // It may have been taken before the program was killed. A second order could meet the new boot.
+            Err(SshError::Command(CommandError::Late { .. })) => {
+                report(&format!("{}: no end of the command in time; the boot check decides", self.target));
+                return Ok(());
+            }
+            ended => ended?,
+        };
         let began = ended.stdout.lines().any(|line| line.trim() == MARK);
         match ended.status.code() {
             Some(0) => Ok(()),
@@ -257,6 +262,10 @@ impl PowerDriver for SshDriver {
         self.read()
     }
 
+    fn boot_id<'a>(&self, machine: &'a Machine) -> Option<&'a str> {
+        Some(&machine.id)
+    }
+
     fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
         let (target, offered) = (self.target.clone(), vec!["reboot".to_owned()]);
         std::future::ready(Err(PowerError::NotOffered { target, request, offered })).boxed()
@@ -278,6 +287,16 @@ impl Restart for SshDriver {
 
     fn restart<'a>(&'a self, report: Report<'a>) -> BoxFuture<'a, Result<(), PowerError>> {
         self.reboot(report).boxed()
+    }
+}
+
+/// Checks that the host of an entry for many machines is another one for each.
+fn for_many(settings: Option<&serde_yaml::Value>) -> Result<(), String> {
+    match settings.and_then(|settings| settings.get("host")?.as_str()) {
+        Some(host) if !host.contains(ADDRESS) => {
+            Err(format!("host: {host:?} would be the same machine for all: write {ADDRESS} into it, or leave it out"))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -22,11 +22,14 @@ impl Check {
 
 /// Checks that the driver can reboot its machine. It only reads: no request that changes the power is sent. The checks
 /// end at the first failure that makes the others impossible.
-pub async fn test(driver: &dyn PowerDriver) -> Vec<Check> {
+///
+/// Also returns the boot id of the machine, if the driver can see it.
+pub async fn test(driver: &dyn PowerDriver) -> (Vec<Check>, Option<String>) {
     let machine = match driver.read().await {
         Ok(machine) => machine,
-        Err(e) => return vec![Check::new("login", Err(e.to_string()))],
+        Err(e) => return (vec![Check::new("login", Err(e.to_string()))], None),
     };
+    let boot_id = driver.boot_id(&machine).map(str::to_owned);
     let target = driver.target();
     let mut checks = vec![Check::new("login", Ok(format!("{target} answers")))];
     let state = match &machine.power {
@@ -36,7 +39,7 @@ pub async fn test(driver: &dyn PowerDriver) -> Vec<Check> {
     checks.push(Check::new("power state", state));
     if let Some(restart) = driver.as_restart() {
         checks.push(Check::new("reboot", restart.ready().await.map_err(|e| e.to_string())));
-        return checks;
+        return (checks, boot_id);
     }
     for (name, request) in [("turn off", PowerRequest::Off(Mode::Hard)), ("turn on", PowerRequest::On)] {
         let offered = machine.requests.of(request).ok_or_else(|| PowerError::NotOffered {
@@ -50,5 +53,5 @@ pub async fn test(driver: &dyn PowerDriver) -> Vec<Check> {
         };
         checks.push(Check::new(name, result.map_err(|e| e.to_string())));
     }
-    checks
+    (checks, boot_id)
 }

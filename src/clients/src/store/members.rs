@@ -18,6 +18,7 @@ use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 
 use super::{
     connect::{EtcdSettings, tls},
+    exposure::{REGISTRY, one_key},
     failure::Failure,
 };
 
@@ -167,6 +168,17 @@ impl EtcdMembers {
             learner: answer.is_learner(),
             errors: answer.errors().iter().map(|e| e.trim().to_owned()).filter(|e| !e.is_empty()).collect(),
         })
+    }
+
+    /// Reports whether cketerm's own store, at these endpoints, holds objects of Kubernetes that its user can read. Without
+    /// an answer it does not.
+    pub async fn own_holds_kubernetes(&self, endpoints: &[String]) -> bool {
+        let each = endpoints.iter().map(|endpoint| {
+            self.call(EtcdCluster::Own, endpoint, |client| async move {
+                client.kv_client().get(REGISTRY, Some(one_key())).await
+            })
+        });
+        first_success(each).await.is_ok_and(|answer| !answer.kvs().is_empty())
     }
 
     /// Requests that the leading member, which answers at these URLs, hands over to the member `to`.

@@ -185,10 +185,16 @@ pub fn release(app: &App) -> Result<Dialog, String> {
 /// Opens the same dialog for this node.
 pub fn release_of(app: &App, name: &str) -> Result<Dialog, String> {
     let name = name.to_owned();
-    let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(name.as_str()) else {
+    let owner = || queries::node(&app.seen, &name).and_then(|row| row.owner()).map(|owner| owner.entry);
+    let entry = match app.seen.orphans.get(name.as_str()) {
+        Some(Reason::OrphanedCordon { entry, .. }) => Some(*entry),
+        Some(Reason::DrainedByOther { .. }) => owner(),
+        Some(_) | None => None,
+    };
+    let Some(entry) = entry else {
         return Err(format!("{name} has no orphaned cordon"));
     };
-    let action = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };
+    let action = Action::Order { entry, verb: Verb::Uncordon, seen: None, reason: None };
     let mut dialog = Dialog::new(format!("Uncordon {name}?"), "Uncordon 1 node", DialogAction::Act(action));
     dialog.lines = vec![
         format!("{entry} is gone; its command may have been running on {name}"),

@@ -54,16 +54,20 @@ const TAINTS: [(&str, Option<&str>, DrainProgram); 4] = [
     ("medik8s.io/drain", None, DrainProgram::NodeMaintenanceOperator),
 ];
 
+/// Annotations of kured, with `--annotate-nodes`. It sets them while it waits for its lock, too.
+const KURED: [&str; 2] = ["weave.works/kured-reboot-in-progress", "kured.dev/kured-reboot-in-progress"];
+
 /// Annotations by their key, and the beginning of the values that count.
 const ANNOTATIONS: [(&str, &str, DrainProgram); 4] = [
-    ("weave.works/kured-reboot-in-progress", "", DrainProgram::Kured),
-    ("kured.dev/kured-reboot-in-progress", "", DrainProgram::Kured),
+    (KURED[0], "", DrainProgram::Kured),
+    (KURED[1], "", DrainProgram::Kured),
     ("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", "true", DrainProgram::FlatcarUpdateOperator),
     ("machineconfiguration.openshift.io/desiredDrain", "drain-", DrainProgram::MachineConfigOperator),
 ];
 
 impl NodeRow {
-    /// Returns the sign of another program that works on this Node now.
+    /// Returns the sign of another program that works on this Node now. kured's annotation alone only says that it wants
+    /// to: it counts together with a cordon that is neither cketerm's nor CKE's.
     pub fn drain_sign(&self) -> Option<DrainSign> {
         let described = &self.described;
         let by_taint = TAINTS.iter().find_map(|(key, value, program)| {
@@ -72,7 +76,9 @@ impl NodeRow {
             described.taints.iter().find(is).map(|_| DrainSign { program: *program, sign: format!("taint {key}") })
         });
         by_taint.or_else(|| {
-            ANNOTATIONS.iter().find_map(|(key, begins, program)| {
+            let is_cordoned_by_other = self.unschedulable && self.owner.is_none() && !self.cke_mark;
+            let works = |program: DrainProgram| program != DrainProgram::Kured || is_cordoned_by_other;
+            ANNOTATIONS.iter().filter(|(_, _, program)| works(*program)).find_map(|(key, begins, program)| {
                 let is = |(found, value): &(&str, &str)| found == key && value.starts_with(begins);
                 let sign = || DrainSign { program: *program, sign: format!("annotation {key}") };
                 described.annotations.iter().find(is).map(|_| sign())
@@ -95,7 +101,7 @@ mod tests {
             row.drain_sign().map(|sign| sign.program)
         };
         let annotation = |key: &str, value: &str| {
-            let mut row = NodeRow::default();
+            let mut row = NodeRow { unschedulable: true, ..NodeRow::default() };
             row.described.annotations = [(key.to_owned(), value.to_owned())].into_iter().collect();
             row.drain_sign().map(|sign| sign.program)
         };
@@ -107,6 +113,11 @@ mod tests {
         assert_eq!(taint("node.kubernetes.io/unschedulable", ""), None, "a cordon names nobody");
         let time = "2026-11-26T10:00:00Z";
         assert_eq!(annotation("weave.works/kured-reboot-in-progress", time), Some(DrainProgram::Kured));
+        let mut waits_for_lock = NodeRow::default();
+        waits_for_lock.described.annotations = [(KURED[0].to_owned(), time.to_owned())].into_iter().collect();
+        assert_eq!(waits_for_lock.drain_sign(), None, "it sets the annotation before it has its lock");
+        let ours = NodeRow { unschedulable: true, cke_mark: true, ..waits_for_lock };
+        assert_eq!(ours.drain_sign(), None, "the cordon is another program's only if nobody else marked it");
         assert_eq!(annotation("weave.works/kured-most-recent-reboot-needed", time), None, "it stays after the reboot");
         let flatcar = "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress";
         assert_eq!(annotation(flatcar, "true"), Some(DrainProgram::FlatcarUpdateOperator));

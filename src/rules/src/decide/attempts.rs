@@ -239,7 +239,7 @@ impl<'a> Pass<'a> {
             let unhealthy = || self.others_unhealthy(ctx);
             let barred = self.stale_for(ctx).or_else(|| self.command_window_blocker(ctx));
             let barred = barred.or_else(|| self.no_command(ctx)).or_else(mismatch).or_else(unhealthy);
-            barred.or_else(|| self.drained_by_other(node?))
+            barred.or_else(|| self.drained_by_other_for(ctx, node?))
         };
         if barred.is_some() {
             return barred;

@@ -69,15 +69,18 @@ impl MemberHosts {
         etcd.members.iter().filter(|(id, member)| here(**id, member)).map(|(id, _)| *id).collect()
     }
 
-    /// Reports whether the list is that of the Kubernetes etcd. The list of cketerm's own store counts only if each
-    /// voting member is on a control plane: CKE's store may be another etcd, whose health proves nothing (SAF-24).
+    /// Reports whether the list is that of the Kubernetes etcd. The list of cketerm's own store counts only if it holds the
+    /// objects of Kubernetes, and each voting member is on a control plane: the store may be another etcd, also on the
+    /// control planes, whose health proves nothing (SAF-24).
     fn is_kubernetes_etcd(&self, etcd: &EtcdView) -> bool {
         match etcd.source {
             Source::Nothing => false,
             Source::Configured => true,
             Source::OwnStore => {
                 let mut voters = etcd.members.iter().filter(|(_, member)| !member.learner).peekable();
-                voters.peek().is_some() && voters.all(|(id, _)| self.0.get(id).is_some_and(|host| host.control_plane))
+                etcd.own_store_is_kubernetes
+                    && voters.peek().is_some()
+                    && voters.all(|(id, _)| self.0.get(id).is_some_and(|host| host.control_plane))
             }
         }
     }
@@ -256,7 +259,7 @@ fn no_members_reason(etcd: &EtcdView) -> String {
     let found = match (etcd.source, &etcd.error) {
         (_, Some(error)) => format!("{error}; "),
         (Source::OwnStore, None) if !etcd.members.is_empty() => {
-            "the etcd that holds the queues is not on the control planes; ".to_owned()
+            "the etcd that holds the queues is not that of Kubernetes; ".to_owned()
         }
         _ => String::new(),
     };

@@ -91,7 +91,7 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.wrong_node(ctx, Some(found)) {
             return Some(reason);
         }
-        if let Some(reason) = self.drained_by_other(found) {
+        if let Some(reason) = self.drained_by_other_for(ctx, found) {
             return Some(reason);
         }
         if !drained {

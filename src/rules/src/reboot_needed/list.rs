@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{
     queue::{entries_by_address, stopped_causes},
-    record::{asking, still_set, updated},
+    record::{asking, is_of_last_day, still_set, updated},
     signals::ShownSignals,
 };
 
@@ -59,6 +59,14 @@ pub enum State {
         /// Index of that entry.
         index: u64,
     },
+    /// The leader queued a reboot of this machine less than a day ago, for an earlier boot. It queues no second one so
+    /// soon.
+    SoonAgain {
+        /// Index of that entry.
+        index: u64,
+        /// Time of its enqueue.
+        at: Timestamp,
+    },
     /// Somebody paused or cancelled the batch of the cause: the leader queues nothing more for it.
     Stopped {
         /// The batch.
@@ -89,7 +97,14 @@ pub enum State {
 impl Row {
     /// Reports whether a person may queue its reboot.
     pub fn is_proposed(&self) -> bool {
-        matches!(self.state, State::Proposed | State::NotAgain { .. } | State::Stopped { .. } | State::InVain { .. })
+        match self.state {
+            State::Proposed
+            | State::NotAgain { .. }
+            | State::SoonAgain { .. }
+            | State::Stopped { .. }
+            | State::InVain { .. } => true,
+            State::Queued { .. } | State::Rebooted { .. } | State::StillSet { .. } | State::NotMember => false,
+        }
     }
 }
 
@@ -115,7 +130,7 @@ pub fn list(store: &StoreView, kube: &KubeView, shown: &ShownSignals, now: Times
         let boot_id = node.boot_id.as_str();
         let (signal, state) = if let Some(signal) = asking(&record, boot_id).next() {
             let stopped = stopped.get(signal.cause.as_str()).copied();
-            let state = |address: &Address| state(&record, boot_id, entries.get(address).copied(), stopped);
+            let state = |address: &Address| state(&record, boot_id, entries.get(address).copied(), stopped, now);
             (signal, member.as_ref().map_or(State::NotMember, state))
         } else if let Some((signal, reboot)) = still_set(&record, signals, boot_id).next().zip(record.rebooted.as_ref())
         {
@@ -168,12 +183,14 @@ pub fn member_of<'a>(store: &'a StoreView, node: &NodeRow) -> Option<Member<'a>>
 }
 
 /// Returns the state of a member whose Node asks for a reboot. `entry`: the entry of its machine.
-fn state(record: &Needed, boot_id: &str, entry: Option<EntryId>, stopped: Option<BatchId>) -> State {
-    let queued = record.queued.as_ref().filter(|queued| queued.boot_id == boot_id);
+fn state(record: &Needed, boot_id: &str, entry: Option<EntryId>, stopped: Option<BatchId>, now: Timestamp) -> State {
+    let queued = record.queued.as_ref().filter(|queued| queued.boot_id == boot_id || is_of_last_day(queued, now));
+    fault!(StillSetAsks => queued = record.queued.as_ref().filter(|queued| queued.boot_id == boot_id));
     fault!(NeededTwice => queued = None);
     match (entry, queued, stopped) {
         (Some(entry), ..) => State::Queued { entry },
-        (None, Some(queued), _) => State::NotAgain { index: queued.index },
+        (None, Some(queued), _) if queued.boot_id == boot_id => State::NotAgain { index: queued.index },
+        (None, Some(queued), _) => State::SoonAgain { index: queued.index, at: queued.at },
         (None, None, Some(batch)) => State::Stopped { batch },
         (None, None, None) => State::Proposed,
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cketerm_model::{
-    cketerm_records::{Needed, NeededReboot, NeededSignal},
+    cketerm_records::{Needed, NeededEntry, NeededReboot, NeededSignal},
     entry::Stored,
     fault,
     kube::{KubeView, NodeRow},
@@ -18,8 +18,15 @@ use super::signals::{Shown, ShownSignals};
 
 /// Number of records that one transaction changes.
 const CHANGES_AT_ONCE: usize = 50;
-/// Seconds for which the record of a Node that is gone keeps its entry. The Node may be registered again.
-const GONE_SECONDS: i64 = 86_400;
+/// Seconds for which a record keeps the entry that the leader queued, whatever becomes of the Node and its signals. The
+/// leader queues no second entry for the machine in this time: a signal that goes and comes back must not reboot it again
+/// and again.
+const ENTRY_SECONDS: i64 = 86_400;
+
+/// Reports whether the leader queued this entry less than a day ago.
+pub fn is_of_last_day(queued: &NeededEntry, now: Timestamp) -> bool {
+    now < after(queued.at, ENTRY_SECONDS)
+}
 
 /// Change of one record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -58,12 +65,12 @@ fn is_same(signal: &NeededSignal, shown: &Shown) -> bool {
     (&signal.cause, &signal.value) == (&shown.cause, &shown.value)
 }
 
-/// Returns the record of a Node as it should be now; none = there should be none. A record outlives its signals while
-/// the boot lasts for which an entry was queued.
+/// Returns the record of a Node as it should be now; none = there should be none. A record outlives its signals for a day
+/// after the enqueue of an entry, and while the boot lasts for which the entry was queued.
 pub fn updated(record: Option<&Needed>, node: Option<&NodeRow>, shown: &[Shown], now: Timestamp) -> Option<Needed> {
     let now = whole_seconds(now);
     let Some(node) = node else {
-        let keeps = |record: &&Needed| record.queued.as_ref().is_some_and(|q| now < after(q.at, GONE_SECONDS));
+        let keeps = |record: &&Needed| record.queued.as_ref().is_some_and(|queued| is_of_last_day(queued, now));
         return record.filter(keeps).cloned();
     };
     // the kubelet has not reported yet
@@ -83,7 +90,9 @@ pub fn updated(record: Option<&Needed>, node: Option<&NodeRow>, shown: &[Shown],
     };
     let signals: Vec<NeededSignal> = shown.iter().filter_map(|shown| known(shown).or_else(|| new(shown))).collect();
     let queued = record.and_then(|record| record.queued.clone());
-    let queued = queued.filter(|queued| queued.boot_id == node.boot_id || !signals.is_empty());
+    let keeps =
+        |queued: &NeededEntry| queued.boot_id == node.boot_id || !signals.is_empty() || is_of_last_day(queued, now);
+    let queued = queued.filter(keeps);
     if signals.is_empty() && queued.is_none() {
         return None;
     }

@@ -64,9 +64,9 @@ async fn answer(endpoint: &str, settings: &EtcdSettings) -> Result<String, Strin
 /// Adds whether this user can read the objects of Kubernetes.
 async fn add_exposure(store: &Store, found: &mut Checks) {
     match timeout(TIMEOUT, store.exposure()).await {
-        Ok(Ok(Exposure::NoObjects)) => found.good(SUBJECT, "it does not hold the objects of Kubernetes"),
+        Ok(Ok(Exposure::NoObjects)) => found.good(SUBJECT, "no objects of Kubernetes below /registry/ or kubernetes.io/"),
         Ok(Ok(Exposure::Denied)) => {
-            found.good(SUBJECT, "it does not let this user read /registry/, the objects of Kubernetes");
+            found.good(SUBJECT, "it does not let this user read the objects of Kubernetes");
         }
         Ok(Ok(Exposure::Readable)) => found.failed(
             SUBJECT,

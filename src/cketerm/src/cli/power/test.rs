@@ -112,23 +112,28 @@ async fn all_machines(context: &Context) -> Result<Vec<Address>, ActionError> {
 }
 
 async fn test_machine(address: Address, nodes: Option<&Result<Vec<NodeRow>, String>>, context: &Context) -> Tested {
-    let (target, mut checks) = match find(&address, context).await {
-        Err(e) => (None, vec![Check::new("driver", Err(e.text))]),
+    let (target, (mut checks, boot_id)) = match find(&address, context).await {
+        Err(e) => (None, (vec![Check::new("driver", Err(e.text))], None)),
         Ok(found) => {
-            let checks = test(&*found.driver).await;
+            let tested = test(&*found.driver).await;
             found.driver.close().await;
-            (Some(found.driver.target().to_string()), checks)
+            (Some(found.driver.target().to_string()), tested)
         }
     };
     if let (Some(nodes), true) = (nodes, target.is_some()) {
-        checks.push(Check::new("boot proof", boot_proof(&address, nodes)));
+        checks.push(Check::new("boot proof", boot_proof(&address, boot_id.as_deref(), nodes)));
     }
     let checks: Vec<Shown> = checks.into_iter().map(Shown::from).collect();
     Tested { address: address.to_string(), target, ok: checks.iter().all(|check| check.ok), checks }
 }
 
-/// Checks that exactly one Node has this address and reports its boot id, by which `power booted` proves a boot.
-fn boot_proof(address: &Address, nodes: &Result<Vec<NodeRow>, String>) -> Result<String, String> {
+/// Checks that exactly one Node has this address and reports its boot id, by which `power booted` proves a boot. `boot_id`:
+/// the one that the machine itself reports, which must be the same.
+fn boot_proof(
+    address: &Address,
+    boot_id: Option<&str>,
+    nodes: &Result<Vec<NodeRow>, String>,
+) -> Result<String, String> {
     let nodes = nodes.as_ref().map_err(Clone::clone)?;
     if let Some(why) = duplicate_claim(address, nodes) {
         return Err(why);
@@ -137,6 +142,13 @@ fn boot_proof(address: &Address, nodes: &Result<Vec<NodeRow>, String>) -> Result
     let node = node.ok_or_else(|| format!("no Node has the address {address}; correct the definition"))?;
     if node.boot_id.is_empty() {
         return Err(format!("Node {} reports no boot id; look at its kubelet", node.name));
+    }
+    if let Some(boot_id) = boot_id.filter(|boot_id| *boot_id != node.boot_id) {
+        return Err(format!(
+            "another machine than Node {}: its boot id is {boot_id}, and that of the Node is {}; correct the host of its \
+             entry, or look at the kubelet if the machine has just booted",
+            node.name, node.boot_id
+        ));
     }
     Ok(format!("Node {} reports its boot id", node.name))
 }

@@ -172,7 +172,7 @@ async fn nothing_is_ordered_where_no_agent_would_obey() {
 #[tokio::test]
 async fn a_test_gives_no_order() {
     let (fake, good) = driver(Fake::new(Some(Ok(()))));
-    let checks = test(&good).await;
+    let (checks, _) = test(&good).await;
     assert!(checks.iter().all(|check| check.result.is_ok()), "{checks:?}");
     assert!(checks[2].result.as_ref().unwrap().contains("(version 0.2.0) can be given an order"), "{checks:?}");
     assert!(fake.lock().unwrap().orders.is_empty());
@@ -180,6 +180,6 @@ async fn a_test_gives_no_order() {
     fake.node["metadata"]["annotations"] = json!({});
     fake.node["status"]["conditions"] = json!([]);
     let (_, bad) = driver(fake);
-    let failures: Vec<String> = test(&bad).await.into_iter().filter_map(|check| check.result.err()).collect();
+    let failures: Vec<String> = test(&bad).await.0.into_iter().filter_map(|check| check.result.err()).collect();
     assert!(failures.len() == 2 && failures[1].contains("no agent reports on Node w1"), "{failures:?}");
 }

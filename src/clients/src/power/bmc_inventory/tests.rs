@@ -76,6 +76,11 @@ fn errors_name_the_problem_and_show_no_password() {
         ("bmcs: {10.0.0.1: hunter2}", "bmcs.10.0.0.1: write keys with values: {key: value, …} (error at line 1)"),
         ("bmcs: {'fd00::1': hunter2}", "bmcs.fd00::1: write keys with values"),
         ("bmcs: hunter2", "bmcs: write the BMC of each address"),
+        ("others: {driver: ssh, settings: {host: bastion}}", "would be the same machine for all"),
+        (
+            "others: {driver: command, settings: {'on': [/bin/a, '{address}'], 'off': [/bin/b, all], state: [/bin/c, '{address}']}}",
+            "off: no argument has {address}",
+        ),
         (
             "bmcs:\n  10.0.0.1: {url: bmc}\n  10.1.3.11: {soft-seconds: -1}",
             "bmcs.10.1.3.11.soft-seconds: write a whole number of seconds (error at line 3)",

@@ -3,7 +3,7 @@
 use super::place::Place;
 
 /// Placeholder for the node's address. It is the key of the entry, so only the writer of the file chooses it.
-const ADDRESS: &str = "{address}";
+pub(in crate::power) const ADDRESS: &str = "{address}";
 
 /// A program with its arguments, and the place in the file that names it. No shell reads them: each argument reaches the
 /// program as it is.

@@ -17,7 +17,10 @@ use tokio::{
     time::timeout,
 };
 
-pub(super) use self::{argv::Argv, place::Place};
+pub(super) use self::{
+    argv::{ADDRESS, Argv},
+    place::Place,
+};
 use super::{driver::PowerError, settings::InventoryError, text::shorten};
 
 /// Number of bytes that are kept of each output stream. The rest is read and discarded.

@@ -22,7 +22,7 @@ use crate::{
 
 /// Registration of the driver.
 pub(in crate::power) const REGISTRATION: Registration =
-    Registration { name: "redfish", for_many: false, check, needs, create };
+    Registration { name: "redfish", for_many: None, check, needs, create };
 
 /// Source of a BMC's address.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -129,8 +129,9 @@ async fn a_test_reboots_nothing_and_names_a_missing_right() {
         let site = Site::new(how);
         std::fs::write(site.path().join("uid"), uid).unwrap();
         let found = site.find(&site.entry(more)).unwrap();
-        let checks = test(&*found.driver).await;
+        let (checks, boot_id) = test(&*found.driver).await;
         let failures: Vec<String> = checks.into_iter().filter_map(|check| check.result.err()).collect();
+        assert_eq!(boot_id.is_some(), how != "denied", "a login shows the boot id");
         assert_eq!(failures.len(), usize::from(failed.is_some()), "{how} {uid} {more}: {failures:?}");
         assert!(failed.is_none_or(|text| failures[0].contains(text)), "{failures:?}");
         assert!(site.calls().iter().all(|call| !call.contains(MARK)), "{:?}", site.calls());

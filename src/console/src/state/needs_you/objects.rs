@@ -55,7 +55,11 @@ pub(super) fn reboots(app: &App) -> Vec<NeedsYou> {
         let (what, urgency, remedies) = match row.state {
             // machines on which it is still set have a line of their own
             State::Proposed | State::InVain { .. } if is_automatic => continue,
-            State::Proposed | State::NotAgain { .. } | State::Stopped { .. } | State::InVain { .. } => {
+            State::Proposed
+            | State::NotAgain { .. }
+            | State::SoonAgain { .. }
+            | State::Stopped { .. }
+            | State::InVain { .. } => {
                 (format!("needs a reboot: {}", row.cause), Urgency::Waits, [Command::Reboot].as_slice())
             }
             State::StillSet { .. } => {

@@ -203,14 +203,19 @@ fn i46_ready_static_pods_are_shown_but_not_sufficient() {
 
 #[test]
 fn i46_cketerms_own_etcd_counts_only_on_control_planes() {
-    let own = |v: &mut EtcdView| v.source = Source::OwnStore;
+    let own = |v: &mut EtcdView| {
+        v.source = Source::OwnStore;
+        v.own_store_is_kubernetes = true;
+    };
     assert_eq!(with(next(), own).starts(), [0]);
     let elsewhere = |v: &mut EtcdView| {
         own(v);
         v.members.get_mut(&3).unwrap().peer_urls = vec!["https://10.9.9.9:2380".to_owned()];
         v.members.get_mut(&3).unwrap().client_urls.clear();
     };
-    unchecked(&with(next(), elsewhere), 0, "not on the control planes");
+    unchecked(&with(next(), elsewhere), 0, "not that of Kubernetes");
+    // a small etcd of cketerm's own on the control planes says nothing about that of Kubernetes
+    unchecked(&with(next(), |v| v.source = Source::OwnStore), 0, "not that of Kubernetes");
 }
 
 #[test]

@@ -339,9 +339,28 @@ fn a_signal_that_is_still_set_after_the_reboot_is_named_and_not_queued_again() {
     let later = recorded(rebooted, 11, older);
     assert_eq!(queued(&later), None);
     assert_eq!(states(&later), [State::StillSet { at: after(now(), -HOUR), index: Some(4) }]);
-    // once it is gone, the record goes; set again, it asks for the next reboot
-    let gone = recorded(scene(RebootNeeded::Queue), 11, with_queued("kernel", "before")).booted(11);
+    // once it is gone, the record goes a day after the enqueue; set again, it then asks for the next reboot
+    let mut long_ago = with_queued("kernel", "before");
+    long_ago.queued.as_mut().unwrap().at = after(now(), -25 * HOUR);
+    let gone = recorded(scene(RebootNeeded::Queue), 11, long_ago).booted(11);
     assert_eq!(recorded_changes(&gone)[0].record, None);
+}
+
+/// A condition that the boot clears and that comes back at once, or a cause whose text changes with each boot, must not
+/// reboot a machine again and again.
+#[test]
+fn a_signal_that_comes_back_within_a_day_waits_for_a_person() {
+    let gone = recorded(scene(RebootNeeded::Queue), 11, with_queued("kernel", "before")).booted(11);
+    let kept = recorded_changes(&gone)[0].record.clone().expect("the record keeps the entry");
+    assert!(kept.signals.is_empty(), "{kept:?}");
+    for cause in ["kernel", "another text"] {
+        let mut back = kept.clone();
+        back.signals = vec![signal(cause, 5, "after")];
+        let back = recorded(asks(scene(RebootNeeded::Queue), 11, cause), 11, back).booted(11);
+        assert_eq!(queued(&back), None, "{cause}");
+        let [state] = &states(&back)[..] else { panic!("one row") };
+        assert!(matches!(state, State::SoonAgain { index: 4, .. }), "{state:?}");
+    }
 }
 
 /// A wanted kernel that nobody has installed must not reboot the whole cluster.
@@ -381,8 +400,9 @@ fn two_signals_that_stay_set_do_not_take_turns() {
 }
 
 #[test]
-fn another_cause_after_the_reboot_is_queued() {
+fn another_cause_a_day_after_the_reboot_is_queued() {
     let mut record = with_queued("kernel", "before");
+    record.queued.as_mut().unwrap().at = after(now(), -25 * HOUR);
     let scene = asks(scene(RebootNeeded::Queue), 11, "firmware");
     let scene = scene.booted(11);
     record.signals = vec![signal("firmware", 5, "after")];
