@@ -352,10 +352,15 @@ fn the_reboot_queue_works_with_agents() {
     let config = config(&world);
     let worker = &all[1];
     let mut node = Node::new(&world, worker);
-    node.start();
     let before = world.boot_id(&worker.name);
     world.queue(&[worker]);
     let _engine = Daemon::start(world.dir(), &config, "engine");
+    // Nothing is drained for an agent that is not there.
+    world.wait_or_explain(0, "the entry waits for the agent", 60, || {
+        world.run(&["rq", "why", "0"]).contains("no agent reports on Node w1").then_some(())
+    });
+    assert!(world.cordoned().is_empty());
+    node.start();
     world.wait_or_explain(0, "the machine reboots", 90, || (node.reboots() == 1).then_some(()));
     world.wait_for_entry_status(0, "rebooting", 1);
     // The machine is back: its kubelet and its agent report the new boot.

@@ -119,7 +119,9 @@ pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> (BmcAccess, Op
 /// Returns the machines whose power the commands may change, by this file and the programs on this host.
 pub(super) fn bmc_access_by(cluster: &Cluster, inventory: &BmcInventory) -> BmcAccess {
     let machines = || cluster.nodes.iter().map(|node| &node.address);
-    BmcAccess::by_machine(machines(), inventory.confined(), inventory.refused_among(machines()), inventory.hosts())
+    let refused = inventory.refused_among(machines());
+    BmcAccess::by_machine(machines(), inventory.confined(), refused, inventory.hosts())
+        .with_agents(inventory.agents_among(machines()))
 }
 
 /// Returns the programs of the definition's reboot and repair sections that this host lacks.

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use cketerm_model::agent::{AgentAnnotations, Order};
+use cketerm_model::{
+    agent::{AgentAnnotations, Order},
+    kube::NodeRow,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +102,18 @@ impl fmt::Display for Refusal {
             }
             Self::NoRecord(why) => write!(f, "the agent cannot record that it obeys: {why}"),
         }
+    }
+}
+
+/// Returns the reason why a Node's agent would not get or obey an order now: it has not reported for this boot.
+pub fn report_fault(node: &NodeRow) -> Option<String> {
+    let name = &node.name;
+    match AgentAnnotations::of(|name| node.described.annotations.get(name)).report() {
+        None => Some(format!("no agent reports on Node {name}: run `cketerm agent` there (docs/agent.md)")),
+        Some(report) if report.boot_id != node.boot_id => {
+            Some(format!("the agent of Node {name} has not reported since the last boot: look at its pod"))
+        }
+        Some(_) => None,
     }
 }
 

@@ -326,9 +326,8 @@ fn check(entry: &Entry<'_>) -> Result<Vec<String>, InventoryError> {
     AgentDriver::of(entry, KubeSettings::default()).map(|_| Vec::new())
 }
 
-/// An agent is asked only by the power command.
 fn needs(_: &Entry<'_>) -> Vec<Need> {
-    Vec::new()
+    vec![Need::Agent]
 }
 
 fn create(entry: &Entry<'_>, connector: &Connector) -> Result<Found, InventoryError> {

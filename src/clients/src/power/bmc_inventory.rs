@@ -117,10 +117,20 @@ impl BmcInventory {
     pub fn hosts(&self) -> BTreeMap<Address, (String, String)> {
         let host = |need| match need {
             Need::Host { namespace, name } => Some((namespace, name)),
-            Need::Program { .. } => None,
+            Need::Program { .. } | Need::Agent => None,
         };
         let named = |entry: Entry<'_>| Some((Address::new(entry.name), needs(&entry).into_iter().find_map(host)?));
         self.entries().filter_map(named).collect()
+    }
+
+    /// Returns those of these machines that the agents of their nodes reboot.
+    pub fn agents_among<'a>(&self, machines: impl IntoIterator<Item = &'a Address>) -> BTreeSet<Address> {
+        let has_agent = |address: &&Address| {
+            let own = self.own(address);
+            let entry = own.map(|own| Entry { name: address, own, file: &self.file });
+            entry.is_some_and(|entry| needs(&entry).iter().any(|need| matches!(need, Need::Agent)))
+        };
+        machines.into_iter().filter(has_agent).cloned().collect()
     }
 
     /// Reports whether the file names programs. What it refuses then depends on this host's files too.
@@ -164,7 +174,7 @@ impl BmcInventory {
             all.extend(check(&entry).unwrap_or_default());
             all.extend(needs(&entry).into_iter().filter_map(|need| match need {
                 Need::Program { fault, .. } => Some(fault?.within_file()),
-                Need::Host { .. } => None,
+                Need::Host { .. } | Need::Agent => None,
             }));
         }
         all
@@ -238,7 +248,7 @@ fn refusal(entry: &Entry<'_>) -> Option<String> {
         Err(why) => Some(why),
         Ok(_) => needs(entry).into_iter().find_map(|need| match need {
             Need::Program { fault, essential } => fault.filter(|_| essential),
-            Need::Host { .. } => None,
+            Need::Host { .. } | Need::Agent => None,
         }),
     };
     why.map(|why| why.to_string())

@@ -34,6 +34,8 @@ pub(super) enum Need {
         /// Its name.
         name: String,
     },
+    /// The agent of the node.
+    Agent,
 }
 
 /// Check of the settings of an entry for many machines.

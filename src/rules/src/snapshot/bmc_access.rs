@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
     cketerm_records::MissingSetting,
-    kube::{HOSTS_SOURCE, KubeView},
+    kube::{HOSTS_SOURCE, KubeView, NodeRow},
     names::Address,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::agent::report_fault;
 
 /// BMCs that the commands of the definition may log in to, by this host's file (SAF-38, SAF-39).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,9 @@ pub enum BmcAccess {
         /// BareMetalHosts through which machines are turned off and on, as namespace and name.
         #[serde(default)]
         hosts: BTreeMap<Address, (String, String)>,
+        /// Machines that the agents of their nodes reboot.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        agents: BTreeSet<Address>,
     },
     /// The file cannot be read. Holds the reason.
     Unreadable(String),
@@ -62,7 +67,27 @@ impl BmcAccess {
                 lacking = true;
             }
         }
-        Self::ByMachine { only, refused, lacking, lacking_entries, hosts }
+        Self::ByMachine { only, refused, lacking, lacking_entries, hosts, agents: BTreeSet::new() }
+    }
+
+    /// Adds the machines that the agents of their nodes reboot.
+    #[must_use]
+    pub fn with_agents(self, agents: BTreeSet<Address>) -> Self {
+        match self {
+            all if agents.is_empty() => all,
+            Self::Open => Self::ByMachine {
+                only: None,
+                refused: BTreeMap::new(),
+                lacking: false,
+                lacking_entries: BTreeSet::new(),
+                hosts: BTreeMap::new(),
+                agents,
+            },
+            Self::ByMachine { only, refused, lacking, lacking_entries, hosts, .. } => {
+                Self::ByMachine { only, refused, lacking, lacking_entries, hosts, agents }
+            }
+            Self::Unreadable(why) => Self::Unreadable(why),
+        }
     }
 
     /// Returns the reason why the power command of the machine with this address would fail, by the file and this host.
@@ -91,6 +116,12 @@ impl BmcAccess {
         }
         let why = source.and_then(|source| source.error.as_deref()).unwrap_or("they were not listed yet");
         Some(format!("BareMetalHosts cannot be read: {why}"))
+    }
+
+    /// Returns the reason why the agent of the machine with this address would not reboot it, if an agent has to.
+    pub fn agent_fault(&self, address: &Address, node: Option<&NodeRow>) -> Option<String> {
+        let Self::ByMachine { agents, .. } = self else { return None };
+        report_fault(node.filter(|_| agents.contains(address))?)
     }
 
     /// Returns what the machines of the definition need and the file does not give.

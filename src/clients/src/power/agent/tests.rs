@@ -6,7 +6,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::power::{Rebooted, Timeouts, switch, test::test};
+use crate::power::{BmcInventory, Rebooted, Timeouts, switch, test::test};
 
 /// A Node with its agent, which answers in the same moment.
 struct Fake {
@@ -182,4 +182,21 @@ async fn a_test_gives_no_order() {
     let (_, bad) = driver(fake);
     let failures: Vec<String> = test(&bad).await.0.into_iter().filter_map(|check| check.result.err()).collect();
     assert!(failures.len() == 2 && failures[1].contains("no agent reports on Node w1"), "{failures:?}");
+}
+
+#[test]
+fn machines_with_an_agent_are_known_before_a_drain() {
+    let machines = ["10.0.0.1", "10.0.0.2"].map(cketerm_model::names::Address::new);
+    let text = "bmcs: {10.0.0.1: {url: 'https://10.1.0.1'}}\nothers: {driver: agent}";
+    let inventory = BmcInventory::parse(text).unwrap();
+    assert_eq!(inventory.agents_among(&machines).into_iter().collect::<Vec<_>>(), ["10.0.0.2"]);
+    assert!(inventory.refused_among(&machines).is_empty() && !inventory.names_programs());
+    for (settings, expected) in [
+        ("{deadline-seconds: 5}", "deadline-seconds must be 15 to 1800"),
+        ("{deadline: 5}", "the keys are deadline-seconds"),
+    ] {
+        let text = format!("others: {{driver: agent, settings: {settings}}}");
+        let errors = BmcInventory::parse(&text).unwrap().errors();
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
+    }
 }

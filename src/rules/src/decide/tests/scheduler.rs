@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
+    agent::REPORT_ANNOTATION,
     attempt::Ended,
     boot_time::Seconds,
     cketerm_records::Verb,
@@ -16,6 +17,7 @@ use cketerm_model::{
     repair::RepairEntry,
     time::after,
 };
+use serde_json::json;
 
 use super::scene::{BOOT, Scene, now};
 use crate::{preflight_fault::PreflightFault, snapshot::BmcAccess};
@@ -211,6 +213,33 @@ fn an_entry_whose_bare_metal_host_cannot_be_cycled_waits_before_the_drain() {
     for host in [host.clone(), held_by(POWER_KEY)] {
         assert_eq!(with(Some(host), true).1, [0]);
     }
+}
+
+#[test]
+fn an_entry_whose_agent_has_not_reported_since_the_boot_waits_before_the_drain() {
+    let with = |report: Option<&str>, agents: &[&str]| {
+        let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| {
+            s.cluster.reboot.reboot_command = Some(["cketerm", "power", "cycle"].map(str::to_owned).to_vec());
+            let agents = agents.iter().map(|address| Address::new(*address)).collect();
+            s.snap.engine.bmcs = BmcAccess::Open.with_agents(agents);
+            let address = Address::new("10.0.0.11");
+            let node = s.kube.nodes.values().find(|node| node.addresses.contains(&address)).cloned();
+            let mut node = Arc::unwrap_or_clone(node.expect("a Node"));
+            node.boot_id = "b1".to_owned();
+            let report = report.map(|boot_id| (REPORT_ANNOTATION, json!({"boot_id": boot_id, "version": "1"})));
+            let annotations = report.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
+            node.described.annotations = annotations.collect();
+            s.kube.put_node(node);
+        });
+        (scene.reason(0).to_string(), scene.starts())
+    };
+    let machine = &["10.0.0.11"][..];
+    for (report, why) in [(None, "no agent reports on Node"), (Some("b0"), "has not reported since the last boot")] {
+        let (reason, starts) = with(report, machine);
+        assert!(reason.contains(why) && starts.is_empty(), "{reason}");
+    }
+    assert_eq!(with(Some("b1"), machine).1, [0]);
+    assert_eq!(with(None, &["10.0.0.12"]).1, [0], "another machine has the agent");
 }
 
 #[test]
