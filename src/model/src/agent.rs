@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::reboot_signals::REBOOT_NEEDED_ANNOTATION;
+
 /// JSON of [`Report`]; the agent writes it.
 pub const REPORT_ANNOTATION: &str = "cketerm.io/agent";
 /// JSON of [`Order`]; the driver writes and removes it.
 pub const ORDER_ANNOTATION: &str = "cketerm.io/reboot-order";
 /// JSON of [`Answer`]; the agent writes it.
 pub const ANSWER_ANNOTATION: &str = "cketerm.io/reboot-answer";
-/// Reason why the node needs a reboot, for people. The agent writes it while its sentinel is there; others may write it
-/// too.
-pub const NEEDED_ANNOTATION: &str = "cketerm.io/reboot-needed";
-/// Beginning of the agent's own values of [`NEEDED_ANNOTATION`]. It never changes or removes a value of others.
+/// Beginning of the agent's own values of [`REBOOT_NEEDED_ANNOTATION`], which it writes while its sentinel is there. It
+/// never changes or removes a value of others.
 pub const NEEDED_PREFIX: &str = "sentinel ";
 
 /// Longest cause, in characters. A Node's annotation of 512 bytes or more is not kept.
@@ -81,7 +81,7 @@ impl AgentAnnotations {
             order: get(ORDER_ANNOTATION),
             answer: get(ANSWER_ANNOTATION),
             report: get(REPORT_ANNOTATION),
-            needed: get(NEEDED_ANNOTATION),
+            needed: get(REBOOT_NEEDED_ANNOTATION),
         }
     }
 
@@ -110,7 +110,7 @@ pub fn json(form: &impl Serialize) -> String {
     serde_json::to_string(form).unwrap_or_default()
 }
 
-/// Returns the agent's value of [`NEEDED_ANNOTATION`]: the cause, shortened and on one line.
+/// Returns the agent's value of [`REBOOT_NEEDED_ANNOTATION`]: the cause, shortened and on one line.
 pub fn needed_value(cause: &str) -> String {
     let words = cause.split_whitespace().collect::<Vec<_>>().join(" ");
     let shown: String = words.chars().filter(|c| !c.is_control()).take(MAX_CAUSE).collect();
@@ -131,7 +131,7 @@ pub fn report_changes(
     let own = seen.needed.as_ref().is_none_or(|value| value.starts_with(NEEDED_PREFIX));
     let wanted = cause.map(needed_value);
     if own && seen.needed != wanted {
-        changes.insert(NEEDED_ANNOTATION, wanted);
+        changes.insert(REBOOT_NEEDED_ANNOTATION, wanted);
     }
     changes
 }
@@ -152,7 +152,7 @@ mod tests {
             ..AgentAnnotations::default()
         };
         let none = AgentAnnotations::default();
-        let needed = |value: Option<&str>| BTreeMap::from([(NEEDED_ANNOTATION, value.map(str::to_owned))]);
+        let needed = |value: Option<&str>| BTreeMap::from([(REBOOT_NEEDED_ANNOTATION, value.map(str::to_owned))]);
         assert_eq!(report_changes(&none, &report(), None).keys().collect::<Vec<_>>(), [&REPORT_ANNOTATION]);
         for (seen, cause, expected) in [
             (None, None, BTreeMap::new()),
