@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cketerm_model::{
-    agent::{AgentAnnotations, Order},
+    agent::{AgentAnnotations, Answer, Order},
     kube::NodeRow,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -129,7 +129,11 @@ pub fn judge(seen: &AgentAnnotations, boot_id: &str, now: Timestamp, obeyed: Res
             return if answered { Judgement::Nothing } else { refuse() };
         }
     };
-    if seen.answer().is_some_and(|answer| answer.attempt == order.attempt) {
+    // An answer of neither boot is to an order of an earlier queue, in which an attempt had the same name.
+    let is_to_this = |answer: Answer| {
+        answer.attempt == order.attempt && (answer.boot_id == order.boot_id || answer.boot_id == boot_id)
+    };
+    if seen.answer().is_some_and(is_to_this) {
         return Judgement::Nothing;
     }
     let refusal = if order.boot_id != boot_id {
@@ -207,6 +211,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A new queue begins again with the attempt `reboots-0-1`.
+    #[test]
+    fn an_answer_of_another_boot_to_an_attempt_of_the_same_name_is_no_answer() {
+        let order = Order { attempt: "a1".into(), boot_id: "b1".into(), deadline: at(60) };
+        let answered = |boot_id: &str| {
+            let answer = Answer { attempt: "a1".into(), boot_id: boot_id.into(), at: at(0), obeyed: true, why: None };
+            let seen =
+                AgentAnnotations { order: Some(json(&order)), answer: Some(json(&answer)), ..Default::default() };
+            judge(&seen, "b1", at(0), Ok(&Obeyed::default()))
+        };
+        assert_eq!(answered("b0"), Judgement::Obey(order.clone()));
+        assert_eq!(answered("b1"), Judgement::Nothing);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod tests;
 use std::{collections::BTreeMap, time::Duration};
 
 use cketerm_model::{
-    agent::{ORDER_ANNOTATION, Order, json},
+    agent::{AgentAnnotations, Answer, ORDER_ANNOTATION, Order, json},
     clock::Clock,
     kube::NodeRow,
     power_state::PowerState,
@@ -44,6 +44,8 @@ const DEADLINE_RANGE: std::ops::RangeInclusive<u64> = 15..=1800;
 const TRIES: u32 = 8;
 /// Interval between two looks for the answer.
 const POLL: Duration = Duration::from_secs(1);
+/// Number of looks after an order was obeyed: a reboot that fails at once is reported in this time.
+const OBEYED_POLLS: u32 = 8;
 
 /// Keys of the settings.
 const KEYS: &[Key] = &[Key::new("deadline-seconds", "write a number of seconds, 15 to 1800")];
@@ -120,10 +122,17 @@ impl AgentDriver {
         Ok(report.version)
     }
 
-    /// Returns the state of this driver's order. Errors: the agent refused it, or somebody replaced it.
-    fn standing(&self, node: &NodeRow) -> Result<Standing, AgentError> {
+    /// Returns the answer to this driver's order. One for another boot is of an earlier queue, in which an attempt had the
+    /// same name.
+    fn answer_in(&self, annotations: &AgentAnnotations, boot_id: &str) -> Option<Answer> {
+        annotations.answer().filter(|answer| answer.attempt == self.attempt && answer.boot_id == boot_id)
+    }
+
+    /// Returns the state of this driver's order, which was given in the boot `boot_id`. Errors: the agent refused it, or
+    /// somebody replaced it.
+    fn standing(&self, node: &NodeRow, boot_id: &str) -> Result<Standing, AgentError> {
         let (annotations, name) = (agent_annotations(node), node.name.to_string());
-        if let Some(answer) = annotations.answer().filter(|answer| answer.attempt == self.attempt) {
+        if let Some(answer) = self.answer_in(&annotations, boot_id) {
             if answer.obeyed {
                 return Ok(Standing::Obeyed);
             }
@@ -143,7 +152,7 @@ impl AgentDriver {
             Self::check_agent(&node)?;
             let annotations = agent_annotations(&node);
             let answered = |attempt: &str| annotations.answer().is_some_and(|answer| answer.attempt == attempt);
-            if answered(&self.attempt) {
+            if self.answer_in(&annotations, &node.boot_id).is_some() {
                 return Ok(node);
             }
             match annotations.order() {
@@ -175,8 +184,8 @@ impl AgentDriver {
         loop {
             match &seen {
                 Ok(row) if row.boot_id != node.boot_id => return Ok(true),
-                Ok(row) => match self.standing(row)? {
-                    Standing::Obeyed => return Ok(true),
+                Ok(row) => match self.standing(row, &node.boot_id)? {
+                    Standing::Obeyed => return self.is_under_way(node).await.map(|()| true),
                     Standing::Open => {}
                 },
                 // The API server may be back in time.
@@ -189,6 +198,20 @@ impl AgentDriver {
             sleep(POLL).await;
             seen = self.again(node).await;
         }
+    }
+
+    /// Watches an obeyed order for a moment. Errors: the agent says that the reboot failed. A machine that no longer
+    /// reports is going down.
+    async fn is_under_way(&self, node: &NodeRow) -> Result<(), AgentError> {
+        for _ in 0..OBEYED_POLLS {
+            sleep(POLL).await;
+            match self.again(node).await {
+                Ok(row) if row.boot_id != node.boot_id => break,
+                Ok(row) => drop(self.standing(&row, &node.boot_id)?),
+                Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Removes the order unless the agent has answered. Returns whether the agent obeyed it before.
@@ -204,7 +227,7 @@ impl AgentDriver {
                     continue;
                 }
             };
-            match self.standing(&row)? {
+            match self.standing(&row, &node.boot_id)? {
                 Standing::Obeyed => return Ok(true),
                 Standing::Open => {}
             }
