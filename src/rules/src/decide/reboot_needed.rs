@@ -81,8 +81,12 @@ struct Candidate {
 }
 
 impl Pass<'_> {
-    /// Keeps the records up to date. Once they are, queues reboots if the policy is `queue`.
+    /// Keeps the records up to date. Once they are, queues reboots if the policy is `queue`. While it is `off`, they stay:
+    /// a signal that is still set after its reboot must not ask again once somebody looks again.
     pub(super) fn plan_reboot_needed(&mut self) {
+        if self.policy.reboot_needed == RebootNeeded::Off {
+            return;
+        }
         if !self.leading() || !self.etcd_copy_is_fresh() || self.leadership_blocker().is_some() {
             return;
         }

@@ -46,6 +46,10 @@ fn each_source_shows_its_cause() {
     assert_eq!(causes(own, packages), ["sentinel /run/reboot-required"], "one pending reboot is one cause");
     assert_eq!(causes(own, |n| annotate(n, REBOOT_NEEDED_ANNOTATION, "true")), ["cketerm.io/reboot-needed=true"]);
     assert!(causes(own, |n| annotate(n, REBOOT_NEEDED_ANNOTATION, "false")).is_empty());
+    let by_agent = |node: &mut NodeRow| {
+        annotate(node, REBOOT_NEEDED_ANNOTATION, "sentinel /run/reboot-required: linux-image-6.1, libc6");
+    };
+    assert_eq!(causes(own, by_agent), ["sentinel /run/reboot-required"], "one batch for all packages");
     let label =
         |node: &mut NodeRow| node.described.labels = [("a/b".to_owned(), "soon".to_owned())].into_iter().collect();
     assert_eq!(causes("[{label: a/b, value: soon}]", label), ["a/b=soon"]);
