@@ -104,7 +104,7 @@ async fn play(seed: u64) -> Story {
         for row in rows.iter().flatten().filter(|row| has_stayed(row)) {
             set(&stage.sandbox, row.node.as_str(), "annotations", REBOOT_NEEDED_ANNOTATION, None);
         }
-        let waits = |row: &Row| matches!(row.state, State::Proposed | State::InVain { .. });
+        let waits = |row: &Row| matches!(row.state, State::Proposed | State::InVain { .. } | State::Queued { .. });
         view.is_ok_and(|view| view.reboots.entries.is_empty()) && rows.is_some_and(|rows| !rows.iter().any(waits))
     };
     if !reached(SETTLE_LIMIT, is_done).await {
