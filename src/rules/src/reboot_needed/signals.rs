@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cketerm_model::{
-    agent::{NEEDED_ANNOTATION, NEEDED_PREFIX},
+    agent::NEEDED_PREFIX,
     kube::{KubeView, NodeRow},
     names::NodeName,
     policy::{Policy, RebootNeeded},
-    reboot_signals::{Preset, Signal, Signals, Wanted},
+    reboot_signals::{Preset, REBOOT_NEEDED_ANNOTATION, Signal, Signals, Wanted},
     text::visible,
 };
 use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
@@ -190,7 +190,7 @@ fn kured(node: &NodeRow) -> Option<Shown> {
 fn pair(wanted: &Wanted, value: Option<&str>) -> Option<Shown> {
     let value = value?;
     // The agent names the packages. They differ from machine to machine and change, and ask for one reboot in one batch.
-    if wanted.key == NEEDED_ANNOTATION
+    if wanted.key == REBOOT_NEEDED_ANNOTATION
         && wanted.value.is_none()
         && value.starts_with(NEEDED_PREFIX)
         && let Some((cause, _)) = value.split_once(": ")
@@ -200,7 +200,7 @@ fn pair(wanted: &Wanted, value: Option<&str>) -> Option<Shown> {
     let cause = match &wanted.value {
         Some(wanted_value) if wanted_value != value => return None,
         None if value == "false" => return None,
-        None if wanted.key == NEEDED_ANNOTATION && !matches!(value.trim(), "" | "true") => value.to_owned(),
+        None if wanted.key == REBOOT_NEEDED_ANNOTATION && !matches!(value.trim(), "" | "true") => value.to_owned(),
         None if value.is_empty() => wanted.key.clone(),
         Some(_) | None => format!("{}={value}", wanted.key),
     };

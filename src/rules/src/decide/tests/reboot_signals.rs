@@ -41,9 +41,6 @@ fn each_source_shows_its_cause() {
     );
     let own = "[{annotation: cketerm.io/reboot-needed}]";
     assert_eq!(causes(own, |n| annotate(n, REBOOT_NEEDED_ANNOTATION, "new kernel")), ["new kernel"]);
-    let packages =
-        |n: &mut NodeRow| annotate(n, REBOOT_NEEDED_ANNOTATION, "sentinel /run/reboot-required: libc6, linux-base");
-    assert_eq!(causes(own, packages), ["sentinel /run/reboot-required"], "one pending reboot is one cause");
     assert_eq!(causes(own, |n| annotate(n, REBOOT_NEEDED_ANNOTATION, "true")), ["cketerm.io/reboot-needed=true"]);
     assert!(causes(own, |n| annotate(n, REBOOT_NEEDED_ANNOTATION, "false")).is_empty());
     let by_agent = |node: &mut NodeRow| {
