@@ -234,7 +234,7 @@ async fn reboots_are_queued_by_attributes_and_a_dry_run_writes_nothing() {
     let json = rig.run(&["rq", "add", "--selector", "cke.cybozu.com/rack in (2,3)", "--dry-run", "-o", "json"]);
     assert_eq!(json_of(&json.stdout), json!(["10.0.0.14"]));
     for (args, status, message) in [
-        (&["rq", "add"][..], 2, "--role, --rack or --selector"),
+        (&["rq", "add"][..], 2, "--role, --rack, --selector or --needed"),
         (&["rq", "add", "--role", "ss"], 1, "roles: cs; racks: 1, 2"),
         (&["rq", "add", "--rack", "x"], 2, "invalid value 'x' for '--rack <NUMBER>'"),
         (&["rq", "add", "--selector", "a in (b"], 2, "missing )"),
