@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    power_log,
+    power_log, reboot_needed,
     record::{Acknowledged, AcknowledgedCommand, Breach},
     repair,
     view::{EntryChange, View, in_progress, member, shift, status},
@@ -174,8 +174,8 @@ fn not_cancelled(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) ->
 }
 
 /// I29, at each revision that moves `write-index` and makes entries: they have all the indexes from the previous one
-/// (or from behind the last entry) up to the new one, and none was ever used. No engine creates an entry, changes its
-/// `index` or `node`, or loses a field that it does not know. Keys that people write manually are their responsibility.
+/// (or from behind the last entry) up to the new one, and none was ever used. No engine creates an entry (except a
+/// needed reboot, which I57 and I58 judge), changes its `index` or `node`, or loses a field that it does not know. Keys that people write manually are their responsibility.
 pub fn i29(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut used: BTreeSet<u64> = BTreeSet::new();
@@ -204,7 +204,7 @@ pub fn i29(view: &View<'_>) -> Vec<Breach> {
         }
         used.extend(&made);
         for step in group.iter().filter(|m| m.engine && m.after.is_some()) {
-            if step.before.is_none() {
+            if step.before.is_none() && !reboot_needed::is_queued_by_leader(view, step.index, revision) {
                 let what = format!("an engine creates reboots/{}, which did not exist", step.index);
                 found.push(Breach { code: "I29", at, what });
             } else if let Some(what) = lost_data(view, step) {

@@ -29,6 +29,11 @@ struct Queued<'v> {
     cause: &'v str,
 }
 
+/// Reports whether the request of this entry says, in this revision, that the leader queued it by itself.
+pub(super) fn is_queued_by_leader(view: &View<'_>, index: u64, revision: i64) -> bool {
+    view.requests.get(&index).and_then(|line| line.get(revision)).is_some_and(is_own)
+}
+
 fn is_own(request: &Request) -> bool {
     request.who.user == REBOOT_NEEDED_USER
 }

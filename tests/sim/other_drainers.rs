@@ -28,7 +28,7 @@ pub const SEEDS: RangeInclusive<u64> = 1..=20;
 /// End of the part in which programs and people act.
 const LAST_ACTION: Duration = Duration::from_mins(20);
 /// Time within which all work has ended.
-const SETTLE_LIMIT: Duration = Duration::from_mins(30);
+const SETTLE_LIMIT: Duration = Duration::from_mins(60);
 
 /// Result of one story.
 #[derive(Default)]
@@ -62,6 +62,8 @@ async fn play(seed: u64) -> Story {
     let site = stories::set_up(seed, &text, &mut rng).await;
     let (began, stage) = (site.began, Arc::clone(&site.stage));
     let operator = stage.operator("bob");
+    // control planes go one at a time, so a long wait after each would make most of the story
+    operator.set_policy("settle_seconds", "5", None).await.unwrap();
     let programs = tokio::spawn(programs(Arc::clone(&stage), rng.fork(), began));
     let people = tokio::spawn(queue(stage.operator("alice"), rng.fork(), began));
     let crashes = site.crashes(&mut rng, LAST_ACTION);

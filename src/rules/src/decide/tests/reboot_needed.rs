@@ -282,8 +282,8 @@ fn a_node_that_is_away_cordoned_drained_by_others_or_no_member_is_not_queued() {
     let scene = needs(scene(RebootNeeded::Queue), 11, "kernel");
     assert_eq!(queued(&scene.clone().node(11, |node| node.ready = false)), None);
     assert_eq!(queued(&scene.clone().node(11, |node| node.unschedulable = true)), None);
-    let kured = "weave.works/kured-reboot-in-progress";
-    assert_eq!(queued(&scene.clone().node(11, |node| annotate(node, kured, "2026-08-01T12:00:00Z"))), None);
+    let flatcar = "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress";
+    assert_eq!(queued(&scene.clone().node(11, |node| annotate(node, flatcar, "true"))), None);
     let left = scene.with(|s| s.cluster.nodes.retain(|node| node.address.as_str() != Scene::address(11)));
     assert_eq!(queued(&left), None);
     assert_eq!(states(&left), [State::NotMember]);
