@@ -28,7 +28,7 @@ pub const SEEDS: RangeInclusive<u64> = 1..=20;
 /// End of the part in which programs and people act.
 const LAST_ACTION: Duration = Duration::from_mins(20);
 /// Time within which all work has ended.
-const SETTLE_LIMIT: Duration = Duration::from_mins(60);
+const SETTLE_LIMIT: Duration = Duration::from_hours(1);
 
 /// Result of one story.
 #[derive(Default)]

@@ -146,7 +146,8 @@ async fn play(seed: u64) -> Story {
         .collect();
     story.queued = own.len();
     let is_cancelled = |index: &&u64| {
-        let steps = view.entries.get(*index).map(|line| line.steps()).unwrap_or_default();
+        let Some(line) = view.entries.get(*index) else { return false };
+        let steps = line.steps();
         steps.iter().any(|step| observers::status_of(step.value.as_ref()) == Some(RebootStatus::Cancelled))
     };
     story.cancelled = own.iter().filter(is_cancelled).count();

@@ -1,4 +1,4 @@
-//! Power with the real `ipmitool` and OpenIPMI's `ipmi_sim` as the BMC.
+//! Power with the real `ipmitool` and `OpenIPMI`'s `ipmi_sim` as the BMC.
 
 use std::{
     fs,

@@ -30,7 +30,7 @@ pub struct InitArgs {
     /// Confirm that etcd and Kubernetes belong together: the UID of the namespace kube-system
     #[arg(long, value_name = "UID")]
     confirm_identity: Option<String>,
-    /// Where the members come from
+    /// Source of the members
     #[arg(long, value_name = "SOURCE", default_value = "nodes")]
     membership: Members,
     /// Only Nodes with these labels, as kubectl writes them
@@ -150,11 +150,7 @@ fn confirm(args: &InitArgs, site: &Site, asked: &Asked) -> Result<(), ActionErro
 fn print_plan(draft: &Draft, plan: &site::Plan, context: &Context) -> Result<(), ActionError> {
     if let Some((path, text)) = draft.new_file() {
         context.print_message(&format!("would write {}:", path.display()));
-        let shown = text.lines().map(|line| match line.split_once("password: ") {
-            Some((before, _)) => format!("{before}password: …\n"),
-            None => format!("{line}\n"),
-        });
-        context.out.text(shown.collect::<String>())?;
+        context.out.text(text)?;
     }
     for line in plan.described() {
         context.print_message(&format!("would {line}"));

@@ -5,7 +5,7 @@
 
 use std::{
     fmt::{Display, Write as _},
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
 };
 
 use cketerm_actions::ActionError;
@@ -83,6 +83,19 @@ impl Out {
             indented.trim_start().clone_into(&mut lines);
         }
         let _ = writeln!(io::stderr().lock(), "{lines}");
+    }
+
+    /// Reports whether a person can answer a question.
+    #[allow(clippy::unused_self)]
+    pub fn can_ask(self) -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Prints a question on standard error, and leaves the cursor behind it.
+    #[allow(clippy::unused_self)]
+    pub fn question(self, text: &str) -> io::Result<()> {
+        let mut out = io::stderr().lock();
+        out.write_all(visible(text, false).as_bytes()).and_then(|()| out.flush())
     }
 
     /// Writes text that was made safe. If the reader has closed the pipe (`| head`), the program ends quietly.

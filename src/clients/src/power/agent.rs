@@ -207,7 +207,9 @@ impl AgentDriver {
             sleep(POLL).await;
             match self.again(node).await {
                 Ok(row) if row.boot_id != node.boot_id => break,
-                Ok(row) => drop(self.standing(&row, &node.boot_id)?),
+                Ok(row) => match self.standing(&row, &node.boot_id)? {
+                    Standing::Obeyed | Standing::Open => {}
+                },
                 Err(_) => {}
             }
         }

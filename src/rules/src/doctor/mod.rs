@@ -39,7 +39,7 @@ pub enum Subject {
     ControlPlanes,
     /// Members of the etcd of Kubernetes.
     EtcdMembers,
-    /// Who processes the queues.
+    /// The program that processes the queues.
     Leader,
     /// Entries and other keys.
     Queues,

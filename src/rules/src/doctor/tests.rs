@@ -58,7 +58,7 @@ fn seen((store, kube, probes): (StoreView, KubeView, BTreeMap<Address, Probe>), 
     Seen { snapshot, now, ..Seen::default() }
 }
 
-/// What is not as it should be, besides the lack of a leader and the policy of this site.
+/// Everything that is not as it should be, besides the lack of a leader and the policy of this site.
 fn problems(seen: &Seen) -> Vec<(Subject, Outcome, String)> {
     let all = checks(seen, true).0.into_iter().filter(|check| check.outcome != Outcome::Ok);
     let own = |check: &Check| !matches!(check.subject, Subject::Leader | Subject::EtcdMembers);

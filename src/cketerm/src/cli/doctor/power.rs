@@ -6,7 +6,10 @@ use cketerm_rules::{
     snapshot::BmcAccess,
 };
 
-use crate::cli::{Context, power::test::test_all};
+use crate::cli::{
+    Context,
+    power::test::{Tested, test_all},
+};
 
 /// Largest number of machines that are named.
 const MAX_NAMED: usize = 5;
@@ -25,7 +28,7 @@ pub(super) async fn add(cluster: &Cluster, context: &Context, found: &mut Checks
     if all > MANY {
         context.print_message(&format!("logging in to the power drivers of {all} machines; nothing is switched"));
     }
-    let failures: Vec<String> = test_all(machines, context).await.iter().filter_map(|one| one.failure()).collect();
+    let failures: Vec<String> = test_all(machines, context).await.iter().filter_map(Tested::failure).collect();
     for failure in failures.iter().take(MAX_NAMED) {
         found.failed(SUBJECT, failure.clone(), "docs/power.md; `cketerm power test NODE` tries one machine");
     }

@@ -63,6 +63,8 @@ pub(super) enum Draft {
         path: PathBuf,
         /// Its text.
         text: String,
+        /// The same without a password, for people.
+        shown: String,
     },
 }
 
@@ -89,11 +91,22 @@ impl Draft {
                 path.display()
             )));
         }
-        let text = Self::text(args, asked, settings)?;
-        Ok(Self::New { path, text })
+        let mut all = Self::document(args, asked, settings)?;
+        let text = Self::text(&all)?;
+        if let Some(password) = all.get_mut("etcd").and_then(|etcd| etcd.get_mut("password")) {
+            *password = json!("…");
+        }
+        let shown = Self::text(&all)?;
+        Ok(Self::New { path, text, shown })
     }
 
-    fn text(args: &InitArgs, asked: &Asked, settings: &Settings) -> Result<String, ActionError> {
+    fn text(all: &Map<String, Value>) -> Result<String, ActionError> {
+        let yaml = serde_yaml::to_string(all);
+        let yaml = yaml.map_err(|e| ActionError::failed(format!("the configuration cannot be written: {e}")))?;
+        Ok(format!("# Written by `cketerm init`; all settings: `cketerm config default`.\n{yaml}"))
+    }
+
+    fn document(args: &InitArgs, asked: &Asked, settings: &Settings) -> Result<Map<String, Value>, ActionError> {
         let endpoints = if settings.configured() {
             settings.etcd.endpoints.clone()
         } else {
@@ -138,16 +151,14 @@ impl Draft {
         if let Some(file) = &tls.bmcs {
             all.insert("power".to_owned(), json!({"bmcs": path_value(file)}));
         }
-        let yaml = serde_yaml::to_string(&all);
-        let yaml = yaml.map_err(|e| ActionError::failed(format!("the configuration cannot be written: {e}")))?;
-        Ok(format!("# Written by `cketerm init`; all settings: `cketerm config default`.\n{yaml}"))
+        Ok(all)
     }
 
     /// Returns the settings of the file, as every later command will read them.
     pub(super) fn settings(&self) -> Result<Settings, ActionError> {
         match self {
             Self::Kept(settings) => Ok((**settings).clone()),
-            Self::New { path, text } => {
+            Self::New { path, text, .. } => {
                 let failed = |e: std::io::Error| ActionError::failed(format!("init: a temporary file: {e}"));
                 let temporary = std::env::temp_dir().join(format!("cketerm-init-{}.yaml", std::process::id()));
                 create(&temporary, text).map_err(failed)?;
@@ -161,17 +172,20 @@ impl Draft {
         }
     }
 
-    /// Returns the path and text of a new file.
+    /// Returns the path of a new file, and its text without a password.
     pub(super) fn new_file(&self) -> Option<(&Path, &str)> {
         match self {
             Self::Kept(_) => None,
-            Self::New { path, text } => Some((path, text)),
+            Self::New { path, shown, .. } => Some((path, shown)),
         }
     }
 
     /// Writes a new file at once: a reader finds all of it or none. Returns its path.
     pub(super) fn write(&self) -> Result<Option<&Path>, ActionError> {
-        let Some((path, text)) = self.new_file() else { return Ok(None) };
+        let (path, text) = match self {
+            Self::Kept(_) => return Ok(None),
+            Self::New { path, text, .. } => (path.as_path(), text),
+        };
         let written = || -> std::io::Result<()> {
             let folder = path.parent().unwrap_or(Path::new("."));
             fs::create_dir_all(folder)?;
@@ -219,7 +233,8 @@ mod tests {
     fn a_new_file_is_private_and_never_replaces_one_that_appeared_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("etc/config.yaml");
-        let draft = Draft::New { path: path.clone(), text: "etcd: {endpoints: [\"http://127.0.0.1:1\"]}\n".to_owned() };
+        let text = "etcd: {endpoints: [\"http://127.0.0.1:1\"]}\n".to_owned();
+        let draft = Draft::New { path: path.clone(), shown: text.clone(), text };
         assert_eq!(draft.settings().unwrap().etcd.endpoints, ["http://127.0.0.1:1"]);
         assert!(!path.exists(), "reading a draft writes nothing");
         assert_eq!(draft.write().unwrap(), Some(path.as_path()));

@@ -1,4 +1,4 @@
-//! What `init` reads of a site, and what it writes into etcd.
+//! Facts that `init` reads of a site, and its changes of etcd.
 
 use cketerm_actions::{ActionError, Operator};
 use cketerm_model::{
