@@ -180,6 +180,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/clients/src/store/answer.rs", "errors of etcd, which only text tells apart"),
     ("src/clients/src/store/connect.rs", "errors of etcd and of the TLS library"),
     ("src/clients/src/store/failure.rs", "errors of etcd, which only text tells apart"),
+    ("src/clients/src/store/exposure.rs", "errors of etcd, which only text tells apart"),
     ("src/clients/src/store/rights.rs", "errors of etcd, which only text tells apart"),
 ];
 
