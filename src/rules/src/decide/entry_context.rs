@@ -329,10 +329,10 @@ impl<'a> Pass<'a> {
     /// Returns a reason while another program drains, reboots or deletes the Node: cketerm neither begins a drain, nor
     /// runs a command, nor uncordons meanwhile. CKE does not look.
     pub(super) fn drained_by_other(&self, node: &NodeRow) -> Option<Reason> {
+        let found = node.drain_sign()?;
         if !self.leading() && self.snap.store.leadership().lead == LeaderKind::Cke {
             return None;
         }
-        let found = node.drain_sign()?;
         fault!(OtherDrainerIgnored => return None);
         Some(Reason::DrainedByOther { program: found.program, sign: found.sign })
     }
