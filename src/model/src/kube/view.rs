@@ -40,6 +40,10 @@ pub struct KubeView {
     pub not_ready: OrdSet<NodeName>,
     /// Names of nodes that have CKE's or cketerm's annotation.
     pub marked: OrdSet<NodeName>,
+    /// Names of nodes with the sign of another program that drains them. Almost always empty, which spares each queued
+    /// entry a look at its Node.
+    #[serde(default)]
+    pub drained_by_other: OrdSet<NodeName>,
     /// Namespaces by name.
     pub namespaces: OrdMap<String, Arc<NamespaceRow>>,
     /// Budgets by namespace and name.
@@ -102,6 +106,7 @@ impl KubeView {
         }
         keep(&mut self.not_ready, &row.name, !row.ready);
         keep(&mut self.marked, &row.name, row.cke_mark || row.owner.is_some());
+        keep(&mut self.drained_by_other, &row.name, row.drain_sign().is_some());
         let row = Arc::new(row);
         self.by_name.insert(row.name.clone(), Arc::clone(&row));
         self.nodes.insert(row.name.clone(), row);
@@ -122,6 +127,7 @@ impl KubeView {
         self.by_name.remove(name);
         self.not_ready.remove(name);
         self.marked.remove(name);
+        self.drained_by_other.remove(name);
     }
 
     /// Removes an address from the index if it is this node's.

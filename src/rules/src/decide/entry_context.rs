@@ -317,11 +317,14 @@ impl<'a> Pass<'a> {
             return Some(Reason::QueueDisabled);
         }
         let unclear = self.no_command(ctx).or_else(|| self.control_plane_unclear(ctx));
-        unclear.or_else(|| self.drained_by_other_for(ctx, self.node_of(ctx)?))
+        if unclear.is_some() || self.snap.kube.drained_by_other.is_empty() {
+            return unclear;
+        }
+        self.drained_by_other_for(ctx, self.node_of(ctx)?)
     }
 
-    /// Returns the same for an entry. A machine in repair that is not Ready does not wait: nobody on it would take the sign
-    /// away.
+    /// Returns the reason why an entry waits for another program on this Node. A machine in repair that is not Ready does not
+    /// wait: nobody on it would take the sign away.
     pub(super) fn drained_by_other_for(&self, ctx: EntryContext<'_>, node: &NodeRow) -> Option<Reason> {
         if ctx.is_repair() && !node.ready { None } else { self.drained_by_other(node) }
     }
