@@ -7,6 +7,7 @@ use cketerm_model::{
     cluster,
     constraints::Constraints,
     freeze::{Freeze, Groups},
+    hook::Hooks,
     policy::{ControlPlaneProbe, Policy},
     reboot_signals::Signals,
     text::nearest,
@@ -19,7 +20,7 @@ use serde_json::{Map, Value};
 use super::{accept::accept_policy_change, error::ActionError, operator::Operator};
 
 /// Policy fields that are written as YAML or JSON, or as `none`.
-pub const DOCUMENTS: [&str; 4] = ["windows", "freeze", "groups", "reboot_needed_signals"];
+pub const DOCUMENTS: [&str; 5] = ["windows", "freeze", "groups", "reboot_needed_signals", "hooks"];
 
 /// Names of the constraints.
 pub const CONSTRAINTS: [&str; 7] = [
@@ -33,8 +34,8 @@ pub const CONSTRAINTS: [&str; 7] = [
 ];
 
 impl Operator {
-    /// Sets one field of the policy, validated by its type. `windows`, `freeze`, `groups` and `reboot_needed_signals` take
-    /// YAML or JSON, or `none`.
+    /// Sets one field of the policy, validated by its type. `windows`, `freeze`, `groups`, `hooks` and
+    /// `reboot_needed_signals` take YAML or JSON, or `none`.
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
         let set_by = SetBy { who: self.who(), now: self.store.clock().wall() };
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
@@ -205,7 +206,7 @@ fn one_line(reason: &str) -> Result<String, String> {
     }
 }
 
-/// Sets `windows`, `freeze`, `groups` or `reboot_needed_signals` from a document.
+/// Sets `windows`, `freeze`, `groups`, `hooks` or `reboot_needed_signals` from a document.
 fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
     let none = text.trim() == "none";
     let mut policy = policy.clone();
@@ -218,6 +219,7 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
             policy.windows = windows;
         }
         "reboot_needed_signals" => policy.reboot_needed_signals = Signals::read(text)?,
+        "hooks" => policy.hooks = Hooks::read(text)?,
         "groups" => policy.groups = if none { None } else { Some(Groups::read(text)?) },
         _ if none => policy.freeze = None,
         _ => {

@@ -9,6 +9,7 @@ use cketerm_model::{
     clock::Now,
     cluster::Cluster,
     entry::Stored,
+    hook::{Hook, Hooks},
     kube::KubeView,
     policy::EngineChoice,
     stored::view::StoreView,
@@ -124,9 +125,10 @@ pub(super) fn bmc_access_by(cluster: &Cluster, inventory: &BmcInventory) -> BmcA
         .with_agents(inventory.agents_among(machines()))
 }
 
-/// Returns the programs of the definition's reboot and repair sections that this host lacks.
-pub(super) fn missing_programs(cluster: &Cluster, spawner: &Spawner) -> Vec<String> {
-    let programs: BTreeSet<&String> = commands(cluster).filter_map(|argv| argv.first()).collect();
+/// Returns the programs of the definition's reboot and repair sections, and of the hooks, that this host lacks.
+pub(super) fn missing_programs(cluster: &Cluster, hooks: &Hooks, spawner: &Spawner) -> Vec<String> {
+    let of_hooks = hooks.iter().filter_map(Hook::program);
+    let programs: BTreeSet<&String> = commands(cluster).filter_map(|argv| argv.first()).chain(of_hooks).collect();
     programs.into_iter().filter(|program| !spawner.has(program)).cloned().collect()
 }
 

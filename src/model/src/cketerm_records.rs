@@ -3,6 +3,7 @@
 mod accepted_cancel;
 mod audit;
 mod ending;
+mod hook_runs;
 mod needed;
 
 use std::{collections::BTreeMap, fmt};
@@ -14,6 +15,7 @@ pub use self::{
     accepted_cancel::{AcceptedCancel, REPEATED_CANCEL, REPEATED_DELETION, repeated},
     audit::{Audit, OneAnAction, Repeats},
     ending::{EndKind, Ending},
+    hook_runs::{HookEnd, HookOutcome, HookRun, HookRuns},
     needed::{Needed, NeededEntry, NeededLog, NeededReboot, NeededSignal, REBOOT_NEEDED_USER},
 };
 pub use super::verb::Verb;

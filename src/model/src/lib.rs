@@ -20,6 +20,7 @@ pub mod entry_ref;
 pub mod etcd;
 pub mod fence;
 pub mod freeze;
+pub mod hook;
 pub mod host;
 pub mod kube;
 pub mod labels;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     freeze::{Freeze, Groups},
+    hook::Hooks,
     reboot_signals::Signals,
     selector::Selector,
     window::Windows,
@@ -298,6 +299,9 @@ pub struct Policy {
     pub reboot_needed_at_once: u64,
     /// Number of entries that the leader queues by itself in 24 hours; 0 = no limit.
     pub reboot_needed_per_day: u64,
+    /// Commands or requests of the site around drains.
+    #[serde(skip_serializing_if = "Hooks::is_empty")]
+    pub hooks: Hooks,
     /// Whether large changes of the members wait for an approval.
     pub approval: Approval,
     /// Percentage of the nodes above which they wait.
@@ -347,6 +351,7 @@ impl Default for Policy {
             reboot_needed_signals: Signals::default(),
             reboot_needed_at_once: 1,
             reboot_needed_per_day: 0,
+            hooks: Hooks::default(),
             approval: Approval::default(),
             gate_percent: 10,
             sabakan_poll_seconds: 60,
@@ -376,6 +381,7 @@ impl Policy {
         all.extend(self.windows.iter().flat_map(|w| below("windows", w.unknown_fields())));
         all.extend(self.freeze.iter().flat_map(|f| below("freeze", keys(&f.unknown))));
         all.extend(self.groups.iter().flat_map(|g| below("groups", keys(&g.unknown))));
+        all.extend(below("hooks", self.hooks.unknown_fields()));
         all
     }
 }

@@ -13,7 +13,9 @@ pub use self::{attention::Attention, sentence::DONE_ORDERED};
 use super::{
     attempt::Ended,
     batch::id::BatchId,
+    cketerm_records::HookEnd,
     entry::EntryId,
+    hook::HookPoint,
     kube::{ControlPlaneSignals, DrainProgram},
     names::{Address, NodeName},
     verb::Verb,
@@ -121,6 +123,16 @@ pub enum CommandRetry {
     Scheduled,
     /// The same once the queue is enabled.
     OnceEnabled,
+}
+
+/// What follows a hook that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookRetry {
+    /// The next try, by the hook's settings.
+    Scheduled,
+    /// No try is left: the drain backs off, or the Node stays cordoned. It is tried again later.
+    Exhausted,
 }
 
 /// Event that an entry waits for after its command has ended.
@@ -346,6 +358,22 @@ pub enum Reason {
         program: DrainProgram,
         /// The taint or annotation by which the program says so.
         sign: String,
+    },
+    /// A hook runs, or is about to.
+    HookRunning {
+        hook: String,
+        at: HookPoint,
+        /// Start of the run; none = it is about to start.
+        since: Option<Timestamp>,
+    },
+    /// A hook failed.
+    HookFailed {
+        hook: String,
+        at: HookPoint,
+        end: HookEnd,
+        /// End of its output.
+        output: String,
+        retry: HookRetry,
     },
     /// The record of the entry's batch cannot be read. It may be paused, so its queued entries do not start.
     BatchUnreadable {

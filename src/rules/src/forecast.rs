@@ -237,6 +237,8 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::BatchUnreadable { .. }
         | Reason::ControlPlaneUnclear { .. }
         | Reason::DrainedByOther { .. }
+        | Reason::HookRunning { .. }
+        | Reason::HookFailed { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::Stale { .. }

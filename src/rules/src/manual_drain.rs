@@ -207,6 +207,8 @@ fn next(effect: Effect, progress: &Progress) -> Next {
         | Effect::Unwind { .. }
         | Effect::MoveEtcdLeader { .. }
         | Effect::RunAgain { .. }
+        | Effect::RunHook { .. }
+        | Effect::EndHooks { .. }
         | Effect::BootCheck { .. }
         | Effect::HealthCheck { .. }
         | Effect::Finish { .. }

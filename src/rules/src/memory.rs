@@ -425,7 +425,7 @@ mod tests {
         let entry = cketerm_model::any::QueueEntry::Repair(entry);
         let check = Effect::HealthCheck { argv: Vec::new(), bound: 3, asked: BootTime::new(1.0) };
         remember(&mut work, id, &check, &EffectOutcome::Check(CheckAnswer::No("false".to_owned())), now);
-        let start = Effect::StartDrain { entry: entry.clone(), node_uid: None };
+        let start = Effect::StartDrain { entry: entry.clone(), node_uid: None, hooks: None };
         for effect in [start, Effect::BackOff { entry, cause: Reason::QueueDisabled }] {
             remember(&mut work, id, &effect, &EffectOutcome::Done, now);
             assert!(work[&id].check.is_some(), "{}", effect.as_str());

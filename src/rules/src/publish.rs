@@ -138,6 +138,8 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::TerminatingStuck { .. }
         | Reason::VolumeAttached { .. }
         | Reason::UncordonedByOther { .. }
+        | Reason::HookRunning { .. }
+        | Reason::HookFailed { .. }
         | Reason::CommandFailed { .. }
         | Reason::AwaitingApproval { .. }
         | Reason::Frozen { .. }

@@ -20,7 +20,7 @@ pub enum PolicyCommand {
     Set {
         /// Name of the field, as in `policy show`
         name: String,
-        /// Value; for windows, freeze, groups and `reboot_needed_signals` a FILE (YAML or JSON, - = standard input), the
+        /// Value; for windows, freeze, groups, hooks and `reboot_needed_signals` a FILE (YAML or JSON, - = standard input), the
         /// document, or none
         #[arg(allow_negative_numbers = true)]
         value: String,

@@ -148,35 +148,40 @@ impl Receiver {
         faults
     }
 
-    /// Builds the POST of a delivery. Returns none for a program. Secrets are read each time, so they can be changed
-    /// under a running engine. The error contains no secret.
+    /// Builds the POST of a delivery. Returns none for a program.
     pub fn request(&self, body: &str) -> Result<Option<http::Request<bytes::Bytes>>, String> {
-        let Channel::Webhook { url, headers } = &self.channel else { return Ok(None) };
-        let url = match url {
-            UrlSource::Inline(url) => url.clone(),
-            UrlSource::File(file) => {
-                let text = secret(file).map_err(|why| format!("url_file: {why}"))?;
-                SecretUrl::parse(&text).map_err(|why| format!("url_file: the content of {} {why}", file.display()))?
-            }
-        };
-        let mut request = http::Request::post(url.whole())
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .header(http::header::USER_AGENT, concat!("cketerm/", env!("CARGO_PKG_VERSION")));
-        if let Some(file) = headers {
-            let text = secret(file).map_err(|why| format!("header_file: {why}"))?;
-            for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-                let wrong =
-                    || format!("header_file: {}, line {}: not a header like NAME: VALUE", file.display(), number + 1);
-                let (name, value) = line.split_once(':').ok_or_else(wrong)?;
-                let name: http::HeaderName = name.trim().parse().map_err(|_| wrong())?;
-                let mut value: http::HeaderValue = value.trim().parse().map_err(|_| wrong())?;
-                value.set_sensitive(true);
-                request = request.header(name, value);
-            }
-        }
-        let body = bytes::Bytes::copy_from_slice(body.as_bytes());
-        request.body(body).map(Some).map_err(|_| "cannot build the request".to_owned())
+        post_request(&self.channel, body)
     }
+}
+
+/// Builds the POST to a webhook. Returns none for a program. Secrets are read each time, so they can be changed under a
+/// running engine. The error contains no secret.
+pub fn post_request(channel: &Channel, body: &str) -> Result<Option<http::Request<bytes::Bytes>>, String> {
+    let Channel::Webhook { url, headers } = channel else { return Ok(None) };
+    let url = match url {
+        UrlSource::Inline(url) => url.clone(),
+        UrlSource::File(file) => {
+            let text = secret(file).map_err(|why| format!("url_file: {why}"))?;
+            SecretUrl::parse(&text).map_err(|why| format!("url_file: the content of {} {why}", file.display()))?
+        }
+    };
+    let mut request = http::Request::post(url.whole())
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .header(http::header::USER_AGENT, concat!("cketerm/", env!("CARGO_PKG_VERSION")));
+    if let Some(file) = headers {
+        let text = secret(file).map_err(|why| format!("header_file: {why}"))?;
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let wrong =
+                || format!("header_file: {}, line {}: not a header like NAME: VALUE", file.display(), number + 1);
+            let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+            let name: http::HeaderName = name.trim().parse().map_err(|_| wrong())?;
+            let mut value: http::HeaderValue = value.trim().parse().map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            request = request.header(name, value);
+        }
+    }
+    let body = bytes::Bytes::copy_from_slice(body.as_bytes());
+    request.body(body).map(Some).map_err(|_| "cannot build the request".to_owned())
 }
 
 /// Reads a secret from its file, which must not be readable by everyone.

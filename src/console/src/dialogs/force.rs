@@ -68,6 +68,8 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         | Reason::BatchUnreadable { .. }
         | Reason::ControlPlaneUnclear { .. }
         | Reason::DrainedByOther { .. }
+        | Reason::HookRunning { .. }
+        | Reason::HookFailed { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }

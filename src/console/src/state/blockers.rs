@@ -105,6 +105,8 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::OutsideWindow { .. }
         | Reason::Frozen { .. }
         | Reason::CommandRunning { .. }
+        | Reason::HookRunning { .. }
+        | Reason::HookFailed { .. }
         | Reason::CommandFailed { .. }
         | Reason::OutcomeUnknown { .. }
         | Reason::CheckUnavailable { .. }

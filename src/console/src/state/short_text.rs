@@ -55,6 +55,10 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             format!("again {again}; {}{}", last_tried(*tried, now), condensed(cause, now))
         }
         Reason::UncordonedByOther { since } => format!("uncordoned by somebody {} ago", when::age(*since, now)),
+        Reason::HookRunning { hook, since: Some(since), .. } => {
+            format!("hook {hook} running for {}", when::age(*since, now))
+        }
+        Reason::HookRunning { hook, since: None, .. } => format!("hook {hook} runs next"),
         Reason::CommandRunning { since, .. } => format!("running for {}", when::age(*since, now)),
         Reason::OutcomeUnknown { until: Some(until), .. } => {
             format!("old command may run, over {}", when::until(*until, now))
@@ -117,6 +121,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::OutsideWindow { .. }
         | Reason::VolumeAttached { .. }
         | Reason::CommandFailed { .. }
+        | Reason::HookFailed { .. }
         | Reason::CheckUnavailable { .. }
         | Reason::AwaitingApproval { .. }
         | Reason::EngineElsewhere { .. }
@@ -227,6 +232,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
             cause.to_string()
         }
         Reason::CommandFailed { end, retry, .. } => format!("command failed{retry}: {end}"),
+        Reason::HookFailed { hook, .. } => format!("failing hook {hook}"),
         Reason::UnreachableGate { count, limit, names } => {
             let more = if *count > 1 { " ..." } else { "" };
             let first = names.first().map_or("", |name| name.as_str());
@@ -263,6 +269,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         | Reason::EvictionRefused { .. }
         | Reason::VolumeAttached { .. }
         | Reason::CommandRunning { .. }
+        | Reason::HookRunning { .. }
         | Reason::CheckUnavailable { .. }
         | Reason::AwaitingApproval { .. }
         | Reason::Frozen { .. }
@@ -335,6 +342,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::DeferredToWebhook { .. } | Reason::DeniedByWebhook { .. } => "an admission webhook",
         Reason::VolumeAttached { .. } => "volumes that detach",
         Reason::CommandRunning { .. } => "its command",
+        Reason::HookRunning { .. } | Reason::HookFailed { .. } => "a hook of the site",
         Reason::WaitingForBoot { .. } | Reason::WaitingForJoin { .. } => "a machine that boots",
         Reason::WaitingForHealth { .. } | Reason::CheckUnavailable { .. } => "a health or boot check",
         Reason::PowerError { .. } => "a BMC that answers",

@@ -294,6 +294,8 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::UncordonedByOther { .. }
         | Reason::CommandRunning { .. }
         | Reason::CommandFailed { .. }
+        | Reason::HookRunning { .. }
+        | Reason::HookFailed { .. }
         | Reason::OutcomeUnknown { .. }
         | Reason::CheckUnavailable { .. }
         | Reason::NodeMismatch { .. }

@@ -170,6 +170,7 @@ fn past(app: &mut App, suffix: &str) {
         last: Value::Null,
         request: Some(Request { who: who(), at: wall(), reason: Some(hostile("why")), node_uid: None, batch: None }),
         attempts: Vec::new(),
+        hooks: Vec::new(),
         omitted: 0,
     };
     let audit = Audit {

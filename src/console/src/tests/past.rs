@@ -52,6 +52,7 @@ pub(super) fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
         last: serde_json::Value::Null,
         request: (index != 1).then_some(request),
         attempts: Vec::new(),
+        hooks: Vec::new(),
         omitted: 0,
     }
 }

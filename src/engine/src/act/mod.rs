@@ -7,6 +7,7 @@
 mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
+mod hooks;
 mod node_event;
 mod output;
 mod power;
@@ -27,6 +28,7 @@ use std::{
 
 use cketerm_clients::{
     kubernetes::{Kube, Live as KubeLive},
+    net::Http,
     store::{Store, commit::CommitError, live::Live, members::EtcdMembers},
 };
 use cketerm_model::{
@@ -63,6 +65,8 @@ pub(super) struct Actor {
     pub fence: Fence,
     pub steady: Steady,
     pub spawner: Spawner,
+    /// Client for the requests of hooks.
+    pub webhooks: Http,
     pub registry: tokio::sync::watch::Receiver<Arc<Registry>>,
     /// Last answers of etcd's members.
     pub etcd: tokio::sync::watch::Receiver<Arc<EtcdView>>,
@@ -104,7 +108,9 @@ impl Actor {
         let Planned { entry, guard, effect, machine } = planned;
         tracing::debug!(machine, what = effect.as_str(), entry = entry.map(|e| e.to_string()), "effect started");
         let outcome = match effect {
-            Effect::StartDrain { entry, node_uid } => self.start_drain(&guard, decided, &entry, node_uid).await,
+            Effect::StartDrain { entry, node_uid, hooks } => {
+                self.start_drain(&guard, decided, &entry, node_uid, hooks.as_ref()).await
+            }
             Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
             Effect::Unwind { entry, cause, never_began } => {
                 self.unwind(&guard, decided, &entry, &cause, &never_began).await
@@ -129,6 +135,10 @@ impl Actor {
                 let previous = PreviousAttempts { before: before.as_ref(), folded: &folded };
                 self.run_again(&guard, decided, &entry, previous, order.as_ref(), attempt).await
             }
+            Effect::RunHook { entry, record, hook, run } => {
+                self.run_hook(&guard, decided, entry, &record, &hook, run).await
+            }
+            Effect::EndHooks { entry, record } => self.end_hooks(decided, entry, &record).await,
             Effect::BootCheck { argv, bound } | Effect::HealthCheck { argv, bound, .. } => {
                 self.check(&guard, entry, argv, bound).await
             }

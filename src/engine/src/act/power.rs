@@ -332,7 +332,7 @@ impl Actor {
     }
 
     /// Reports whether the command of a written attempt may still begin, or the reason why not.
-    async fn final_check(&self, guard: &Guard, id: EntryId, entry_revision: i64) -> Result<(), String> {
+    pub(super) async fn final_check(&self, guard: &Guard, id: EntryId, entry_revision: i64) -> Result<(), String> {
         match self.store.raw(&self.store.keys().entry(id)).await {
             Ok(Some(raw)) if raw.mod_revision == entry_revision => {}
             Ok(Some(_)) => return Err("the entry has changed meanwhile".to_owned()),

@@ -6,7 +6,7 @@ use cketerm_model::{
     any::QueueEntry,
     attempt::{Attempt, Ended, Outcome},
     boot_time::BootTime,
-    cketerm_records::{EndKind, Ending, Request, Who},
+    cketerm_records::{EndKind, Ending, HookRuns, Request, Who},
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
     fault,
@@ -37,6 +37,7 @@ impl Actor {
         decided: BootTime,
         entry: &QueueEntry,
         node_uid: Option<String>,
+        hooks: Option<&HookRuns>,
     ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let now = self.steady.now().wall;
@@ -56,6 +57,10 @@ impl Actor {
             let noted = Request { node_uid, ..request.cloned().unwrap_or(unknown) };
             change.compares.push((keys.request(id), stored.as_ref().map_or(0, |s| s.mod_revision)));
             change.puts.push(Put::json(keys.request(id), &noted));
+        }
+        if let Some(record) = hooks {
+            change.compares.push((keys.hooks(id), 0));
+            change.puts.push(Put::json(keys.hooks(id), &HookRuns { since: now, ..record.clone() }));
         }
         self.commit(&permit, change).await?;
         tracing::info!(entry = %id, node = entry.address().as_str(), "drain started");
@@ -224,6 +229,7 @@ impl Actor {
             last: last.and_then(Result::ok).unwrap_or_default(),
             request: view.requests.get(&id).and_then(Stored::get).cloned(),
             attempts,
+            hooks: Vec::new(),
             omitted: 0,
         }
         // the entry's last write is its cancellation

@@ -69,6 +69,7 @@ impl Actor {
             last: serde_json::to_value(&next).unwrap_or_default(),
             request: view.requests.get(&id).and_then(Stored::get).cloned(),
             attempts,
+            hooks: Vec::new(),
             omitted: 0,
         }
         .bounded();

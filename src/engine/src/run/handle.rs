@@ -173,7 +173,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         incomplete_since: None,
         announced: None,
         registered: None,
-        programs_of: (None, None),
+        programs_of: ((None, None), None),
         power_programs: None,
         barred: (Vec::new(), None),
         _helpers: helpers,

@@ -341,6 +341,7 @@ impl Loop {
             fence: fence.clone(),
             steady: self.steady.clone(),
             spawner: self.options.spawner.clone(),
+            webhooks: self.options.webhooks.clone(),
             registry: self.inventory_poller.subscribe(),
             etcd: self.etcd.subscribe(),
             etcd_members: self.options.etcd_members.clone(),

@@ -119,7 +119,7 @@ struct Loop {
     /// Held while the engine's registration says that it stands back.
     announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
-    programs_of: (Option<i64>, Option<Version>),
+    programs_of: ((Option<i64>, Option<i64>), Option<Version>),
     /// File of BMCs that names programs of this host, and the boot time of the next look at them.
     power_programs: Option<(Arc<BmcInventory>, BootTime)>,
     /// Kinds of faults, and why this engine stands back (without digits), as logged last.
@@ -209,13 +209,16 @@ impl Loop {
         self.snap.etcd = self.etcd.seen();
         self.snap.registry = self.inventory_poller.seen();
         self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
-        let revision = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
+        let cluster = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
+        let revision = (cluster, self.snap.store.policy.as_ref().map(|policy| policy.mod_revision));
         let file = self.options.bmcs.version();
         if (revision, file) != self.programs_of {
             self.programs_of = (revision, file);
             let definition = self.snap.store.definition();
-            self.snap.engine.missing_programs =
-                definition.map_or_else(Vec::new, |d| preflight::missing_programs(&d.cluster, &self.options.spawner));
+            self.snap.engine.missing_programs = definition.map_or_else(Vec::new, |d| {
+                let hooks = &self.snap.store.policy().hooks;
+                preflight::missing_programs(&d.cluster, hooks, &self.options.spawner)
+            });
             let (access, programs) =
                 definition.map_or((BmcAccess::Open, None), |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
             self.snap.engine.bmcs = access;
@@ -315,11 +318,7 @@ impl Loop {
         let Some(leader) = &self.leader else { return };
         for planned in effects {
             let machine = planned.machine.clone();
-            let attempt = if let Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } = &planned.effect {
-                Some(attempt.id.clone())
-            } else {
-                None
-            };
+            let attempt = planned.effect.run_id();
             let in_flight = InFlight {
                 what: planned.effect.as_str().to_owned(),
                 entry: planned.entry,

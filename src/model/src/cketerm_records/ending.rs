@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Request, Who};
+use super::{HookRun, Request, Who};
 use crate::{attempt::Attempt, entry::EntryId, names::Address};
 
 /// The ways an entry ends.
@@ -84,6 +84,9 @@ pub struct Ending {
     /// Attempts of the entry: the first one and the newest, see [`Ending::bounded`].
     #[serde(default)]
     pub attempts: Vec<Attempt>,
+    /// The last run of each hook of its last drain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookRun>,
     /// Number of attempts that are not kept.
     #[serde(default, skip_serializing_if = "crate::attempt::none")]
     pub omitted: u32,

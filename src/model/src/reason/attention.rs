@@ -2,7 +2,7 @@
 //! list (`src/rules/src/trouble.rs`).
 #![warn(clippy::wildcard_enum_match_arm)] // a new reason must be decided here
 
-use super::{ATTENTION_BACKOFF_COUNT, CommandRetry, Reason};
+use super::{ATTENTION_BACKOFF_COUNT, CommandRetry, HookRetry, Reason};
 
 /// Urgency of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +54,7 @@ impl Reason {
             | Self::VolumeAttached { .. }
             | Self::CheckUnavailable { .. }
             | Self::DrainedByOther { .. }
+            | Self::HookFailed { retry: HookRetry::Scheduled, .. }
             | Self::PowerError { .. }
             | Self::EffectFailed { .. }
             | Self::OutcomeUnknown { until: Some(_), .. } => Attention::Later,
@@ -63,6 +64,7 @@ impl Reason {
             | Self::TerminatingStuck { .. }
             | Self::UncordonedByOther { .. }
             | Self::CommandFailed { retry: CommandRetry::Never, .. }
+            | Self::HookFailed { retry: HookRetry::Exhausted, .. }
             | Self::OutcomeUnknown { .. }
             | Self::NodeMismatch { .. }
             | Self::OrphanedCordon { .. }
@@ -90,6 +92,7 @@ impl Reason {
             | Self::WaitingForGroup { .. }
             | Self::PodsLeaving { .. }
             | Self::CommandRunning { .. }
+            | Self::HookRunning { .. }
             | Self::Frozen { .. }
             | Self::EngineElsewhere { .. }
             | Self::OnHold { .. }
@@ -153,6 +156,8 @@ impl Reason {
             | Self::BatchUnreadable { .. }
             | Self::ControlPlaneUnclear { .. }
             | Self::DrainedByOther { .. }
+            | Self::HookRunning { .. }
+            | Self::HookFailed { .. }
             | Self::BatchPaused { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }

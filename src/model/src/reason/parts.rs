@@ -49,6 +49,8 @@ impl Reason {
             | Self::BatchUnreadable { .. }
             | Self::ControlPlaneUnclear { .. }
             | Self::DrainedByOther { .. }
+            | Self::HookRunning { .. }
+            | Self::HookFailed { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }
@@ -122,6 +124,8 @@ impl Reason {
             | Self::BatchUnreadable { .. }
             | Self::ControlPlaneUnclear { .. }
             | Self::DrainedByOther { .. }
+            | Self::HookRunning { .. }
+            | Self::HookFailed { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::{Awaited, CommandRetry, PodHold, Reason};
+use super::{Awaited, CommandRetry, HookRetry, PodHold, Reason};
 
 impl fmt::Display for PodHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,6 +166,18 @@ impl fmt::Display for Reason {
             }
             Self::DrainedByOther { program, sign } => {
                 write!(f, "{program} works on this Node ({sign}): cketerm waits until it has ended")
+            }
+            Self::HookRunning { hook, at, since: Some(_) } => write!(f, "hook {hook} is running {at}"),
+            Self::HookRunning { hook, at, since: None } => write!(f, "hook {hook} runs next, {at}"),
+            Self::HookFailed { hook, at, end, output, retry } => {
+                write!(f, "hook {hook} failed {at}: {end}")?;
+                if !output.is_empty() {
+                    write!(f, ": {}", last_line(output))?;
+                }
+                match retry {
+                    HookRetry::Scheduled => f.write_str("; it is tried again"),
+                    HookRetry::Exhausted => Ok(()),
+                }
             }
             Self::BatchUnreadable { batch, key, why } => write!(
                 f,

@@ -153,6 +153,7 @@ impl StoreView {
             KeyKind::Progress(id) => insert_value(&mut self.progress, id, key, row),
             KeyKind::Order(id) => insert_value(&mut self.orders, id, key, row),
             KeyKind::Cancel(id) => insert_value(&mut self.cancels, id, key, row),
+            KeyKind::Hooks(id) => insert_value(&mut self.hooks, id, key, row),
             KeyKind::Needed(node) => insert_value(&mut self.needed, Ok(node), key, row),
             KeyKind::NeededLog => set_value(&mut self.needed_log, key, row),
             KeyKind::Batch(id) => insert_value(&mut self.batches, id, key, row),
@@ -193,6 +194,7 @@ impl StoreView {
             KeyKind::Progress(Ok(id)) => drop(self.progress.remove(&id)),
             KeyKind::Order(Ok(id)) => drop(self.orders.remove(&id)),
             KeyKind::Cancel(Ok(id)) => drop(self.cancels.remove(&id)),
+            KeyKind::Hooks(Ok(id)) => drop(self.hooks.remove(&id)),
             KeyKind::Needed(node) => drop(self.needed.remove(&node)),
             KeyKind::NeededLog => self.needed_log = None,
             KeyKind::Batch(Ok(id)) => drop(self.batches.remove(&id)),
@@ -352,7 +354,7 @@ mod tests {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
 
-    const KEYS: [&str; 22] = [
+    const KEYS: [&str; 23] = [
         "leader//a",
         "leader//b",
         "leader//?",
@@ -371,6 +373,7 @@ mod tests {
         "cketerm/output/reboots-0-1",
         "cketerm/orders/reboots/0",
         "cketerm/cancels/reboots/0",
+        "cketerm/hooks/reboots/0",
         "cketerm/needed/w1",
         "cketerm/needed-log",
         "cketerm/batches/00000000",

@@ -239,6 +239,11 @@ impl Keys {
         self.per_entry_key("cancels", id)
     }
 
+    /// `cketerm/hooks/<queue>/<index>`: hooks of an entry's drain.
+    pub fn hooks(&self, id: EntryId) -> String {
+        self.per_entry_key("hooks", id)
+    }
+
     /// `cketerm/batches/<id>`.
     pub fn batch(&self, id: BatchId) -> String {
         self.at(&format!("cketerm/batches/{id}"))
@@ -368,6 +373,7 @@ mod tests {
             (keys.progress(id), KeyKind::Progress(Ok(id))),
             (keys.order(id), KeyKind::Order(Ok(id))),
             (keys.cancel(id), KeyKind::Cancel(Ok(id))),
+            (keys.hooks(id), KeyKind::Hooks(Ok(id))),
             (keys.batch(batch), KeyKind::Batch(Ok(batch))),
             (keys.batch_end(batch, id), KeyKind::BatchEnd(Ok((batch, id)))),
             (keys.result(&attempt_id(id, 3)), KeyKind::Result(Ok((id, 3)))),
@@ -402,6 +408,7 @@ mod tests {
             "reboots/data/000000000000000A",
             "cketerm/orders/reboots/007",
             "cketerm/cancels/reboots/007",
+            "cketerm/hooks/reboots/007",
             "cketerm/engines/0A",
             "cketerm/attempts/reboots/1/+2",
             "cketerm/batches/0000000",

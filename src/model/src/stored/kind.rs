@@ -145,6 +145,8 @@ pub enum KeyKind {
     Order(Result<EntryId, String>),
     /// `cketerm/cancels/<queue>/<index>`.
     Cancel(Result<EntryId, String>),
+    /// `cketerm/hooks/<queue>/<index>`.
+    Hooks(Result<EntryId, String>),
     /// `cketerm/batches/<id>`.
     Batch(Result<BatchId, String>),
     /// `cketerm/batches/<id>/<queue>/<index>`.

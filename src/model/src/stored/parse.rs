@@ -70,6 +70,8 @@ fn parse_folder_key(suffix: &str) -> KeyKind {
         KeyKind::Order(parse_entry_id(id))
     } else if let Some(id) = strip("cketerm/cancels/") {
         KeyKind::Cancel(parse_entry_id(id))
+    } else if let Some(id) = strip("cketerm/hooks/") {
+        KeyKind::Hooks(parse_entry_id(id))
     } else if let Some(rest) = strip("cketerm/batches/") {
         match rest.split_once('/') {
             None => KeyKind::Batch(rest.parse()),

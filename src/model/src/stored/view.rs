@@ -17,8 +17,8 @@ use crate::{
     batch::{Batch, BatchId},
     boot_time::BootTime,
     cketerm_records::{
-        AcceptedCancel, EndKind, EngineMode, EngineRegistration, FirstDaemon, Identity, Needed, NeededLog, Order,
-        Progress, Request, Status, Stopped,
+        AcceptedCancel, EndKind, EngineMode, EngineRegistration, FirstDaemon, HookRuns, Identity, Needed, NeededLog,
+        Order, Progress, Request, Status, Stopped,
     },
     cluster::{Cluster, Members},
     constraints::Constraints,
@@ -180,6 +180,9 @@ pub struct StoreView {
     /// `cketerm/cancels/`: cancels that the leader has not carried out yet.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     pub cancels: OrdMap<EntryId, Stored<AcceptedCancel>>,
+    /// `cketerm/hooks/`: hooks of drains whose Node is not uncordoned yet.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub hooks: OrdMap<EntryId, Stored<HookRuns>>,
     /// `cketerm/batches/` by id.
     #[serde(default, with = "crate::pairs", skip_serializing_if = "OrdMap::is_empty")]
     pub batches: OrdMap<BatchId, Stored<Batch>>,

@@ -56,14 +56,25 @@ pub(super) fn may_run_until(
     if !attempt.open() {
         return None;
     }
-    if snap.in_flight.values().any(|f| f.attempt.as_deref() == Some(&attempt.id)) {
+    may_run_for(snap, leading_since, &attempt.id, attempt.bound_seconds, now)
+}
+
+/// Returns the same for a run without an outcome, by its id and its bound in seconds.
+pub(super) fn may_run_for(
+    snap: &Snapshot,
+    leading_since: Option<BootTime>,
+    id: &str,
+    bound: u64,
+    now: Now,
+) -> Option<Until> {
+    if snap.in_flight.values().any(|f| f.attempt.as_deref() == Some(id)) {
         return Some(Until::Unbounded);
     }
     let Some(since) = leading_since else { return Some(Until::Unbounded) };
     fault!(SecondRun => return None);
     let seconds = |n: u64| Seconds::from(u32::try_from(n).unwrap_or(u32::MAX));
     let ttl = seconds(snap.engine.ttl);
-    let until = since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILL_TIME;
+    let until = since + ttl + ttl / 12.0 + seconds(bound) + KILL_TIME;
     (now.boot < until).then_some(Until::At(until))
 }
 

@@ -104,6 +104,11 @@ impl<'a> Pass<'a> {
         {
             return reason;
         }
+        if matches!(end, End::Booted | End::Replaced)
+            && let Some(reason) = self.hooks_before_end(ctx, node)
+        {
+            return reason;
+        }
         let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
         let effect = match node.and_then(|n| n.owner().map(|o| (n, o))) {
             // The machine has recovered, so its cordon must not become an orphaned cordon when the entry is gone. This

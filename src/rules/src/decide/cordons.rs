@@ -66,7 +66,12 @@ impl<'a> Pass<'a> {
                 CordonState::Removable if let Some(reason) = self.keeps_for_other(node, owner) => {
                     self.out.orphans.insert(name.clone(), reason);
                 }
-                CordonState::Removable => self.release(node, owner),
+                CordonState::Removable => match self.hooks_before_release(node, owner) {
+                    Some(reason) => {
+                        self.out.orphans.insert(name.clone(), reason);
+                    }
+                    None => self.release(node, owner),
+                },
                 CordonState::Kept(reason) => {
                     self.out.orphans.insert(name.clone(), reason);
                 }
@@ -94,7 +99,7 @@ impl<'a> Pass<'a> {
 
     /// Reports whether the entry is draining, rebooting or watching, or cannot be read. Unlike `Claims`, this does not
     /// include an entry that is about to start.
-    fn in_work(&self, id: EntryId) -> bool {
+    pub(super) fn in_work(&self, id: EntryId) -> bool {
         let member =
             |address: &Address| self.definition.is_some_and(|d| d.members.by_address(&d.cluster, address).is_some());
         self.snap.store.stored_entry(id).is_some_and(|stored| match stored.get() {
@@ -187,7 +192,7 @@ impl<'a> Pass<'a> {
         if !uncordons || ordered { None } else { self.drained_by_other(node) }
     }
 
-    fn has_uncordon_order(&self, id: EntryId) -> bool {
+    pub(super) fn has_uncordon_order(&self, id: EntryId) -> bool {
         self.snap.store.orders.get(&id).and_then(Stored::get).is_some_and(|o| o.verb == Verb::Uncordon)
     }
 

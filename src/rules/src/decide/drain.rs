@@ -10,6 +10,7 @@ use cketerm_model::{
     cluster::Eviction,
     entry::{QueueKind, Stored},
     fault,
+    hook::HookPoint,
     kube::{NodeRow, Owner},
     policy::UnreachableRule,
     reason::Reason,
@@ -103,6 +104,7 @@ impl<'a> Pass<'a> {
         let Some(node) = node else {
             return self.command(ctx, None, None).map_err(Waits::For);
         };
+        self.hooks_of_drain(ctx, HookPoint::BeforeDrain)?;
         self.ensure_cordoned(ctx, node, work).map_err(Waits::For)?;
         let pods = self.snap.kube.pods.get(&node.name).filter(|p| p.synced);
         let Some(pods) = pods else {
@@ -123,6 +125,7 @@ impl<'a> Pass<'a> {
                 return Err(Waits::For(Reason::VolumeAttached { names: node.volumes_in_use.clone() }));
             }
         }
+        self.hooks_of_drain(ctx, HookPoint::AfterDrain)?;
         self.command(ctx, Some(node), force.cloned()).map_err(Waits::For)
     }
 

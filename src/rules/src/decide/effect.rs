@@ -7,8 +7,9 @@ use cketerm_model::{
     attempt::Attempt,
     batch::BatchId,
     boot_time::BootTime,
-    cketerm_records::{EndKind, Order},
+    cketerm_records::{EndKind, HookRun, HookRuns, Order},
     entry::{EntryId, QueueKind, Stored},
+    hook::Hook,
     kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
     names::{Address, NodeName},
     reason::Reason,
@@ -224,6 +225,8 @@ pub enum Effect {
         entry: QueueEntry,
         /// UID of the Node now. It is recorded if none was recorded when the entry was added.
         node_uid: Option<String>,
+        /// Record of hooks to write; none = the policy has no hook for the machine.
+        hooks: Option<HookRuns>,
     },
     /// Backs off: moves a draining entry back into the queue and sets the backoff.
     BackOff {
@@ -318,6 +321,24 @@ pub enum Effect {
         /// The attempt to write.
         attempt: Attempt,
     },
+    /// Runs a hook of the site.
+    RunHook {
+        /// The entry, which may be gone.
+        entry: EntryId,
+        /// Record of the entry's hooks.
+        record: Stored<HookRuns>,
+        /// The hook.
+        hook: Hook,
+        /// The run to write.
+        run: HookRun,
+    },
+    /// Deletes the record of an entry's hooks. It moves into the entry's history.
+    EndHooks {
+        /// The entry, which may be gone.
+        entry: EntryId,
+        /// Record of the entry's hooks.
+        record: Stored<HookRuns>,
+    },
     /// Runs the boot check.
     BootCheck {
         /// Command line with the address and the Unix time appended.
@@ -402,6 +423,8 @@ impl Effect {
             Self::MoveEtcdLeader { .. } => "moving etcd's leader",
             Self::HealthCheck { .. } => "checking health",
             Self::Finish { .. } => "finishing",
+            Self::RunHook { .. } => "running a hook",
+            Self::EndHooks { .. } => "ending hooks",
             Self::BootCheck { .. } => "checking boot",
             Self::Release { .. } => "uncordoning",
             Self::Settle { .. } => "settling",
@@ -410,6 +433,14 @@ impl Effect {
             Self::Registry(what) => what.as_str(),
             Self::RebootNeeded(what) => what.as_str(),
         }
+    }
+
+    /// Returns the id of the attempt or hook that the effect runs. Nothing may repeat it meanwhile.
+    pub fn run_id(&self) -> Option<String> {
+        if let Self::Power { attempt, .. } | Self::RunAgain { attempt, .. } = self {
+            return Some(attempt.id.clone());
+        }
+        if let Self::RunHook { entry, run, .. } = self { Some(run.id(*entry)) } else { None }
     }
 
     /// Returns true if the effect begins work on a machine, which counts as in progress from then on.
@@ -430,6 +461,8 @@ impl Effect {
             | Self::Evict { .. }
             | Self::MoveEtcdLeader { .. }
             | Self::RunAgain { .. }
+            | Self::RunHook { .. }
+            | Self::EndHooks { .. }
             | Self::BootCheck { .. }
             | Self::HealthCheck { .. }
             | Self::Finish { .. }

@@ -317,6 +317,7 @@ impl<'a> Pass<'a> {
             return Some(Reason::QueueDisabled);
         }
         let unclear = self.no_command(ctx).or_else(|| self.control_plane_unclear(ctx));
+        let unclear = unclear.or_else(|| self.hooks_pending(ctx.id, ctx.address));
         if unclear.is_some() || self.snap.kube.drained_by_other.is_empty() {
             return unclear;
         }

@@ -30,6 +30,7 @@
 //! | `registry` | definition generated from the machine registry or from the Nodes, and its gates |
 //! | `absences` | record of the members without a Node, for their grace periods |
 //! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
+//! | `hooks` | hooks of the site around a drain (I62 to I64) |
 //! | `endpoints` | removal of an API server in reboot from the endpoints |
 
 mod absences;
@@ -47,6 +48,7 @@ mod evictions;
 mod facts;
 mod gates;
 mod groups;
+mod hooks;
 mod host;
 mod pods;
 mod preview;
@@ -186,6 +188,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.start_drains(&waiting);
     pass.out.ask_etcd |= pass.out.probe_often;
     pass.release_cordons();
+    pass.end_hooks();
     pass.reconcile_endpoints();
     pass.plan_registry();
     pass.plan_auto_repair();

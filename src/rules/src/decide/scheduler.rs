@@ -203,7 +203,9 @@ impl<'a> Pass<'a> {
     pub(super) fn start_drain(&mut self, ctx: EntryContext<'a>) {
         let guard = self.disruption_guard(ctx);
         let node_uid = self.node_of(ctx).map(|n| n.uid.clone());
-        self.plan(ctx.machine, Some(ctx.id), guard, Effect::StartDrain { entry: ctx.queue_entry(), node_uid });
+        let hooks = self.hooks_at_start(ctx);
+        let effect = Effect::StartDrain { entry: ctx.queue_entry(), node_uid, hooks };
+        self.plan(ctx.machine, Some(ctx.id), guard, effect);
     }
 
     /// Returns the reason why this queued entry is no candidate, by conditions that do not depend on slots, order or

@@ -122,6 +122,11 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
             let failed = format!("command failed: {end}");
             if last.is_empty() { vec![failed] } else { vec![format!("{end}: {last}"), failed] }
         }
+        Reason::HookFailed { hook, end, output, .. } => {
+            let last = output.trim_end().lines().last().unwrap_or_default();
+            let failed = format!("hook {hook} failed: {end}");
+            if last.is_empty() { vec![failed] } else { vec![format!("hook {hook}: {last}"), failed] }
+        }
         Reason::OutcomeUnknown { until: None, .. } => vec!["order retry or done".to_owned()],
         Reason::OutcomeUnknown { until: Some(until), .. } => {
             vec![format!("old command, over {}", when::until(*until, now))]
@@ -164,6 +169,7 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         | Reason::BatchUnreadable { .. }
         | Reason::ControlPlaneUnclear { .. }
         | Reason::DrainedByOther { .. }
+        | Reason::HookRunning { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }

@@ -145,6 +145,7 @@ fn ending(attempts: Vec<Attempt>) -> Ending {
         last: serde_json::json!({}),
         request: None,
         attempts,
+        hooks: Vec::new(),
         omitted: 0,
     }
 }

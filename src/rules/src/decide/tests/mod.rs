@@ -12,6 +12,7 @@ mod etcd_quorum;
 mod evictions;
 mod fuzz;
 mod groups;
+mod hooks;
 mod membership;
 mod other_drainers;
 mod reboot_needed;

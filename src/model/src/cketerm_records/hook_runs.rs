@@ -1,0 +1,132 @@
+//! Records of hooks: one value per entry, from the start of a drain until its Node is uncordoned.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    attempt::Ended,
+    entry::EntryId,
+    hook::HookPoint,
+    names::{Address, NodeName},
+};
+
+/// Value of `cketerm/hooks/<queue>/<index>`: the hooks that ran for one drain of an entry. It is written when the drain
+/// starts and deleted after the hooks that follow the uncordon, so it also says that these are due.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HookRuns {
+    /// Address of the machine.
+    pub address: Address,
+    /// Its Node.
+    pub node: NodeName,
+    /// Start of the drain.
+    pub since: Timestamp,
+    /// The last run of each hook, in the order of their starts.
+    #[serde(default)]
+    pub runs: Vec<HookRun>,
+}
+
+impl HookRuns {
+    /// Returns the last run of a hook.
+    pub fn run(&self, hook: &str, at: HookPoint) -> Option<&HookRun> {
+        self.runs.iter().find(|run| run.hook == hook && run.at == at)
+    }
+
+    /// Returns the record with this run in place of the hook's last one.
+    #[must_use]
+    pub fn with(&self, run: HookRun) -> Self {
+        let others = self.runs.iter().filter(|old| (&old.hook, old.at) != (&run.hook, run.at)).cloned();
+        let runs = others.chain([run.clone()]).collect();
+        Self { runs, ..self.clone() }
+    }
+}
+
+/// One run of a hook, recorded before it starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HookRun {
+    /// Name of the hook.
+    pub hook: String,
+    /// Moment at which it ran.
+    pub at: HookPoint,
+    /// Number of this try, from 1. A withheld run does not count as one.
+    #[serde(rename = "try")]
+    pub tries: u32,
+    /// The action for people, without secrets.
+    pub target: String,
+    /// Lease of the leader that ran it.
+    pub lease: i64,
+    /// Host name of that leader.
+    pub host: String,
+    /// Seconds after which it was ended.
+    pub bound_seconds: u64,
+    /// Time of the record, right before the start.
+    pub start: Timestamp,
+    /// Outcome; none while it may be running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<HookOutcome>,
+}
+
+impl HookRun {
+    /// Returns the id that the command gets as `CKETERM_ATTEMPT`.
+    pub fn id(&self, entry: EntryId) -> String {
+        format!("{}-{}-{}", entry.to_string().replace('/', "-"), self.hook, self.tries)
+    }
+}
+
+/// Outcome of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HookOutcome {
+    /// Kind of the end.
+    pub end: HookEnd,
+    /// Time of the end.
+    pub at: Timestamp,
+    /// End of the output, or beginning of the answer, without secrets.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+/// Ways in which a hook ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookEnd {
+    /// A command ended, or a hook of either kind was withheld.
+    Command(Ended),
+    /// The server answered with this HTTP status.
+    Status(u16),
+    /// The request could not be sent, or had no answer in time.
+    NoAnswer(String),
+}
+
+impl HookEnd {
+    /// Reports whether the hook succeeded.
+    pub fn succeeded(&self) -> bool {
+        match self {
+            Self::Command(end) => *end == Ended::Exit(0),
+            Self::Status(code) => (200..300).contains(code),
+            Self::NoAnswer(_) => false,
+        }
+    }
+
+    /// Reports whether it never began.
+    pub fn withheld(&self) -> bool {
+        match self {
+            Self::Command(Ended::Withheld(_)) => true,
+            Self::Command(
+                Ended::Exit(_) | Ended::Signal(_) | Ended::TimedOut(_) | Ended::NotStarted(_) | Ended::Unknown(_),
+            )
+            | Self::Status(_)
+            | Self::NoAnswer(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for HookEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(end) => end.fmt(f),
+            Self::Status(code) => write!(f, "HTTP status {code}"),
+            Self::NoAnswer(why) => write!(f, "no answer: {why}"),
+        }
+    }
+}
