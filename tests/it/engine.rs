@@ -15,6 +15,7 @@ mod events;
 mod evictions;
 mod failover;
 mod faults;
+mod hooks;
 mod live_output;
 mod lost_cancels;
 mod membership;

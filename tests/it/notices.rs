@@ -3,4 +3,4 @@
 
 mod examples;
 mod hostile;
-mod receiver;
+pub mod receiver;

@@ -28,6 +28,7 @@ mod cordon;
 mod drain;
 mod early_backoff;
 mod gates;
+mod hooks;
 mod hosts;
 mod leadership;
 mod logins;
@@ -133,6 +134,9 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I57", reboot_needed::i57),
     ("I58", reboot_needed::i58),
     ("I59", other_drainers::i59),
+    ("I62", hooks::i62),
+    ("I63", hooks::i63),
+    ("I64", hooks::i64),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

@@ -5,6 +5,7 @@ mod batches;
 mod bounds;
 mod cordons;
 mod drains;
+mod hooks;
 mod hosts;
 mod leadership_and_reports;
 mod membership;

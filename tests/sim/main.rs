@@ -18,6 +18,7 @@ mod engines;
 mod enqueues;
 mod gather;
 mod handovers;
+mod hooks;
 mod hosts;
 mod inject;
 mod long_runs;
@@ -103,6 +104,10 @@ fn main() -> ExitCode {
         let stories = stories.parse().unwrap_or(*reboot_needed::SEEDS.end());
         return if reboot_needed::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    if let Ok(stories) = std::env::var("HOOKS") {
+        let stories = stories.parse().unwrap_or(*hooks::SEEDS.end());
+        return if hooks::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     if let Ok(stories) = std::env::var("DRAINERS") {
         let stories = stories.parse().unwrap_or(*other_drainers::SEEDS.end());
         return if other_drainers::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -172,7 +177,8 @@ fn fixed_scenarios(complete: bool) -> bool {
                 & refusals::run(refusals::SEEDS)
                 & membership::run(membership::SEEDS)
                 & reboot_needed::run(reboot_needed::SEEDS)
-                & other_drainers::run(other_drainers::SEEDS)))
+                & other_drainers::run(other_drainers::SEEDS)
+                & hooks::run(hooks::SEEDS)))
 }
 
 /// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.

@@ -16,8 +16,8 @@ use cketerm_model::mutation::{self, Mutation};
 use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    enqueues, handovers, long_runs, membership, other_drainers, outages, reboot_needed, refusals, selection::Selection,
-    shrink,
+    enqueues, handovers, hooks, long_runs, membership, other_drainers, outages, reboot_needed, refusals,
+    selection::Selection, shrink,
 };
 
 /// Number of seeds within which each mutation has to be found.
@@ -89,6 +89,10 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::NeededTwice | Mutation::StillSetAsks => &["I57"],
         Mutation::NeededLimitsIgnored => &["I58"],
         Mutation::OtherDrainerIgnored => &["I59"],
+        Mutation::HookSkipped => &["I62"],
+        Mutation::HookFailureIgnored => &["I62", "I63"],
+        Mutation::UncordonHookSkipped => &["I63"],
+        Mutation::HookBesideItself => &["I64"],
     }
 }
 
@@ -191,6 +195,10 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
             Some(reboot_needed::until_a_breach)
         }
         Mutation::OtherDrainerIgnored => Some(other_drainers::until_a_breach),
+        Mutation::HookSkipped
+        | Mutation::HookFailureIgnored
+        | Mutation::UncordonHookSkipped
+        | Mutation::HookBesideItself => Some(hooks::until_a_breach),
         _ => None,
     }
 }

@@ -3,7 +3,6 @@
 mod accepted_cancel;
 mod audit;
 mod ending;
-mod hook_runs;
 mod needed;
 
 use std::{collections::BTreeMap, fmt};
@@ -15,7 +14,6 @@ pub use self::{
     accepted_cancel::{AcceptedCancel, REPEATED_CANCEL, REPEATED_DELETION, repeated},
     audit::{Audit, OneAnAction, Repeats},
     ending::{EndKind, Ending},
-    hook_runs::{HookEnd, HookOutcome, HookRun, HookRuns},
     needed::{Needed, NeededEntry, NeededLog, NeededReboot, NeededSignal, REBOOT_NEEDED_USER},
 };
 pub use super::verb::Verb;

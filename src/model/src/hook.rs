@@ -1,6 +1,6 @@
 //! Hooks: commands or HTTP requests of a site around a drain (policy `hooks`).
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     cluster,
     entry::QueueKind,
+    hook_runs::HookPoint,
     labels::{Labels, attribute},
     selector::Selector,
 };
@@ -22,43 +23,6 @@ const MAX_REQUEST_TIMEOUT: u64 = 60;
 const MAX_RETRIES: u32 = 100;
 /// Longest interval between two tries, in seconds.
 const MAX_INTERVAL: u64 = 3600;
-
-/// Moment at which a hook runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HookPoint {
-    /// In the drain, before the cordon.
-    BeforeDrain,
-    /// After the last pod has left, before the command.
-    AfterDrain,
-    /// Before the Node is uncordoned. A reboot also ends only afterwards.
-    BeforeUncordon,
-    /// After cketerm has removed its record from the Node.
-    AfterUncordon,
-}
-
-impl HookPoint {
-    /// Returns the name in the policy.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::BeforeDrain => "before_drain",
-            Self::AfterDrain => "after_drain",
-            Self::BeforeUncordon => "before_uncordon",
-            Self::AfterUncordon => "after_uncordon",
-        }
-    }
-}
-
-impl fmt::Display for HookPoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::BeforeDrain => "before the drain",
-            Self::AfterDrain => "after the drain",
-            Self::BeforeUncordon => "before the uncordon",
-            Self::AfterUncordon => "after the uncordon",
-        })
-    }
-}
 
 /// Action of a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ pub mod etcd;
 pub mod fence;
 pub mod freeze;
 pub mod hook;
+pub mod hook_runs;
 pub mod host;
 pub mod kube;
 pub mod labels;

@@ -42,6 +42,14 @@ pub enum Mutation {
     NeededLimitsIgnored,
     /// cketerm cordons, powers and uncordons Nodes on which another program works.
     OtherDrainerIgnored,
+    /// A drain does not wait for the site's hooks.
+    HookSkipped,
+    /// A hook that failed counts as one that succeeded.
+    HookFailureIgnored,
+    /// A Node is uncordoned without the site's hooks before that.
+    UncordonHookSkipped,
+    /// A hook of a dead leader is run again at once.
+    HookBesideItself,
     /// While CKE leads, the pod that is named is not the first that CKE asks for.
     ListOrderIgnored,
     /// An operator's `done` is forgotten before the Node is uncordoned.
@@ -263,6 +271,10 @@ pub static ALL: &[Mutation] = &[
     Mutation::StillSetAsks,
     Mutation::NeededLimitsIgnored,
     Mutation::OtherDrainerIgnored,
+    Mutation::HookSkipped,
+    Mutation::HookFailureIgnored,
+    Mutation::UncordonHookSkipped,
+    Mutation::HookBesideItself,
 ];
 
 #[cfg(feature = "mutations")]

@@ -13,9 +13,8 @@ pub use self::{attention::Attention, sentence::DONE_ORDERED};
 use super::{
     attempt::Ended,
     batch::id::BatchId,
-    cketerm_records::HookEnd,
     entry::EntryId,
-    hook::HookPoint,
+    hook_runs::{HookEnd, HookPoint},
     kube::{ControlPlaneSignals, DrainProgram},
     names::{Address, NodeName},
     verb::Verb,
@@ -125,7 +124,7 @@ pub enum CommandRetry {
     OnceEnabled,
 }
 
-/// What follows a hook that failed.
+/// Consequence of a hook that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookRetry {

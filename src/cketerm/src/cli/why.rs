@@ -9,7 +9,7 @@ use cketerm_model::{
     acceptance::LeaderKind,
     cketerm_records::{Ending, Progress},
     clock::{Clock, Now},
-    entry::EntryId,
+    entry::{EntryId, Stored},
     entry_ref::EntryRef,
     kube::{KubeView, NodePods, SourceState},
     names::NodeName,
@@ -82,6 +82,9 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
             for blocker in progress.iter().flat_map(|p| &p.blockers) {
                 lines.line(format_args!("  {}: {}", blocker.pod, blocker.why));
             }
+            for run in view.hooks.get(&id).and_then(Stored::get).iter().flat_map(|record| &record.runs) {
+                lines.line(format_args!("  {run}"));
+            }
             if let Some(next) = &next {
                 lines.line(format_args!("  next: {next}"));
             }
@@ -100,6 +103,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
                 "next": next,
                 "needs_attention": trouble::kept_by(&view, store.clock().wall(), id, &reason) == Some(Trouble::Stuck),
                 "progress": progress,
+                "hooks": view.hooks.get(&id).and_then(Stored::get).map(|record| &record.runs),
                 "reading": beside.then_some("cke"),
             });
             context.out.value(&document, form)

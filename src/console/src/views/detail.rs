@@ -304,6 +304,7 @@ impl Text<'_> {
         self.blockers_first(id, &mut can);
         self.available_actions_field(&can);
         self.attempts(id);
+        self.hooks(id);
     }
 
     /// Adds how long the present phase has lasted, beside the usual duration of such phases in this cluster.

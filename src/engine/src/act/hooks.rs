@@ -9,9 +9,10 @@ use cketerm_clients::{
 use cketerm_model::{
     attempt::Ended,
     boot_time::BootTime,
-    cketerm_records::{Ending, HookEnd, HookOutcome, HookRun, HookRuns},
+    cketerm_records::Ending,
     entry::{EntryId, Stored},
     hook::{Hook, HookAction, HookRequest},
+    hook_runs::{HookEnd, HookOutcome, HookRun, HookRuns},
     secret,
     stored::transaction::{Change, Put},
     text::tail,

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{HookRun, Request, Who};
-use crate::{attempt::Attempt, entry::EntryId, names::Address};
+use super::{Request, Who};
+use crate::{attempt::Attempt, entry::EntryId, hook_runs::HookRun, names::Address};
 
 /// The ways an entry ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use cketerm_model::{
     cluster::Eviction,
     entry::{QueueKind, Stored},
     fault,
-    hook::HookPoint,
+    hook_runs::HookPoint,
     kube::{NodeRow, Owner},
     policy::UnreachableRule,
     reason::Reason,

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use cketerm_model::{
-    cketerm_records::{HookEnd, HookOutcome, HookRun, HookRuns},
     cluster::Member,
     entry::{EntryId, Stored},
     fault,
-    hook::{Hook, HookPoint},
+    hook::Hook,
+    hook_runs::{HookEnd, HookOutcome, HookPoint, HookRun, HookRuns},
     kube::{NodeRow, Owner},
     labels::Labels,
     names::Address,
@@ -185,6 +185,7 @@ impl<'a> Pass<'a> {
         let Some(last) = next.record.run(&hook.name, hook.at) else { return self.plan_hook(machine, guard, next, 1) };
         let Some(outcome) = &last.outcome else {
             let until = self.hook_may_run_until(next.id, last);
+            fault!(HookBesideItself => until = until.filter(|until| *until == Until::Unbounded));
             return match until {
                 Some(until) => {
                     if let Until::At(until) = until {

@@ -23,6 +23,8 @@ pub struct Behaviour {
     pub disk_trouble_seconds: Seconds,
     /// Results of its checks.
     pub check: OnCheck,
+    /// Results of the site's hooks for it.
+    pub hook: OnHook,
     /// Reaction of its BMC to Redfish requests. `fails` makes it answer 503.
     pub bmc: OnBmc,
     /// Time between the BMC's acceptance of a request and the power change, in addition to the pace's.
@@ -47,6 +49,19 @@ pub enum OnCommand {
     Hangs,
     /// They succeed and have no effect.
     Ignores,
+}
+
+/// Results of hooks (`hook` as the verb).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnHook {
+    /// They succeed.
+    #[default]
+    Succeeds,
+    /// They fail.
+    Fails,
+    /// They never end by themselves.
+    Hangs,
 }
 
 /// Reaction of a BMC to a reset.

@@ -11,7 +11,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::{CommandOrigin, Machines, OnBoot, OnCheck, OnCommand, PowerEvent, State, duration_from_secs};
+use super::{CommandOrigin, Machines, OnBoot, OnCheck, OnCommand, OnHook, PowerEvent, State, duration_from_secs};
 
 /// End of a command, its standard output and its standard error.
 pub type CommandEnd = (Ended, String, String);
@@ -112,6 +112,13 @@ impl Machines {
                     None => check.await,
                 }
             }
+            "hook" => {
+                let hook = self.hook(address);
+                match bound {
+                    Some(bound) => tokio::time::timeout(bound, hook).await.unwrap_or_else(|_| timed_out(bound)),
+                    None => hook.await,
+                }
+            }
             other => exited(2, "", &format!("{other}: unknown verb\n")),
         }
     }
@@ -189,6 +196,21 @@ impl Machines {
             _ => {}
         }
         exited(0, text, "")
+    }
+
+    /// Answers a hook of the site for a machine.
+    async fn hook(&self, address: &str) -> CommandEnd {
+        let (takes, mode) = {
+            let mut inner = self.lock();
+            let Some(runtime) = inner.by_address.get_mut(address) else { return exited(1, "", "no such machine\n") };
+            (self.durations.check.draw(&mut runtime.rng), runtime.behaviour.hook)
+        };
+        sleep(takes).await;
+        match mode {
+            OnHook::Succeeds => exited(0, "done\n", ""),
+            OnHook::Fails => exited(1, "", "the site does not agree\n"),
+            OnHook::Hangs => std::future::pending().await,
+        }
     }
 
     async fn check(&self, verb: &str, address: &str, since: i64) -> CommandEnd {

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
-pub use self::behaviour::{Behaviour, OnBmc, OnBoot, OnCheck, OnCommand};
+pub use self::behaviour::{Behaviour, OnBmc, OnBoot, OnCheck, OnCommand, OnHook};
 use super::durations::{Durations, RandomDuration, duration_from_secs};
 
 /// One machine of the data centre.

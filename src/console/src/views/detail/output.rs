@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cketerm_model::{
     attempt::{Attempt, Ended},
     entry::{EntryId, Stored},
+    hook_runs::HookRun,
     output::CommandOutput,
     secret,
 };
@@ -80,6 +81,33 @@ impl Text<'_> {
     pub(super) fn attempts(&mut self, id: EntryId) {
         let seen = Arc::clone(&self.app.seen);
         self.attempt_fields(&seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect::<Vec<_>>());
+    }
+
+    /// Adds the hooks that ran for the entry's drain.
+    pub(super) fn hooks(&mut self, id: EntryId) {
+        let seen = Arc::clone(&self.app.seen);
+        self.hook_fields(seen.snapshot.store.hooks.get(&id).and_then(Stored::get).map_or(&[], |record| &record.runs));
+    }
+
+    /// Adds hooks, in the order of their runs.
+    pub(super) fn hook_fields(&mut self, runs: &[HookRun]) {
+        if runs.is_empty() {
+            return;
+        }
+        self.heading(format!("Hooks: {}", runs.len()));
+        for run in runs {
+            let tries = if run.tries > 1 { format!(", try {}", run.tries) } else { String::new() };
+            let end = match &run.outcome {
+                Some(outcome) => outcome.end.to_string(),
+                None => format!("running for {}, at most {} s", when::age(run.start, self.now()), run.bound_seconds),
+            };
+            self.plain(&format!("  {}", run.hook), &format!("{}{tries}: {end}", run.at));
+            self.plain("    runs", &run.target);
+            let output = run.outcome.as_ref().map_or("", |outcome| outcome.output.trim_end());
+            if !output.is_empty() {
+                self.plain("    output", &secret::masked(output));
+            }
+        }
     }
 
     /// Adds attempts with the output of their commands, newest first.

@@ -89,6 +89,7 @@ impl Text<'_> {
                 self.heading("Entry".to_owned());
                 self.asked(e);
                 self.attempt_fields(&attempts);
+                self.hook_fields(&past_timeline.ending.hooks);
                 return;
             }
         }

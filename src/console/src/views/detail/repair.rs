@@ -88,6 +88,7 @@ impl Text<'_> {
             can => self.available_actions_field(can),
         }
         self.attempts(id);
+        self.hooks(id);
     }
 
     /// Adds the deadline of the current phase.

@@ -3,9 +3,10 @@
 use cketerm_model::{
     attempt::{CheckAnswer, Ended},
     boot_time::Seconds,
-    cketerm_records::{HookEnd, HookOutcome, HookRun, HookRuns, Verb},
+    cketerm_records::Verb,
     entry::EntryId,
-    hook::{HookPoint, Hooks},
+    hook::Hooks,
+    hook_runs::{HookEnd, HookOutcome, HookPoint, HookRun, HookRuns},
     names::{Address, NodeName},
     reason::{HookRetry, Reason},
     reboot::RebootStatus,

@@ -5,12 +5,48 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use super::{
     attempt::Ended,
     entry::EntryId,
-    hook::HookPoint,
     names::{Address, NodeName},
 };
+
+/// Moment at which a hook runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookPoint {
+    /// In the drain, before the cordon.
+    BeforeDrain,
+    /// After the last pod has left, before the command.
+    AfterDrain,
+    /// Before the Node is uncordoned. A reboot also ends only afterwards.
+    BeforeUncordon,
+    /// After cketerm has removed its record from the Node.
+    AfterUncordon,
+}
+
+impl HookPoint {
+    /// Returns the name in the policy.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BeforeDrain => "before_drain",
+            Self::AfterDrain => "after_drain",
+            Self::BeforeUncordon => "before_uncordon",
+            Self::AfterUncordon => "after_uncordon",
+        }
+    }
+}
+
+impl fmt::Display for HookPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BeforeDrain => "before the drain",
+            Self::AfterDrain => "after the drain",
+            Self::BeforeUncordon => "before the uncordon",
+            Self::AfterUncordon => "after the uncordon",
+        })
+    }
+}
 
 /// Value of `cketerm/hooks/<queue>/<index>`: the hooks that ran for one drain of an entry. It is written when the drain
 /// starts and deleted after the hooks that follow the uncordon, so it also says that these are due.
@@ -71,6 +107,20 @@ impl HookRun {
     /// Returns the id that the command gets as `CKETERM_ATTEMPT`.
     pub fn id(&self, entry: EntryId) -> String {
         format!("{}-{}-{}", entry.to_string().replace('/', "-"), self.hook, self.tries)
+    }
+}
+
+/// `hook ceph before the uncordon, try 2: exit 1`.
+impl fmt::Display for HookRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hook {} {}", self.hook, self.at)?;
+        if self.tries > 1 {
+            write!(f, ", try {}", self.tries)?;
+        }
+        match &self.outcome {
+            Some(outcome) => write!(f, ": {}", outcome.end),
+            None => f.write_str(": no outcome yet"),
+        }
     }
 }
 

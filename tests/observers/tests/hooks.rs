@@ -1,0 +1,100 @@
+//! Hooks of the site.
+
+use serde_json::{Value, json};
+
+use super::scene::Scene;
+
+const KEY: &str = "cketerm/hooks/reboots/0";
+
+/// A scene in which the policy has had hooks for a while.
+fn scene() -> Scene {
+    let mut s = Scene::new();
+    let hooks = json!([
+        {"name": "silence", "at": "before_drain", "command": ["/silence"]},
+        {"name": "moved", "at": "after_drain", "command": ["/moved"]},
+        {"name": "healthy", "at": "before_uncordon", "command": ["/healthy"]},
+    ]);
+    let mut policy = s.get("cketerm/policy");
+    if !policy.is_object() {
+        policy = json!({});
+    }
+    policy["hooks"] = hooks;
+    s.set_key("cketerm/policy", Some(policy.to_string().as_bytes()));
+    s.advance(60.0);
+    s.add(0, "w1");
+    s
+}
+
+fn run(s: &Scene, hook: &str, at: &str, code: Option<i64>) -> Value {
+    let now = s.whole_second();
+    let mut run = json!({"hook": hook, "at": at, "try": 1, "target": "", "lease": 1, "host": "h", "bound_seconds": 30,
+        "start": now});
+    if let Some(code) = code {
+        run["outcome"] = json!({"end": {"command": {"exit": code}}, "at": now});
+    }
+    run
+}
+
+fn record(s: &mut Scene, runs: &[Value]) {
+    let record = json!({"address": super::scene::address("w1"), "node": "w1", "since": s.whole_second(), "runs": runs});
+    s.set_key(KEY, Some(record.to_string().as_bytes()));
+    s.advance(1.0);
+}
+
+#[track_caller]
+fn assert_breaches(s: &Scene, code: &str, expected: usize) {
+    let found = s.codes().into_iter().filter(|found| *found == code).count();
+    assert_eq!(found, expected, "{:#?}", s.breaches());
+}
+
+#[test]
+fn i62_a_cordon_before_its_hook_is_reported() {
+    for (code, expected) in [(Some(0), 0), (Some(1), 1), (None, 1)] {
+        let mut s = scene();
+        let silence = run(&s, "silence", "before_drain", code);
+        record(&mut s, &[silence]);
+        s.moves(0, "draining");
+        s.cordon(0, "w1");
+        assert_breaches(&s, "I62", expected);
+    }
+}
+
+#[test]
+fn i62_a_command_before_its_hook_is_reported() {
+    for (code, expected) in [(Some(0), 0), (Some(1), 1)] {
+        let mut s = scene();
+        let runs = [run(&s, "silence", "before_drain", Some(0)), run(&s, "moved", "after_drain", code)];
+        record(&mut s, &runs);
+        s.moves(0, "draining");
+        s.cordon(0, "w1");
+        s.powers(0, "w1");
+        assert_breaches(&s, "I62", expected);
+    }
+}
+
+#[test]
+fn i63_an_uncordon_before_its_hook_is_reported() {
+    for (code, expected) in [(Some(0), 0), (Some(1), 1), (None, 1)] {
+        let mut s = scene();
+        let runs = [run(&s, "silence", "before_drain", Some(0)), run(&s, "healthy", "before_uncordon", code)];
+        record(&mut s, &runs);
+        s.moves(0, "draining");
+        s.cordon(0, "w1");
+        s.moves(0, "queued");
+        s.uncordon("w1");
+        assert_breaches(&s, "I63", expected);
+    }
+}
+
+#[test]
+fn i64_a_run_beside_another_or_after_a_success_is_reported() {
+    for (code, seconds, expected) in [(None, 10.0, 1), (None, 40.0, 0), (Some(0), 10.0, 1), (Some(1), 10.0, 0)] {
+        let mut s = scene();
+        let first = run(&s, "silence", "before_drain", code);
+        record(&mut s, &[first]);
+        s.advance(seconds);
+        let second = run(&s, "silence", "before_drain", None);
+        record(&mut s, &[second]);
+        assert_breaches(&s, "I64", expected);
+    }
+}

@@ -1,0 +1,206 @@
+//! Hooks of a site around drains, on the sandbox with a paused clock: they fail and hang on some machines for a while,
+//! while people queue and cancel reboots and change the policy, and engines are killed.
+//!
+//! Beside the observers (I62 to I64 and all others) the stories judge one rule: once no hook fails any more, all work
+//! ends, no cordon is left, and no record of hooks (H9).
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use cketerm_actions::Operator;
+use cketerm_model::{entry::Stored, hook_runs::HookRuns};
+use cketerm_sandbox::{
+    kubernetes::resource::NODES,
+    machines::{Behaviour, OnHook},
+};
+use cketerm_scenario::Stage;
+use fastrand::Rng;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+#[cfg(feature = "mutations")]
+use crate::long_runs::ScenarioResult;
+use crate::{
+    gather,
+    observers::{self, record::Breach},
+    people::addressed,
+    stories,
+};
+
+/// Seeds of a complete run.
+pub const SEEDS: RangeInclusive<u64> = 1..=20;
+/// End of the part in which hooks fail and people act.
+const LAST_ACTION: Duration = Duration::from_mins(20);
+/// Time within which all work has ended.
+const SETTLE_LIMIT: Duration = Duration::from_hours(2);
+
+const HOOKS: &str = "- {name: silence, at: before_drain, command: [/site/silence, hook], retries: 1, retry_interval_seconds: 2}\n\
+                     - {name: moved, at: after_drain, command: [/site/moved, hook], timeout_seconds: 5}\n\
+                     - {name: sound, at: before_uncordon, command: [/site/sound, hook], timeout_seconds: 5, retries: 2}\n\
+                     - {name: repairs, at: before_drain, queue: repair, command: [/site/repairs, hook]}\n\
+                     - {name: unsilence, at: after_uncordon, command: [/site/unsilence, hook]}\n\
+                     - {name: ticket, at: after_uncordon, url: 'http://tickets.invalid/', timeout_seconds: 3}\n";
+
+/// Result of one story.
+#[derive(Default)]
+pub struct Story {
+    pub breaches: Vec<Breach>,
+    /// Runs of hooks that succeeded and that failed.
+    pub succeeded: usize,
+    pub failed: usize,
+    /// Reboots that began.
+    pub reboots: usize,
+}
+
+fn site(rng: &mut Rng) -> String {
+    format!(
+        "name: hooks\nabout: A site with hooks.\n\
+         population: {{nodes: 8, pods_per_node: 2, workloads: []}}\n\
+         pace: {{boot: {{seconds: 20, jitter: 40}}, command: {{seconds: 1, jitter: 5}}, node_monitor_grace: 10}}\n\
+         reboot: {{max_concurrent_reboots: {}, eviction_timeout_seconds: 60, command_timeout_seconds: 15}}\n",
+        rng.u8(1..4),
+    )
+}
+
+/// Plays the story of a seed.
+pub fn story(seed: u64) -> Story {
+    stories::block_on(play(seed))
+}
+
+async fn play(seed: u64) -> Story {
+    let mut rng = Rng::with_seed(seed ^ 0x686f_6f6b_7300);
+    let text = site(&mut rng);
+    let site = stories::set_up(seed, &text, &mut rng).await;
+    let (began, stage) = (site.began, Arc::clone(&site.stage));
+    let operator = stage.operator("bob");
+    // control planes go one at a time, so a long wait after each would make most of the story
+    operator.set_policy("settle_seconds", "5", None).await.unwrap();
+    operator.set_policy("hooks", HOOKS, None).await.unwrap();
+    let behaviours = tokio::spawn(behaviours(Arc::clone(&stage), rng.fork(), began));
+    let people = tokio::spawn(people(stage.operator("alice"), rng.fork(), began));
+    let crashes = site.crashes(&mut rng, LAST_ACTION);
+    behaviours.await.unwrap();
+    people.await.unwrap();
+    crashes.await.unwrap();
+
+    let mut story = Story::default();
+    let settled = async {
+        loop {
+            let view = operator.store.read_view().await;
+            let cordoned = stage.sandbox.objects.list(&NODES, "").0.iter().any(|n| n["spec"]["unschedulable"] == true);
+            let ended = view.is_ok_and(|view| view.reboots.entries.is_empty() && view.hooks.is_empty());
+            if ended && !cordoned {
+                return;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    if timeout(SETTLE_LIMIT, settled).await.is_err() {
+        let view = operator.store.read_view().await.unwrap();
+        let left = view.reboots.entries.values().filter_map(Stored::get);
+        let left: Vec<String> = left.map(|e| format!("{} {} {}", e.index, e.node, e.status)).collect();
+        let hooks: Vec<String> = view.hooks.keys().map(ToString::to_string).collect();
+        let what = format!("left: {}; hooks of {}", left.join(", "), hooks.join(", "));
+        story.breaches.push(Breach { code: "H9", at: site.clock.wall(), what });
+    }
+    let mut record = gather::record(&stage.sandbox);
+    record.calm_since = Some(site.clock.wall());
+    record.ttl_seconds = 60;
+    story.breaches.extend(observers::observe(&record));
+    story.breaches.sort_by_key(|breach| breach.at);
+    (story.succeeded, story.failed) = runs(&record);
+    let begins = |power: &&observers::record::Power| power.what == observers::record::PowerEvent::Begin;
+    story.reboots = record.power.iter().filter(begins).count();
+    story
+}
+
+/// Counts the runs that succeeded and that failed.
+fn runs(record: &observers::Record) -> (usize, usize) {
+    let values = record.keys.iter().filter(|change| change.key.starts_with("cketerm/hooks/"));
+    let values = values.filter_map(|change| serde_json::from_slice::<HookRuns>(change.value.as_ref()?).ok());
+    // each write changes the last run
+    let ends = values.filter_map(|record| record.runs.last()?.outcome.as_ref().map(|o| o.end.succeeded()));
+    ends.fold((0, 0), |(good, bad), succeeded| (good + usize::from(succeeded), bad + usize::from(!succeeded)))
+}
+
+/// Lets the hooks of machines fail or hang for a while.
+async fn behaviours(stage: Arc<Stage>, mut rng: Rng, began: Instant) {
+    let machines = &stage.sandbox.machines;
+    let addresses: Vec<String> = machines.list().into_iter().map(|machine| machine.address).collect();
+    let set = |address: &str, hook: OnHook| {
+        if let Some(behaviour) = machines.behaviour(address) {
+            machines.behave(address, Behaviour { hook, ..behaviour });
+        }
+    };
+    let mut at = Duration::from_secs(rng.u64(5..30));
+    while at < LAST_ACTION {
+        sleep_until(began + at).await;
+        let address = &addresses[rng.usize(..addresses.len())];
+        set(address, [OnHook::Succeeds, OnHook::Fails, OnHook::Hangs][rng.usize(..3)]);
+        at += Duration::from_millis(rng.u64(1_000..40_000));
+    }
+    for address in &addresses {
+        set(address, OnHook::Succeeds);
+    }
+}
+
+/// Queues and cancels reboots, and changes the hooks.
+async fn people(operator: Operator, mut rng: Rng, began: Instant) {
+    let mut at = Duration::from_secs(rng.u64(1..10));
+    while at < LAST_ACTION {
+        sleep_until(began + at).await;
+        at += Duration::from_millis(rng.u64(5_000..60_000));
+        let Ok(view) = operator.store.read_view().await else { continue };
+        let Some(definition) = view.definition() else { continue };
+        match rng.u32(0..8) {
+            0 => {
+                let open: Vec<u64> = view.reboots.entries.keys().copied().collect();
+                if let Some(index) = (!open.is_empty()).then(|| open[rng.usize(..open.len())]) {
+                    let _ = operator.cancel_reboot(index, None, None).await;
+                }
+            }
+            1 => {
+                let hooks = if rng.bool() { HOOKS } else { "none" };
+                let _ = operator.set_policy("hooks", hooks, None).await;
+            }
+            _ => {
+                let all = &definition.cluster.nodes;
+                let some: Vec<String> =
+                    (0..rng.usize(1..4)).map(|_| all[rng.usize(..all.len())].address.to_string()).collect();
+                let _ = operator.add_reboots(&addressed(&some), Some("kernel")).await;
+            }
+        }
+    }
+    let _ = operator.set_policy("hooks", HOOKS, None).await;
+}
+
+/// Plays stories until one breaks a rule.
+#[cfg(feature = "mutations")]
+pub fn until_a_breach() -> ScenarioResult {
+    let breaches = SEEDS.map(|seed| story(seed).breaches).find(|breaches| !breaches.is_empty()).unwrap_or_default();
+    ScenarioResult { breaches, wrong: Vec::new(), summary: "hooks".to_owned() }
+}
+
+/// Plays the stories of these seeds, prints what happened, and reports whether all went well.
+pub fn run(seeds: RangeInclusive<u64>) -> bool {
+    let clock = std::time::Instant::now();
+    let (mut total, mut failed, mut played) = (Story::default(), 0, 0);
+    for seed in seeds {
+        played += 1;
+        let story = story(seed);
+        for breach in story.breaches.iter().take(10) {
+            println!("  hooks {seed}: {} at {}: {}", breach.code, breach.at, breach.what);
+        }
+        failed += usize::from(!story.breaches.is_empty());
+        total.succeeded += story.succeeded;
+        total.failed += story.failed;
+        total.reboots += story.reboots;
+    }
+    println!(
+        "hooks {played} stories, {failed} failed: {} runs succeeded, {} failed, {} commands, in {:.1} s",
+        total.succeeded,
+        total.failed,
+        total.reboots,
+        clock.elapsed().as_secs_f64()
+    );
+    // stories in which no hook fails prove nothing
+    failed == 0 && total.failed >= played && total.reboots >= played
+}
