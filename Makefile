@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package setup
+.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package setup
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -21,10 +21,20 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 # Most tests of `it` wait for servers, not for the processor.
 TEST_THREADS := $(shell echo $$((4 * $$(nproc))))
 
-test: setup lint ## format, lints, unit tests, tests on real servers, simulations
+# Neither half of a step needs the other, and one of them often waits: for downloads, or for servers. The simulation
+# computes all the time, so it takes only what the tests on servers leave.
+test: ## format, lints, unit tests, tests on real servers, simulations
+	$(MAKE) -j2 setup lint
+	$(MAKE) -j2 test-servers test-simulations
+
+test-servers:
 	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --exclude cketerm-sim
-	$(MAKE) sim SEEDS=1000
-	$(MAKE) sim MUTATION=all
+
+test-simulations:
+	@mkdir -p $(TARGET)
+	@echo "the simulations run beside the tests; their output is printed at their end, until then it is in $(TARGET)/simulations.log"
+	@{ nice -n 19 $(MAKE) sim SEEDS=1000 && nice -n 19 $(MAKE) sim MUTATION=all; } >$(TARGET)/simulations.log 2>&1 \
+	  && cat $(TARGET)/simulations.log || { cat $(TARGET)/simulations.log; exit 1; }
 
 # A run of half an hour is worth a longer build.
 SIM_PROFILE := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)

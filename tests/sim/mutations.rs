@@ -89,10 +89,10 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::NeededTwice | Mutation::StillSetAsks => &["I57"],
         Mutation::NeededLimitsIgnored => &["I58"],
         Mutation::OtherDrainerIgnored => &["I59"],
-        Mutation::HookSkipped => &["I62"],
+        Mutation::HookSkipped | Mutation::HookRecordForgotten => &["I62"],
         Mutation::HookFailureIgnored => &["I62", "I63"],
-        Mutation::UncordonHookSkipped => &["I63"],
-        Mutation::HookBesideItself => &["I64"],
+        Mutation::UncordonHookSkipped | Mutation::HookSlotFreed => &["I63"],
+        Mutation::HookBesideItself | Mutation::HooksEndEarly | Mutation::AfterHookForgotten => &["I64"],
     }
 }
 
@@ -198,7 +198,11 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         Mutation::HookSkipped
         | Mutation::HookFailureIgnored
         | Mutation::UncordonHookSkipped
-        | Mutation::HookBesideItself => Some(hooks::until_a_breach),
+        | Mutation::HookBesideItself
+        | Mutation::HookRecordForgotten
+        | Mutation::HookSlotFreed
+        | Mutation::HooksEndEarly
+        | Mutation::AfterHookForgotten => Some(hooks::until_a_breach),
         _ => None,
     }
 }

@@ -21,6 +21,8 @@ const MAX_TIMEOUT: u64 = 3600;
 const MAX_REQUEST_TIMEOUT: u64 = 60;
 /// Maximum number of further tries.
 const MAX_RETRIES: u32 = 100;
+/// Number of characters shown of a command.
+const MAX_TARGET: usize = 200;
 /// Longest interval between two tries, in seconds.
 const MAX_INTERVAL: u64 = 3600;
 
@@ -55,6 +57,8 @@ pub struct Hook {
     pub retries: u32,
     /// Seconds between two tries.
     pub retry_interval_seconds: u64,
+    /// For a hook after the uncordon: whether its machine keeps its slot until it has succeeded.
+    pub holds_slot: bool,
     written: WrittenHook,
     selector: Option<Selector>,
 }
@@ -84,6 +88,8 @@ struct WrittenHook {
     retries: u32,
     #[serde(default = "ten")]
     retry_interval_seconds: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    holds_slot: bool,
     #[serde(flatten)]
     unknown: Map<String, Value>,
 }
@@ -151,6 +157,9 @@ impl TryFrom<WrittenHook> for Hook {
         if written.retry_interval_seconds > MAX_INTERVAL {
             return Err(wrong(format!("retry_interval_seconds must be at most {MAX_INTERVAL}")));
         }
+        if written.holds_slot && written.at != HookPoint::AfterUncordon {
+            return Err(wrong("holds_slot is for after_uncordon: the others hold the slot anyway".to_owned()));
+        }
         Ok(Self {
             name: name.clone(),
             at: written.at,
@@ -158,6 +167,7 @@ impl TryFrom<WrittenHook> for Hook {
             timeout_seconds: written.timeout_seconds,
             retries: written.retries,
             retry_interval_seconds: written.retry_interval_seconds,
+            holds_slot: written.holds_slot,
             selector,
             written,
         })
@@ -191,7 +201,7 @@ impl Hook {
     /// Returns the action for people. Secrets are masked.
     pub fn target(&self) -> String {
         match &self.action {
-            HookAction::Command(argv) => super::secret::argv(argv),
+            HookAction::Command(argv) => super::secret::argv(argv).chars().take(MAX_TARGET).collect(),
             HookAction::Post { url, .. } => {
                 let scheme = url.split("//").next().unwrap_or_default();
                 let rest = url.get(scheme.len() + 2..).unwrap_or_default();
@@ -283,6 +293,8 @@ pub struct HookRequest<'a> {
     pub tries: u32,
     /// The entry: `reboots/5`.
     pub entry: String,
+    /// Name of the cluster in its definition.
+    pub cluster: &'a str,
     /// Name of the Node.
     pub node: &'a str,
     /// Address of the machine.
@@ -350,6 +362,7 @@ mod tests {
             (hook("command: [/a], retries: 101"), "retries must be"),
             (hook("command: [/a], retry_interval_seconds: 9999"), "retry_interval_seconds must be"),
             (hook("command: [/a], selector: 'in in'"), "selector:"),
+            (hook("command: [/a], holds_slot: true"), "holds_slot is for after_uncordon"),
             (hook("command: [/a], moon: full"), "hooks[0]: a: unknown field moon"),
             (
                 "[{name: a, at: before_drain, command: [/a]}, {name: a, at: after_drain, command: [/a]}]".to_owned(),

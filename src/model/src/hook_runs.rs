@@ -1,4 +1,4 @@
-//! Records of hooks: one value per entry, from the start of a drain until its Node is uncordoned.
+//! Records of hooks: one value per entry, from the start of a drain until the hooks after its uncordon have ended.
 
 use std::fmt;
 
@@ -58,21 +58,24 @@ pub struct HookRuns {
     pub node: NodeName,
     /// Start of the drain.
     pub since: Timestamp,
+    /// Names of the policy's hooks that were for this machine at the start. Labels may be gone later.
+    #[serde(default)]
+    pub hooks: Vec<String>,
     /// The last run of each hook, in the order of their starts.
     #[serde(default)]
     pub runs: Vec<HookRun>,
 }
 
 impl HookRuns {
-    /// Returns the last run of a hook.
-    pub fn run(&self, hook: &str, at: HookPoint) -> Option<&HookRun> {
-        self.runs.iter().find(|run| run.hook == hook && run.at == at)
+    /// Returns the last run of a hook at this moment, unless it is older than `from`.
+    pub fn run(&self, hook: &str, at: HookPoint, from: Timestamp) -> Option<&HookRun> {
+        self.runs.iter().find(|run| run.hook == hook && run.at == at && run.start >= from)
     }
 
     /// Returns the record with this run in place of the hook's last one.
     #[must_use]
     pub fn with(&self, run: HookRun) -> Self {
-        let others = self.runs.iter().filter(|old| (&old.hook, old.at) != (&run.hook, run.at)).cloned();
+        let others = self.runs.iter().filter(|old| old.hook != run.hook).cloned();
         let runs = others.chain([run.clone()]).collect();
         Self { runs, ..self.clone() }
     }
@@ -85,7 +88,7 @@ pub struct HookRun {
     pub hook: String,
     /// Moment at which it ran.
     pub at: HookPoint,
-    /// Number of this try, from 1. A withheld run does not count as one.
+    /// Number of this try, from 1. A run that never began, or whose leader went, does not count as one.
     #[serde(rename = "try")]
     pub tries: u32,
     /// The action for people, without secrets.
@@ -98,6 +101,9 @@ pub struct HookRun {
     pub bound_seconds: u64,
     /// Time of the record, right before the start.
     pub start: Timestamp,
+    /// End of the run before it, if that failed and was the last of its tries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<HookEnd>,
     /// Outcome; none while it may be running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<HookOutcome>,
@@ -158,13 +164,12 @@ impl HookEnd {
         }
     }
 
-    /// Reports whether it never began.
-    pub fn withheld(&self) -> bool {
+    /// Reports whether it says nothing about the site: the hook never began, or was stopped because nobody wanted it
+    /// any more. It does not count as a try.
+    pub fn is_void(&self) -> bool {
         match self {
-            Self::Command(Ended::Withheld(_)) => true,
-            Self::Command(
-                Ended::Exit(_) | Ended::Signal(_) | Ended::TimedOut(_) | Ended::NotStarted(_) | Ended::Unknown(_),
-            )
+            Self::Command(Ended::Withheld(_) | Ended::Unknown(_)) => true,
+            Self::Command(Ended::Exit(_) | Ended::Signal(_) | Ended::TimedOut(_) | Ended::NotStarted(_))
             | Self::Status(_)
             | Self::NoAnswer(_) => false,
         }

@@ -50,6 +50,14 @@ pub enum Mutation {
     UncordonHookSkipped,
     /// A hook of a dead leader is run again at once.
     HookBesideItself,
+    /// A drain begins without the record of its hooks.
+    HookRecordForgotten,
+    /// An entry whose machine has booted ends before the hooks for that have succeeded.
+    HookSlotFreed,
+    /// The record of hooks ends while the Node is cordoned.
+    HooksEndEarly,
+    /// The hooks after the uncordon never run.
+    AfterHookForgotten,
     /// While CKE leads, the pod that is named is not the first that CKE asks for.
     ListOrderIgnored,
     /// An operator's `done` is forgotten before the Node is uncordoned.
@@ -275,6 +283,10 @@ pub static ALL: &[Mutation] = &[
     Mutation::HookFailureIgnored,
     Mutation::UncordonHookSkipped,
     Mutation::HookBesideItself,
+    Mutation::HookRecordForgotten,
+    Mutation::HookSlotFreed,
+    Mutation::HooksEndEarly,
+    Mutation::AfterHookForgotten,
 ];
 
 #[cfg(feature = "mutations")]

@@ -9,6 +9,7 @@ use cketerm_model::{
 };
 use cketerm_rules::reboot_needed::{
     list::{Row, State, list as rows_of},
+    queue::wait,
     signals::ShownSignals,
 };
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ pub async fn list(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
     let rows = read(&view, &kube, store.clock().wall()).await?;
-    print_notes(&view, context);
+    print_notes(&view, store.clock().wall(), context);
     match context.output(Output::Table) {
         Output::Table => {
             let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
@@ -69,8 +70,8 @@ async fn read(view: &StoreView, kube: &Kube, now: Timestamp) -> Result<Vec<Row>,
     Ok(rows_of(view, &all, &ShownSignals::of(&view.policy(), &all), now))
 }
 
-/// Prints the reason why nothing is recorded or nothing is shown.
-fn print_notes(view: &StoreView, context: &Context) {
+/// Prints the reason why nothing is recorded, shown or queued.
+fn print_notes(view: &StoreView, now: Timestamp, context: &Context) {
     let leadership = view.leadership();
     if view.policy().reboot_needed == RebootNeeded::Off {
         context.print_message(OFF);
@@ -79,6 +80,10 @@ fn print_notes(view: &StoreView, context: &Context) {
             "{}: nothing is recorded or queued by itself; this is what the Nodes show now",
             leadership.message
         ));
+    } else if view.policy().reboot_needed == RebootNeeded::Queue
+        && let Some(wait) = wait(view, &view.policy(), now)
+    {
+        context.print_message(&format!("the leader queues none by itself now: {wait}"));
     }
 }
 

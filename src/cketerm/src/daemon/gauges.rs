@@ -16,7 +16,7 @@ use cketerm_model::{
     stored::view::Switch,
     time::seconds_between,
 };
-use cketerm_rules::{decide::ApplyState, seen::Seen, trouble};
+use cketerm_rules::{decide::ApplyState, reboot_needed, seen::Seen, trouble};
 
 /// Receiver of one sample: the label values in the table's order, and the number.
 pub type Sink<'a> = dyn FnMut(&[&str], f64) + 'a;
@@ -183,6 +183,21 @@ pub const GAUGES: &[Gauge] = &[
     leader_gauge("cketerm_orphaned_cordons", &[], "Nodes still cordoned after their entry has ended", |s, sample| {
         sample(&[], count(s.orphans.len()));
     }),
+    leader_gauge(
+        "cketerm_reboots_needed",
+        &["state"],
+        "Nodes that need a reboot, by state as in `rq needed -o json`",
+        |s, sample| {
+            let (store, kube) = (&s.snapshot.store, &s.snapshot.kube);
+            let mut states: BTreeMap<&str, usize> = BTreeMap::new();
+            for row in reboot_needed::list::list(store, kube, &s.snapshot.reboot_signals, s.now.wall) {
+                *states.entry(row.state.name()).or_default() += 1;
+            }
+            for (state, nodes) in states {
+                sample(&[state], count(nodes));
+            }
+        },
+    ),
     leader_gauge("cketerm_nodes_not_ready", &[], "Nodes whose Ready condition is not True", |s, sample| {
         sample(&[], count(s.snapshot.kube.not_ready.len()));
     }),

@@ -156,7 +156,7 @@ impl Receiver {
 
 /// Builds the POST to a webhook. Returns none for a program. Secrets are read each time, so they can be changed under a
 /// running engine. The error contains no secret.
-pub fn post_request(channel: &Channel, body: &str) -> Result<Option<http::Request<bytes::Bytes>>, String> {
+fn post_request(channel: &Channel, body: &str) -> Result<Option<http::Request<bytes::Bytes>>, String> {
     let Channel::Webhook { url, headers } = channel else { return Ok(None) };
     let url = match url {
         UrlSource::Inline(url) => url.clone(),
@@ -182,6 +182,13 @@ pub fn post_request(channel: &Channel, body: &str) -> Result<Option<http::Reques
     }
     let body = bytes::Bytes::copy_from_slice(body.as_bytes());
     request.body(body).map(Some).map_err(|_| "cannot build the request".to_owned())
+}
+
+/// Builds a POST to this URL, with the headers of a file. Its answer is not followed to another place.
+pub fn post_to(url: &str, headers: Option<&str>, body: &str) -> Result<http::Request<bytes::Bytes>, String> {
+    let url = UrlSource::Inline(SecretUrl::parse(url).map_err(|why| format!("the URL {why}"))?);
+    let channel = Channel::Webhook { url, headers: headers.map(PathBuf::from) };
+    post_request(&channel, body)?.ok_or_else(|| "not a webhook".to_owned())
 }
 
 /// Reads a secret from its file, which must not be readable by everyone.

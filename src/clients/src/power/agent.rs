@@ -25,7 +25,7 @@ use tokio::{
 use self::error::AgentError;
 use super::{
     connector::Connector,
-    driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, Report, RequestNames, Restart, Target},
+    driver::{Machine, PowerDriver, PowerError, PowerRequest, Report, RequestNames, Restart, Target},
     fault::Key,
     registration::{Found, Need, Registration},
     settings::{Entry, InventoryError},
@@ -295,10 +295,6 @@ impl PowerDriver for AgentDriver {
         &self.target
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::Reported
-    }
-
     fn usual_name(&self, _: PowerRequest) -> &'static str {
         "reboot"
     }
@@ -319,13 +315,8 @@ impl PowerDriver for AgentDriver {
         .boxed()
     }
 
-    fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
-        self.read()
-    }
-
     fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
-        let (target, offered) = (self.target.clone(), vec!["reboot".to_owned()]);
-        std::future::ready(Err(PowerError::NotOffered { target, request, offered })).boxed()
+        std::future::ready(Err(PowerError::only_restarts(&self.target, request))).boxed()
     }
 
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{
     connector::Connector,
-    driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
+    driver::{Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
     fault::Key,
     program::{self, ADDRESS, Argv, CommandError, Place, run},
     registration::{Found, Need, Registration},
@@ -154,10 +154,6 @@ impl PowerDriver for CommandDriver {
         &self.target
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::Reported
-    }
-
     fn usual_name(&self, request: PowerRequest) -> &'static str {
         match request {
             PowerRequest::Off(Mode::Soft) => "soft-off",
@@ -168,10 +164,6 @@ impl PowerDriver for CommandDriver {
 
     fn read(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
         async { Ok(self.machine().await?) }.boxed()
-    }
-
-    fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
-        self.read()
     }
 
     fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {

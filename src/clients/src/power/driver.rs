@@ -157,6 +157,16 @@ pub trait Restart: Sync {
     fn restart<'a>(&'a self, report: Report<'a>) -> BoxFuture<'a, Result<(), PowerError>>;
 }
 
+/// Name of the one request of drivers that only restart machines.
+const RESTART: &str = "reboot";
+
+impl PowerError {
+    /// Returns the refusal of a driver that only restarts machines.
+    pub fn only_restarts(target: &Target, request: PowerRequest) -> Self {
+        Self::NotOffered { target: target.clone(), request, offered: vec![RESTART.to_owned()] }
+    }
+}
+
 /// One way to read and change the power of one machine. Each method sends what it says once and returns without waiting
 /// for the machine. The driver bounds the time of each call itself.
 pub trait PowerDriver: fmt::Debug + Send + Sync {
@@ -164,7 +174,9 @@ pub trait PowerDriver: fmt::Debug + Send + Sync {
     fn target(&self) -> &Target;
 
     /// Returns the weight of a report that the machine is off.
-    fn evidence(&self) -> Evidence;
+    fn evidence(&self) -> Evidence {
+        Evidence::Reported
+    }
 
     /// Returns the usual name of a request, for messages about a request that the machine does not offer.
     fn usual_name(&self, request: PowerRequest) -> &'static str;
@@ -175,7 +187,9 @@ pub trait PowerDriver: fmt::Debug + Send + Sync {
 
     /// Reads the power state again. The driver may keep what does not change, such as the path of the machine. The
     /// first call is a [`PowerDriver::read`].
-    fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>>;
+    fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
+        self.read()
+    }
 
     /// Returns the boot id of the operating system in what was read, if the driver can see it.
     fn boot_id<'a>(&self, _: &'a Machine) -> Option<&'a str> {

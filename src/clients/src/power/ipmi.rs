@@ -14,7 +14,7 @@ use serde::Deserialize;
 use self::error::IpmiError;
 use super::{
     connector::Connector,
-    driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
+    driver::{Machine, PowerDriver, PowerError, PowerRequest, RequestNames, Target},
     fault::Key,
     login::{self, Login},
     program::{self, Argv, CommandError, Place, Variable},
@@ -206,10 +206,6 @@ impl PowerDriver for IpmiDriver {
         &self.target
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::Reported
-    }
-
     fn usual_name(&self, request: PowerRequest) -> &'static str {
         match request {
             PowerRequest::Off(Mode::Soft) => "power soft",
@@ -220,10 +216,6 @@ impl PowerDriver for IpmiDriver {
 
     fn read(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
         self.machine().boxed()
-    }
-
-    fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
-        self.read()
     }
 
     fn ready_for(&self, _: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use self::error::SshError;
 use super::{
     connector::Connector,
-    driver::{Evidence, Machine, PowerDriver, PowerError, PowerRequest, Report, RequestNames, Restart, Target},
+    driver::{Machine, PowerDriver, PowerError, PowerRequest, Report, RequestNames, Restart, Target},
     fault::Key,
     program::{self, ADDRESS, Argv, CommandError, Ended, Place},
     registration::{Found, Need, Registration},
@@ -246,10 +246,6 @@ impl PowerDriver for SshDriver {
         &self.target
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence::Reported
-    }
-
     fn usual_name(&self, _: PowerRequest) -> &'static str {
         "reboot"
     }
@@ -258,17 +254,12 @@ impl PowerDriver for SshDriver {
         async { Ok(self.machine().await?) }.boxed()
     }
 
-    fn read_again(&self) -> BoxFuture<'_, Result<Machine, PowerError>> {
-        self.read()
-    }
-
     fn boot_id<'a>(&self, machine: &'a Machine) -> Option<&'a str> {
         Some(&machine.id)
     }
 
     fn ready_for(&self, request: PowerRequest) -> BoxFuture<'_, Result<(), PowerError>> {
-        let (target, offered) = (self.target.clone(), vec!["reboot".to_owned()]);
-        std::future::ready(Err(PowerError::NotOffered { target, request, offered })).boxed()
+        std::future::ready(Err(PowerError::only_restarts(&self.target, request))).boxed()
     }
 
     fn request(&self, request: PowerRequest) -> BoxFuture<'_, Result<&'static str, PowerError>> {

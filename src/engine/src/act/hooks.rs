@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use cketerm_clients::{
-    notices::{Channel, SecretUrl, UrlSource, post_request},
-    store::commit::CommitError,
-};
+use cketerm_clients::{notices::post_to, store::commit::CommitError};
 use cketerm_model::{
     attempt::Ended,
     boot_time::BootTime,
-    cketerm_records::Ending,
+    cketerm_records::{Ending, Order, Verb},
     entry::{EntryId, Stored},
+    entry_ref::EntryRef,
     hook::{Hook, HookAction, HookRequest},
-    hook_runs::{HookEnd, HookOutcome, HookRun, HookRuns},
+    hook_runs::{HookEnd, HookOutcome, HookPoint, HookRun, HookRuns},
     secret,
     stored::transaction::{Change, Put},
     text::tail,
@@ -25,46 +23,72 @@ use crate::command::{CommandLine, Purpose};
 /// Number of bytes kept of a hook's output or answer.
 const KEPT: usize = 1024;
 
+/// Time between two looks at whether a running hook is still wanted.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 impl Actor {
-    /// Writes the record of a run, runs the hook, and records its outcome.
+    /// Writes the record of a run, runs the hook, and records its outcome. A hook that nobody wants any more is stopped.
     pub(super) async fn run_hook(
         &self,
         guard: &Guard,
         decided: BootTime,
         id: EntryId,
         stored: &Stored<HookRuns>,
-        hook: &Hook,
-        run: HookRun,
+        (hook, run): (&Hook, HookRun),
+        order: Option<&Stored<Order>>,
     ) -> Result<EffectOutcome, Stop> {
         let Some(record) = stored.get() else { return Ok(EffectOutcome::Done) };
-        let run = HookRun { start: self.steady.now().wall, ..run };
+        let run = HookRun { start: self.steady.now().wall.max(run.start), ..run };
         let begun = record.with(run.clone());
         let mut compares = self.compares(guard);
         compares.push((stored.key.clone(), stored.mod_revision));
-        let audit = self.audit_again(&format!("hook {}", hook.name), id, Some(run.at.to_string()), &run.target);
-        let change = Change { compares, puts: vec![Put::json(stored.key.clone(), &begun), audit], deletes: Vec::new() };
+        let what = format!("hook {}", hook.name);
+        let audit = self.audit_again(&what, id, Some(run.at.to_string()), &run.target);
+        let puts = vec![Put::json(stored.key.clone(), &begun), audit];
+        let mut change = Change { compares, puts, deletes: Vec::new() };
+        if let Some(order) = order {
+            change.compares.push((order.key.clone(), order.mod_revision));
+            change.deletes.push(order.key.clone());
+        }
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
         let name = hook.name.as_str();
-        let end = match self.hook_check(guard, id).await {
+        let start_before = self.fence.start_before();
+        let (end, output) = match self.hook_check(guard, id).await {
             Err(why) => (HookEnd::Command(Ended::Withheld(why)), String::new()),
             Ok(()) => {
                 tracing::info!(entry = %id, hook = name, at = %run.at, tries = run.tries, "hook started");
-                self.carry_out(id, record, hook, &run).await
+                tokio::select! {
+                    biased;
+                    ended = self.carry_out(id, record, hook, &run, start_before) => ended,
+                    why = self.unwanted(guard, id, hook) => (HookEnd::Command(Ended::Unknown(why)), String::new()),
+                }
             }
         };
-        let outcome = HookOutcome { end: end.0, at: self.steady.now().wall, output: end.1 };
+        let outcome = HookOutcome { end, at: self.steady.now().wall.max(run.start), output };
         tracing::info!(entry = %id, hook = name, end = %outcome.end, "hook ended");
-        if !outcome.end.succeeded() && !outcome.end.withheld() {
+        if !outcome.end.succeeded() && !outcome.end.is_void() {
             let note = format!("{id}: hook {name} failed {}: {}", run.at, outcome.end);
             self.record_event_on(&record.address, ("HookFailed", "Hook"), true, note);
         }
+        let result = format!("{}: {}", run.target, outcome.end);
+        let failed = !outcome.end.succeeded();
         let ended = begun.with(HookRun { outcome: Some(outcome), ..run });
-        // Retried as long as this engine leads, as for commands.
+        self.record_hook(stored, revision, &ended, self.audited_end(&what, id, result, failed)).await
+    }
+
+    /// Records the outcome of a run. Retried as long as this engine leads, as for commands.
+    async fn record_hook(
+        &self,
+        stored: &Stored<HookRuns>,
+        revision: i64,
+        ended: &HookRuns,
+        audit: Option<Put>,
+    ) -> Result<EffectOutcome, Stop> {
         while let Ok(permit) = self.fence.permit_record() {
             let change = Change {
                 compares: vec![(stored.key.clone(), revision)],
-                puts: vec![Put::json(stored.key.clone(), &ended)],
+                puts: [Put::json(stored.key.clone(), ended)].into_iter().chain(audit.clone()).collect(),
                 deletes: Vec::new(),
             };
             match self.store.commit(&permit, change).await {
@@ -73,10 +97,15 @@ impl Actor {
                     return Ok(EffectOutcome::Done);
                 }
                 Err(CommitError::LostLeadership) => return Ok(EffectOutcome::Lost),
-                // An earlier try of this write went through, or somebody removed the record.
-                Err(CommitError::Conflict { .. }) => return Ok(EffectOutcome::Done),
+                // An earlier try of this write went through, or somebody removed the record. The next pass has to see it.
+                Err(CommitError::Conflict { .. }) => {
+                    if let Ok(now) = self.store.current_revision().await {
+                        self.shown(now).await?;
+                    }
+                    return Ok(EffectOutcome::Done);
+                }
                 Err(e) => {
-                    tracing::warn!(entry = %id, hook = name, error = %e, "hook outcome not recorded yet");
+                    tracing::warn!(key = stored.key, error = %e, "hook outcome not recorded yet");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }
@@ -93,14 +122,47 @@ impl Actor {
         }
     }
 
+    /// Returns once nobody wants the running hook any more, with the reason: its entry has changed, an operator ordered
+    /// otherwise, the policy no longer has it, or this engine shuts down.
+    async fn unwanted(&self, guard: &Guard, id: EntryId, hook: &Hook) -> String {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            // The members of etcd matter for a start only.
+            if let Some(why) = self.start_blocker(&Guard { quorum: None, ..guard.clone() }) {
+                return why;
+            }
+            let view = self.live.borrow();
+            if !view.policy().hooks.iter().any(|other| other == hook) {
+                return "the policy no longer has the hook".to_owned();
+            }
+            let ends = |verb| match hook.at {
+                HookPoint::BeforeDrain | HookPoint::AfterDrain => verb == Verb::Hold,
+                HookPoint::BeforeUncordon => matches!(verb, Verb::Done | Verb::Uncordon),
+                HookPoint::AfterUncordon => false,
+            };
+            if let Some(order) = view.orders.get(&id).and_then(Stored::get).filter(|order| ends(order.verb)) {
+                return format!("{} ordered {}", order.who, order.verb);
+            }
+        }
+    }
+
     /// Runs the command or sends the request. Returns the end, and the output without secrets.
-    async fn carry_out(&self, id: EntryId, record: &HookRuns, hook: &Hook, run: &HookRun) -> (HookEnd, String) {
+    async fn carry_out(
+        &self,
+        id: EntryId,
+        record: &HookRuns,
+        hook: &Hook,
+        run: &HookRun,
+        start_before: BootTime,
+    ) -> (HookEnd, String) {
         let entry = id.to_string();
+        let cluster = self.live.borrow().definition().map_or_else(String::new, |d| d.cluster.name.clone());
         let request = HookRequest {
             hook: &hook.name,
             at: hook.at.as_str(),
             tries: run.tries,
             entry: entry.clone(),
+            cluster: &cluster,
             node: record.node.as_str(),
             address: record.address.as_str(),
         };
@@ -112,7 +174,7 @@ impl Actor {
                     bound: run.bound_seconds,
                     // It ends with the engine; the next leader runs it again.
                     purpose: Purpose::Check,
-                    start_before: Some(self.fence.start_before()),
+                    start_before: Some(start_before),
                     entry,
                     attempt: run.id(id),
                     input: Some(body),
@@ -120,34 +182,30 @@ impl Actor {
                     output: None,
                 };
                 let (end, stdout, stderr) = self.spawner.run(&line).await;
-                let output = if stderr.trim().is_empty() { stdout } else { stderr };
-                (HookEnd::Command(end), tail(secret::masked(output.trim()).as_bytes(), KEPT))
+                let outputs = [stdout.trim(), stderr.trim()].into_iter().filter(|text| !text.is_empty());
+                let output = outputs.collect::<Vec<_>>().join("\n");
+                (HookEnd::Command(end), tail(secret::masked(&output).as_bytes(), KEPT))
             }
             HookAction::Post { url, header_file } => {
                 let limit = Duration::from_secs(run.bound_seconds);
-                match self.post(url, header_file.as_deref(), &body, limit).await {
-                    Ok((status, answer)) => (HookEnd::Status(status), answer),
-                    Err(why) => (HookEnd::NoAnswer(why), String::new()),
+                let request = match post_to(url, header_file.as_deref(), &body) {
+                    Ok(request) => request,
+                    Err(why) => return (HookEnd::NoAnswer(why), String::new()),
+                };
+                // After a pause of this process, another leader may have sent it.
+                if self.steady.now().boot >= start_before {
+                    let why = "its start deadline had passed".to_owned();
+                    return (HookEnd::Command(Ended::Withheld(why)), String::new());
+                }
+                match tokio::time::timeout(limit, self.webhooks.send(request)).await {
+                    Ok(Ok(answer)) => {
+                        let beginning = secret::beginning(answer.body().trim_ascii(), KEPT);
+                        (HookEnd::Status(answer.status().as_u16()), beginning)
+                    }
+                    Ok(Err(e)) => (HookEnd::NoAnswer(e.to_string()), String::new()),
+                    Err(_) => (HookEnd::NoAnswer(format!("none in {} s", limit.as_secs())), String::new()),
                 }
             }
-        }
-    }
-
-    /// Sends a POST. Returns the HTTP status and the beginning of the answer. Redirects are not followed.
-    async fn post(
-        &self,
-        url: &str,
-        header_file: Option<&str>,
-        body: &str,
-        limit: Duration,
-    ) -> Result<(u16, String), String> {
-        let url = UrlSource::Inline(SecretUrl::parse(url).map_err(|why| format!("the URL {why}"))?);
-        let channel = Channel::Webhook { url, headers: header_file.map(Into::into) };
-        let request = post_request(&channel, body)?.ok_or_else(|| "not a webhook".to_owned())?;
-        match tokio::time::timeout(limit, self.webhooks.send(request)).await {
-            Ok(Ok(answer)) => Ok((answer.status().as_u16(), secret::beginning(answer.body().trim_ascii(), KEPT))),
-            Ok(Err(e)) => Err(e.to_string()),
-            Err(_) => Err(format!("none in {} s", limit.as_secs())),
         }
     }
 
@@ -159,7 +217,11 @@ impl Actor {
         stored: &Stored<HookRuns>,
     ) -> Result<EffectOutcome, Stop> {
         let keys = self.store.keys();
-        let ended = !self.live.borrow().has_entry(id);
+        // A finished repair stays in its queue, and has its history already.
+        let ended = {
+            let view = self.live.borrow();
+            view.entry(id).map_or_else(|| !view.has_entry(id), EntryRef::finished)
+        };
         let runs = stored.get().map(|record| record.runs.clone()).unwrap_or_default();
         let mut change = Change {
             compares: vec![(stored.key.clone(), stored.mod_revision)],

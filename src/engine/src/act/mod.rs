@@ -135,8 +135,8 @@ impl Actor {
                 let previous = PreviousAttempts { before: before.as_ref(), folded: &folded };
                 self.run_again(&guard, decided, &entry, previous, order.as_ref(), attempt).await
             }
-            Effect::RunHook { entry, record, hook, run } => {
-                self.run_hook(&guard, decided, entry, &record, &hook, run).await
+            Effect::RunHook { entry, record, hook, run, order } => {
+                self.run_hook(&guard, decided, entry, &record, (&hook, run), order.as_ref()).await
             }
             Effect::EndHooks { entry, record } => self.end_hooks(decided, entry, &record).await,
             Effect::BootCheck { argv, bound } | Effect::HealthCheck { argv, bound, .. } => {
@@ -291,6 +291,12 @@ impl Actor {
             Some(known) => Put::json(known.key, &known.audit.again(at, reason, result)),
             None => self.audit(what, &on, reason, result),
         }
+    }
+
+    /// Returns the audit record of a step with its result, if this leadership wrote it when the step began.
+    fn audited_end(&self, what: &str, id: EntryId, result: String, failed: bool) -> Option<Put> {
+        let known = self.repeats.known(&Step::new(what, &id.to_string()), self.steady.now().wall)?;
+        Some(Put::json(known.key, &Audit { result, failed, ..known.audit }))
     }
 
     fn audit_record(&self, what: &str, on: &str, reason: Option<String>, result: &str) -> (String, Audit) {

@@ -60,7 +60,9 @@ impl Actor {
             change.puts.push(Put::json(keys.request(id), &noted));
         }
         if let Some(record) = hooks {
-            change.compares.push((keys.hooks(id), 0));
+            // A record of an earlier drain gives way.
+            let known = self.live.borrow().hooks.get(&id).map_or(0, |stored| stored.mod_revision);
+            change.compares.push((keys.hooks(id), known));
             change.puts.push(Put::json(keys.hooks(id), &HookRuns { since: now, ..record.clone() }));
         }
         self.commit(&permit, change).await?;

@@ -174,6 +174,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         announced: None,
         registered: None,
         programs_of: ((None, None), None),
+        next_programs: BootTime::ZERO,
         power_programs: None,
         barred: (Vec::new(), None),
         _helpers: helpers,

@@ -120,6 +120,8 @@ struct Loop {
     announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
     programs_of: ((Option<i64>, Option<i64>), Option<Version>),
+    /// Boot time of the next look at the programs that this host lacks.
+    next_programs: BootTime,
     /// File of BMCs that names programs of this host, and the boot time of the next look at them.
     power_programs: Option<(Arc<BmcInventory>, BootTime)>,
     /// Kinds of faults, and why this engine stands back (without digits), as logged last.
@@ -223,6 +225,11 @@ impl Loop {
                 definition.map_or((BmcAccess::Open, None), |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
             self.snap.engine.bmcs = access;
             self.power_programs = programs.map(|inventory| (inventory, now.boot + PROGRAMS_INTERVAL));
+        }
+        if !self.snap.engine.missing_programs.is_empty() && self.next_programs <= now.boot {
+            self.next_programs = now.boot + PROGRAMS_INTERVAL;
+            let has = |program: &String| self.options.spawner.has(program);
+            self.snap.engine.missing_programs.retain(|program| !has(program));
         }
         if let (Some((inventory, next)), Some(definition)) = (&mut self.power_programs, self.snap.store.definition())
             && *next <= now.boot

@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::{Awaited, CommandRetry, HookRetry, PodHold, Reason};
+use super::{Awaited, CommandRetry, HookPoint, HookRetry, PodHold, Reason};
 
 impl fmt::Display for PodHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,16 +167,22 @@ impl fmt::Display for Reason {
             Self::DrainedByOther { program, sign } => {
                 write!(f, "{program} works on this Node ({sign}): cketerm waits until it has ended")
             }
-            Self::HookRunning { hook, at, since: Some(_) } => write!(f, "hook {hook} is running {at}"),
-            Self::HookRunning { hook, at, since: None } => write!(f, "hook {hook} runs next, {at}"),
+            Self::HookRunning { hook, at, since: Some(_) } => write!(f, "hook {hook} ({at}) is running"),
+            Self::HookRunning { hook, at, since: None } => write!(f, "hook {hook} ({at}) runs next"),
             Self::HookFailed { hook, at, end, output, retry } => {
-                write!(f, "hook {hook} failed {at}: {end}")?;
+                write!(f, "hook {hook} ({at}) failed: {end}")?;
                 if !output.is_empty() {
                     write!(f, ": {}", last_line(output))?;
                 }
-                match retry {
-                    HookRetry::Scheduled => f.write_str("; it is tried again"),
-                    HookRetry::Exhausted => Ok(()),
+                match (at, retry) {
+                    (HookPoint::BeforeUncordon, _) => {
+                        f.write_str("; the Node stays cordoned until it succeeds, or `cketerm nodes uncordon`")
+                    }
+                    (_, HookRetry::Scheduled) => f.write_str("; next try follows"),
+                    (
+                        HookPoint::BeforeDrain | HookPoint::AfterDrain | HookPoint::AfterUncordon,
+                        HookRetry::Exhausted,
+                    ) => Ok(()),
                 }
             }
             Self::BatchUnreadable { batch, key, why } => write!(

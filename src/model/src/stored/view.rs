@@ -181,7 +181,7 @@ pub struct StoreView {
     /// `cketerm/cancels/`: cancels that the leader has not carried out yet.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     pub cancels: OrdMap<EntryId, Stored<AcceptedCancel>>,
-    /// `cketerm/hooks/`: hooks of drains whose Node is not uncordoned yet.
+    /// `cketerm/hooks/`: hooks of drains, until the last one after the uncordon has ended.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     pub hooks: OrdMap<EntryId, Stored<HookRuns>>,
     /// `cketerm/batches/` by id.

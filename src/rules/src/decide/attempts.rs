@@ -24,7 +24,7 @@ use super::{
 use crate::snapshot::Snapshot;
 
 /// Seconds before the leader tries a withheld command again.
-const WITHHELD_RETRY_SECONDS: i64 = 5;
+pub(super) const WITHHELD_RETRY_SECONDS: i64 = 5;
 /// Number of newest tries that are kept when an operator orders another one. More are kept if the definition allows
 /// more.
 const MAX_KEPT_TRIES: usize = 32;

@@ -52,7 +52,8 @@ impl<'a> Pass<'a> {
             return self.unwind_withheld(ctx, why);
         }
         // An order that has to wait does not delay the boot check.
-        let again = self.retry_ordered(ctx, command_spec).or_else(|| self.retry_by_definition(ctx, command_spec));
+        let ordered = if self.was_back(ctx.id) { None } else { self.retry_ordered(ctx, command_spec) };
+        let again = ordered.or_else(|| self.retry_by_definition(ctx, command_spec));
         self.check_boot(ctx);
         let reason = again.unwrap_or_else(|| self.why_not_booted(ctx, attempt));
         self.with_host_reason(ctx, reason)
@@ -105,7 +106,7 @@ impl<'a> Pass<'a> {
             return reason;
         }
         if matches!(end, End::Booted | End::Replaced)
-            && let Some(reason) = self.hooks_before_end(ctx, node)
+            && let Some(reason) = self.hooks_before_end(ctx)
         {
             return reason;
         }

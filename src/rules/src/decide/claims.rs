@@ -70,6 +70,7 @@ impl Claims {
         }
         claims.add_machines_of_ended_entries(snap, leading_since, now);
         claims.add_orphaned_api_servers(snap);
+        claims.add_nodes_kept_for_hooks(snap, control_plane);
         claims
     }
 
@@ -125,6 +126,43 @@ impl Claims {
             {
                 self.add(&member.address, owner.entry, true);
             }
+        }
+    }
+
+    /// Adds machines whose Node stays cordoned until a hook has succeeded, although their entry is queued again or gone,
+    /// and those for which a hook after the uncordon holds the slot. They keep their slot: otherwise a hook that fails everywhere would cordon one Node after the other. They are not
+    /// in `machines`, because nothing works on them, and their cordon may be removed.
+    fn add_nodes_kept_for_hooks(&mut self, snap: &Snapshot, control_plane: impl Fn(&Address) -> bool) {
+        fault!(HookSlotFreed => return);
+        if snap.store.hooks.is_empty() {
+            return;
+        }
+        let policy = snap.store.policy();
+        for (&id, stored) in &snap.store.hooks {
+            let Some(record) = stored.get() else { continue };
+            let node = snap.kube.by_name.get(&record.node);
+            let is_kept = node.is_some_and(|n| n.unschedulable && n.owner().is_some_and(|o| o.entry == id));
+            let is_held = || {
+                policy.hooks.iter().any(|hook| {
+                    let run = record.run(&hook.name, hook.at, record.since);
+                    let has_succeeded = run.and_then(|run| run.outcome.as_ref()).is_some_and(|o| o.end.succeeded());
+                    hook.holds_slot && record.hooks.contains(&hook.name) && !has_succeeded
+                })
+            };
+            if !is_kept && !is_held() {
+                continue;
+            }
+            let kind = match (id.queue, control_plane(&record.address)) {
+                (QueueKind::Reboot, false) => &mut self.workers,
+                (QueueKind::Reboot, true) => &mut self.api_servers,
+                (QueueKind::Repair, is_control_plane) => {
+                    if is_control_plane {
+                        self.api_repairs.entry(record.address.clone()).or_insert(id);
+                    }
+                    &mut self.repairs
+                }
+            };
+            kind.entry(record.address.clone()).or_insert(id);
         }
     }
 

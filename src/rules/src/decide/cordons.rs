@@ -67,6 +67,8 @@ impl<'a> Pass<'a> {
                     self.out.orphans.insert(name.clone(), reason);
                 }
                 CordonState::Removable => match self.hooks_before_release(node, owner) {
+                    // A hook that runs is no reason to look after the Node.
+                    Some(Reason::HookRunning { .. }) => {}
                     Some(reason) => {
                         self.out.orphans.insert(name.clone(), reason);
                     }
@@ -188,8 +190,7 @@ impl<'a> Pass<'a> {
     /// the Node itself.
     fn keeps_for_other(&self, node: &NodeRow, owner: Option<&Owner>) -> Option<Reason> {
         let ordered = owner.is_some_and(|owner| self.has_uncordon_order(owner.entry));
-        let uncordons = node.unschedulable && drain::schedulable_before(node) && !node.keep_cordoned;
-        if !uncordons || ordered { None } else { self.drained_by_other(node) }
+        if !drain::is_uncordoned_by_release(node) || ordered { None } else { self.drained_by_other(node) }
     }
 
     pub(super) fn has_uncordon_order(&self, id: EntryId) -> bool {

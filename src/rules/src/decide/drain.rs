@@ -47,9 +47,7 @@ impl<'a> Pass<'a> {
         }
         let planned = self.out.effects.len();
         let waits = self.drain_step(ctx, rules, node, snap.work.get(&ctx.id));
-        let since = ctx.since.unwrap_or(self.now.wall);
-        let timeout = Seconds::new(i32::try_from(rules.timeout).unwrap_or(i32::MAX).into());
-        let left = timeout - seconds_between(since, self.now.wall);
+        let left = self.drain_time_left(ctx, rules);
         match waits {
             // The value is the reason that the entry shows. Retries of a failed effect do not extend the deadline of
             // the drain (REB-36).
@@ -71,6 +69,13 @@ impl<'a> Pass<'a> {
                 reason
             }
         }
+    }
+
+    /// Returns the time until the deadline of the drain; negative after it.
+    pub(super) fn drain_time_left(&self, ctx: EntryContext<'_>, rules: Eviction<'_>) -> Seconds {
+        let since = ctx.since.unwrap_or(self.now.wall);
+        let timeout = Seconds::new(i32::try_from(rules.timeout).unwrap_or(i32::MAX).into());
+        timeout - seconds_between(since, self.now.wall)
     }
 
     /// Takes the next step of a drain. Both results hold the reason that the entry shows. `Ok`: the command, or the
@@ -104,7 +109,7 @@ impl<'a> Pass<'a> {
         let Some(node) = node else {
             return self.command(ctx, None, None).map_err(Waits::For);
         };
-        self.hooks_of_drain(ctx, HookPoint::BeforeDrain)?;
+        self.hooks_of_drain(ctx, rules, HookPoint::BeforeDrain)?;
         self.ensure_cordoned(ctx, node, work).map_err(Waits::For)?;
         let pods = self.snap.kube.pods.get(&node.name).filter(|p| p.synced);
         let Some(pods) = pods else {
@@ -125,7 +130,7 @@ impl<'a> Pass<'a> {
                 return Err(Waits::For(Reason::VolumeAttached { names: node.volumes_in_use.clone() }));
             }
         }
-        self.hooks_of_drain(ctx, HookPoint::AfterDrain)?;
+        self.hooks_of_drain(ctx, rules, HookPoint::AfterDrain)?;
         self.command(ctx, Some(node), force.cloned()).map_err(Waits::For)
     }
 
@@ -290,6 +295,11 @@ pub(super) fn schedulable_before(node: &NodeRow) -> bool {
         Some(owner) => owner.schedulable_before,
         None => node.cke_mark || !node.unschedulable,
     }
+}
+
+/// Reports whether the release of the Node uncordons it.
+pub(super) fn is_uncordoned_by_release(node: &NodeRow) -> bool {
+    node.unschedulable && schedulable_before(node) && !node.keep_cordoned
 }
 
 /// Returns the seconds of the `count`-th backoff (I34). Reboots: min(300·2^(count−1), 1200) + random(0..299), with a

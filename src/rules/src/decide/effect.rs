@@ -332,6 +332,8 @@ pub enum Effect {
         hook: Hook,
         /// The run to write.
         run: HookRun,
+        /// The operator's order for it, if there is one.
+        order: Option<Stored<Order>>,
     },
     /// Deletes the record of an entry's hooks. It moves into the entry's history.
     EndHooks {

@@ -317,7 +317,7 @@ impl<'a> Pass<'a> {
             return Some(Reason::QueueDisabled);
         }
         let unclear = self.no_command(ctx).or_else(|| self.control_plane_unclear(ctx));
-        let unclear = unclear.or_else(|| self.hooks_pending(ctx.id, ctx.address));
+        let unclear = unclear.or_else(|| self.hook_program_missing(ctx)).or_else(|| self.hooks_pending(ctx));
         if unclear.is_some() || self.snap.kube.drained_by_other.is_empty() {
             return unclear;
         }
@@ -354,7 +354,10 @@ impl<'a> Pass<'a> {
     /// Returns the reason while the backoff after a failed drain lasts. A `force` order ends the wait.
     pub(super) fn backing_off(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         let (count, until) = ctx.backoff;
-        let forced = self.order(ctx.id, 0, Verb::Force).is_some(); // valid for every revision
+        let cause = self.snap.work.get(&ctx.id).and_then(|w| w.backoff_cause.as_deref());
+        // A force skips no hook: without the wait, the drain would end at the same hook again and again.
+        let by_hook = matches!(cause, Some(Reason::HookFailed { .. }));
+        let forced = !by_hook && self.order(ctx.id, 0, Verb::Force).is_some(); // valid for every revision
         let lasting = until.filter(|until| *until > self.now.wall);
         fault!(BackoffForEver => lasting = until);
         let until = lasting.filter(|_| !forced)?;

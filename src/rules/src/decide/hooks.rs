@@ -1,13 +1,14 @@
-//! Hooks of the site around a drain (policy `hooks`; REB-56, I62 to I64).
+//! Hooks of the site around a drain (policy `hooks`; REB-56 to REB-58; I62 to I64).
 //!
-//! A record in etcd begins with the drain and ends after the hooks that follow the uncordon ([`HookRuns`]). It holds the
-//! last run of each hook, so every leader knows which hooks have succeeded for this drain. A drain without a record has
-//! no hooks: another program began it, or the policy had no hook for its machine then.
+//! A record in etcd begins with the drain and ends after the hooks that follow the uncordon ([`HookRuns`]). It names the
+//! hooks that are for the machine and holds the last run of each, so every leader knows which hooks have succeeded. A
+//! drain without a record has no hooks: another program began it, or the policy had no hook for its machine then.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
-    cluster::Member,
+    cketerm_records::{Order, Verb},
+    cluster::{Eviction, Member},
     entry::{EntryId, Stored},
     fault,
     hook::Hook,
@@ -18,18 +19,20 @@ use cketerm_model::{
     reason::{HookRetry, Reason},
     time::after,
 };
+use jiff::Timestamp;
 
 use super::{
     Effect, Guard, Pass,
-    attempts::{Until, may_run_for},
+    attempts::{Until, WITHHELD_RETRY_SECONDS, may_run_for},
     drain::{self, Waits},
     entry_context::EntryContext,
 };
+use crate::snapshot::Snapshot;
 
-/// Seconds before a withheld hook is tried again.
-const WITHHELD_RETRY_SECONDS: i64 = 5;
 /// Seconds before a hook of which no try is left is tried again, if nothing else begins its tries anew.
 const EXHAUSTED_RETRY_SECONDS: i64 = 300;
+/// Least time in seconds for a hook of a drain that is near its deadline.
+const LEAST_SECONDS: u64 = 5;
 
 /// State of the hooks of one moment.
 #[derive(Debug)]
@@ -42,70 +45,142 @@ pub(super) enum HookState {
     Failed(Reason),
 }
 
-/// Hook that ran last or runs next, with the record of its entry.
-struct Next<'p> {
+/// Hooks of one moment of one entry.
+struct Moment<'p> {
     id: EntryId,
+    /// Key under which effects of the machine exclude one another.
+    machine: &'p str,
+    at: HookPoint,
+    /// Conditions for a run.
+    guard: Guard,
+    /// Longest time of a run, in seconds.
+    bound: Option<u64>,
+    /// Runs before this time do not count: they were for an earlier drain or reboot.
+    from: Timestamp,
+    /// An operator's order to try again, which the next run uses up.
+    order: Option<&'p Stored<Order>>,
+}
+
+/// One hook with the record of its entry.
+#[derive(Clone, Copy)]
+struct Next<'p> {
     stored: &'p Stored<HookRuns>,
     record: &'p HookRuns,
     hook: &'p Hook,
+}
+
+/// Returns the entries with a record of hooks, by address.
+pub(super) fn records_by_address(snap: &Snapshot) -> BTreeMap<Address, Vec<EntryId>> {
+    let mut all: BTreeMap<Address, Vec<EntryId>> = BTreeMap::new();
+    for (&id, stored) in &snap.store.hooks {
+        if let Some(record) = stored.get() {
+            all.entry(record.address.clone()).or_default().push(id);
+        }
+    }
+    all
 }
 
 impl<'a> Pass<'a> {
     /// Returns the record with which a drain begins, if hooks are for its machine. Without a Node there is no cordon,
     /// so no hook.
     pub(super) fn hooks_at_start(&self, ctx: EntryContext<'a>) -> Option<HookRuns> {
-        if self.policy.hooks.is_empty() || self.snap.store.hooks.contains_key(&ctx.id) {
+        fault!(HookRecordForgotten => return None);
+        let node = self.node_of(ctx).filter(|_| !self.policy.hooks.is_empty())?;
+        let labels = labels(ctx.member, Some(node));
+        let chosen = self.policy.hooks.iter().filter(|hook| hook.is_for(ctx.queue(), &labels));
+        let hooks: Vec<String> = chosen.map(|hook| hook.name.clone()).collect();
+        let (address, node) = (ctx.address.clone(), node.name.clone());
+        (!hooks.is_empty()).then(|| HookRuns { address, node, since: self.now.wall, hooks, runs: Vec::new() })
+    }
+
+    /// Returns a reason if this host lacks the program of a hook for the machine: it would fail only after the pods have
+    /// left.
+    pub(super) fn hook_program_missing(&self, ctx: EntryContext<'a>) -> Option<Reason> {
+        if self.policy.hooks.is_empty() || self.snap.engine.missing_programs.is_empty() || !self.leading() {
             return None;
         }
-        let node = self.node_of(ctx)?;
-        let labels = labels(ctx.member, Some(node));
-        let any = self.policy.hooks.iter().any(|hook| hook.is_for(ctx.queue(), &labels));
-        let (address, node) = (ctx.address.clone(), node.name.clone());
-        any.then(|| HookRuns { address, node, since: self.now.wall, runs: Vec::new() })
+        if ctx.is_repair() && !self.needs_drain(ctx) {
+            return None;
+        }
+        let labels = labels(ctx.member, self.node_of(ctx));
+        let mut hooks = self.policy.hooks.iter().filter(|hook| {
+            (hook.at != HookPoint::AfterUncordon || hook.holds_slot) && hook.is_for(ctx.queue(), &labels)
+        });
+        hooks.find_map(|hook| self.program_missing(std::slice::from_ref(hook.program()?)))
     }
 
     /// Runs the hooks of a drain. A hook of which no try is left backs this drain off; no other entry waits for it.
-    pub(super) fn hooks_of_drain(&mut self, ctx: EntryContext<'a>, at: HookPoint) -> Result<(), Waits> {
+    pub(super) fn hooks_of_drain(
+        &mut self,
+        ctx: EntryContext<'a>,
+        rules: Eviction<'_>,
+        at: HookPoint,
+    ) -> Result<(), Waits> {
         fault!(HookSkipped => return Ok(()));
+        if self.snap.store.hooks.is_empty() {
+            return Ok(());
+        }
+        // A run ends with the drain at the latest.
+        let left = self.drain_time_left(ctx, rules).whole();
+        let bound = Some(u64::try_from(left).unwrap_or(0).max(1));
+        let from = ctx.since.unwrap_or(self.now.wall);
         let guard = self.start_guard(ctx);
-        match self.run_hooks(ctx.id, ctx.machine, ctx.member, at, &guard) {
+        let moment = Moment { id: ctx.id, machine: ctx.machine, at, guard, bound, from, order: None };
+        match self.run_hooks(&moment) {
             HookState::Done => Ok(()),
             HookState::Pending(reason) => Err(Waits::For(reason)),
             HookState::Failed(reason) => Err(Waits::BackOff(reason)),
         }
     }
 
-    /// Returns the reason why a reboot whose machine has booted does not end yet: a hook before the uncordon has not
+    /// Returns the reason why an entry whose machine is back does not end yet: a hook before the uncordon has not
     /// succeeded. The entry keeps its slot meanwhile.
-    pub(super) fn hooks_before_end(&mut self, ctx: EntryContext<'a>, node: Option<&Arc<NodeRow>>) -> Option<Reason> {
-        let owner = node?.owner().filter(|owner| owner.entry == ctx.id)?;
-        if !uncordons(node?) || !owner.schedulable_before {
-            return None;
-        }
+    pub(super) fn hooks_before_end(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        fault!(HookSlotFreed => return None);
         let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
-        self.hooks_before_uncordon(ctx.id, ctx.machine, ctx.member, &guard)
+        self.hooks_before_uncordon(ctx.id, ctx.machine, guard, self.order_of(ctx, Verb::Retry))
+    }
+
+    /// Reports whether a hook before the uncordon has run since the entry's last command: the machine was back. An
+    /// operator's `retry` is then for the hook, and not for the command.
+    pub(super) fn was_back(&self, id: EntryId) -> bool {
+        let Some(record) = self.snap.store.hooks.get(&id).and_then(Stored::get) else { return false };
+        let from = self.last_command_or_drain(id, record);
+        record.runs.iter().any(|run| run.at == HookPoint::BeforeUncordon && run.start >= from)
+    }
+
+    /// Returns the time since which hooks before the uncordon count: after another command, the machine has to be judged
+    /// anew.
+    fn last_command_or_drain(&self, id: EntryId, record: &HookRuns) -> Timestamp {
+        let command = self.snap.store.attempts_of(id).next_back().and_then(Stored::get).map(|attempt| attempt.start);
+        command.map_or(record.since, |command| command.max(record.since))
     }
 
     /// Returns the reason why a Node whose entry is no longer in progress stays cordoned: a hook before the uncordon
     /// has not succeeded. An operator's order to uncordon does not wait for hooks.
     pub(super) fn hooks_before_release(&mut self, node: &NodeRow, owner: Option<&Owner>) -> Option<Reason> {
         let id = owner?.entry;
-        if self.snap.store.hooks.is_empty() || !uncordons(node) || self.has_uncordon_order(id) {
+        if !drain::is_uncordoned_by_release(node) || self.has_uncordon_order(id) {
             return None;
         }
-        let member = self.definition.and_then(|d| d.members.by_name(&d.cluster, &node.name));
-        self.hooks_before_uncordon(id, &node.name, member, &Guard::default())
+        self.hooks_before_uncordon(id, &node.name, Guard::default(), None)
     }
 
     fn hooks_before_uncordon(
         &mut self,
         id: EntryId,
         machine: &str,
-        member: Option<Member<'a>>,
-        guard: &Guard,
+        guard: Guard,
+        order: Option<&'a Stored<Order>>,
     ) -> Option<Reason> {
         fault!(UncordonHookSkipped => return None);
-        match self.run_hooks(id, machine, member, HookPoint::BeforeUncordon, guard) {
+        if self.snap.store.hooks.is_empty() {
+            return None;
+        }
+        let record = self.snap.store.hooks.get(&id).and_then(Stored::get);
+        let from = record.map_or(self.now.wall, |record| self.last_command_or_drain(id, record));
+        let moment = Moment { id, machine, at: HookPoint::BeforeUncordon, guard, bound: None, from, order };
+        match self.run_hooks(&moment) {
             HookState::Done => None,
             HookState::Pending(reason) | HookState::Failed(reason) => Some(reason),
         }
@@ -119,144 +194,199 @@ impl<'a> Pass<'a> {
             return;
         }
         for (&id, stored) in &snap.store.hooks {
-            let Some(record) = stored.get() else { continue };
-            let node = snap.kube.by_name.get(&record.node);
-            if self.in_work(id) || node.is_some_and(|n| n.owner().is_some_and(|o| o.entry == id)) {
+            let is_owner = |node: &NodeRow| node.owner().is_some_and(|owner| owner.entry == id);
+            let Some(record) = stored.get() else {
+                // Nobody knows its Node.
+                let is_owned =
+                    || snap.kube.marked.iter().any(|n| snap.kube.by_name.get(n).is_some_and(|n| is_owner(n)));
+                if !self.in_work(id) && !is_owned() {
+                    self.end_record(id, &format!("hooks of {id}"), stored);
+                }
+                continue;
+            };
+            let is_cordoned = snap.kube.by_name.get(&record.node).is_some_and(|node| is_owner(node));
+            fault!(HooksEndEarly => is_cordoned = false);
+            if self.in_work(id) || is_cordoned {
+                continue;
+            }
+            // A hook of a dead leader may still do what the next one undoes.
+            let mut earlier = record.runs.iter().filter(|run| run.at != HookPoint::AfterUncordon);
+            if let Some(until) = earlier.find_map(|run| self.may_be_running(id, run)) {
+                if let Until::At(until) = until {
+                    self.wake_at(until);
+                }
                 continue;
             }
             let machine = snap.machine(&record.address);
-            let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, &record.address));
-            match self.run_hooks(id, &machine, member, HookPoint::AfterUncordon, &Guard::default()) {
+            let (at, guard) = (HookPoint::AfterUncordon, Guard::default());
+            let moment = Moment { id, machine: &machine, at, guard, bound: None, from: record.since, order: None };
+            fault!(AfterHookForgotten => {
+                self.end_record(id, &machine, stored);
+                continue;
+            });
+            match self.run_hooks(&moment) {
                 HookState::Pending(_) => {}
-                HookState::Done | HookState::Failed(_) => {
-                    let effect = Effect::EndHooks { entry: id, record: stored.clone() };
-                    self.plan(&machine, Some(id), Guard::default(), effect);
-                }
+                HookState::Done | HookState::Failed(_) => self.end_record(id, &machine, stored),
             }
         }
     }
 
-    /// Returns the reason why no drain of this machine starts yet: hooks of its last drain are not done, or their record
-    /// cannot be read.
-    pub(super) fn hooks_pending(&self, id: EntryId, address: &Address) -> Option<Reason> {
-        if self.snap.store.hooks.is_empty() {
+    fn end_record(&mut self, id: EntryId, machine: &str, stored: &Stored<HookRuns>) {
+        let effect = Effect::EndHooks { entry: id, record: stored.clone() };
+        self.plan(machine, Some(id), Guard::default(), effect);
+    }
+
+    /// Returns the reason why no drain of this machine starts yet: a hook may be running for it, or its Node is still
+    /// cordoned for the hooks of its last drain. A repair does not wait for the latter: it may be what the hook needs.
+    pub(super) fn hooks_pending(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        let snap = self.snap;
+        if snap.store.hooks.is_empty() {
             return None;
         }
-        self.snap.store.hooks.iter().find_map(|(&of, stored)| match &stored.value {
-            Err(why) => (of == id).then(|| unreadable(why)),
-            Ok(record) if record.address == *address => Some(unfinished(record)),
-            Ok(_) => None,
+        let others = self.hook_records.get(ctx.address).into_iter().flatten().copied();
+        let ended = others.filter(|id| !self.in_work(*id));
+        ended.filter_map(|id| Some((id, snap.store.hooks.get(&id)?.get()?))).find_map(|(id, record)| {
+            let running = record.runs.iter().find(|run| self.may_be_running(id, run).is_some());
+            if let Some(run) = running {
+                return Some(Reason::HookRunning { hook: run.hook.clone(), at: run.at, since: Some(run.start) });
+            }
+            let node = snap.kube.by_name.get(&record.node)?;
+            let is_kept = node.unschedulable && node.owner().is_some_and(|owner| owner.entry == id);
+            (is_kept && !ctx.is_repair()).then(|| self.last_failure(record))
         })
     }
 
+    /// Returns the reason of a Node that stays cordoned for its hooks.
+    fn last_failure(&self, record: &HookRuns) -> Reason {
+        let before = record.runs.iter().rfind(|run| run.at == HookPoint::BeforeUncordon);
+        let failed = before.and_then(|run| Some((run, run.outcome.as_ref().filter(|o| !o.end.succeeded())?)));
+        let Some((run, outcome)) = failed else {
+            return Reason::Working { phase: "uncordoning after its last drain".to_owned() };
+        };
+        let left = self.policy.hooks.iter().any(|hook| hook.name == run.hook && run.tries <= hook.retries);
+        let retry = if left { HookRetry::Scheduled } else { HookRetry::Exhausted };
+        failure(&run.hook, run.at, &outcome.end, &outcome.output, retry)
+    }
+
     /// Plans the next run of the hooks of one moment, one after the other in the policy's order. Each must have
-    /// succeeded before the next one runs.
-    fn run_hooks(
-        &mut self,
-        id: EntryId,
-        machine: &str,
-        member: Option<Member<'a>>,
-        at: HookPoint,
-        guard: &Guard,
-    ) -> HookState {
+    /// succeeded before the next one runs, except after the uncordon.
+    fn run_hooks(&mut self, moment: &Moment<'_>) -> HookState {
         let snap = self.snap;
-        let Some(stored) = snap.store.hooks.get(&id) else { return HookState::Done };
+        let Some(stored) = snap.store.hooks.get(&moment.id) else { return HookState::Done };
+        // A policy that cannot be read may have any hook.
+        if let Some(unreadable) = self.schedule.unreadable.clone() {
+            return HookState::Pending(unreadable);
+        }
+        let policy = Arc::clone(&self.policy);
+        let mut hooks = policy.hooks.iter().filter(|hook| hook.at == moment.at).peekable();
+        if hooks.peek().is_none() {
+            return HookState::Done;
+        }
         let record = match &stored.value {
             Ok(record) => record,
-            Err(why) => return HookState::Pending(unreadable(why)),
+            Err(why) => {
+                let why = format!("the record of its hooks cannot be read: {why}");
+                return HookState::Pending(Reason::InvalidEntry { why });
+            }
         };
-        let labels = labels(member, snap.kube.by_name.get(&record.node));
-        let policy = Arc::clone(&self.policy);
-        for hook in policy.hooks.iter().filter(|hook| hook.at == at && hook.is_for(id.queue, &labels)) {
-            match self.run_hook(machine, guard, &Next { id, stored, record, hook }) {
+        let mut pending = None;
+        for hook in hooks.filter(|hook| record.hooks.contains(&hook.name)) {
+            match self.run_hook(moment, Next { stored, record, hook }) {
                 HookState::Done => {}
-                // Nothing waits for a hook after the uncordon, so the next one runs.
-                HookState::Failed(_) if at == HookPoint::AfterUncordon => {}
+                HookState::Failed(_) if moment.at == HookPoint::AfterUncordon => {}
+                HookState::Pending(reason) if moment.at == HookPoint::AfterUncordon => pending = Some(reason),
                 state @ (HookState::Pending(_) | HookState::Failed(_)) => return state,
             }
         }
-        HookState::Done
+        pending.map_or(HookState::Done, HookState::Pending)
     }
 
     /// Plans the next run of one hook, unless it has succeeded or may still be running.
-    fn run_hook(&mut self, machine: &str, guard: &Guard, next: &Next<'_>) -> HookState {
+    fn run_hook(&mut self, moment: &Moment<'_>, next: Next<'_>) -> HookState {
         let hook = next.hook;
-        let (name, at) = (hook.name.clone(), hook.at);
-        let Some(last) = next.record.run(&hook.name, hook.at) else { return self.plan_hook(machine, guard, next, 1) };
+        let Some(last) = next.record.run(&hook.name, hook.at, moment.from) else {
+            return self.plan_hook(moment, next, 1, None);
+        };
         let Some(outcome) = &last.outcome else {
-            let until = self.hook_may_run_until(next.id, last);
+            let until = self.may_be_running(moment.id, last);
             fault!(HookBesideItself => until = until.filter(|until| *until == Until::Unbounded));
             return match until {
                 Some(until) => {
                     if let Until::At(until) = until {
                         self.wake_at(until);
                     }
-                    HookState::Pending(Reason::HookRunning { hook: name, at, since: Some(last.start) })
+                    // It keeps its place among what needs somebody, although it is being tried again.
+                    if let Some(end) = &last.previous {
+                        return HookState::Pending(failure(&hook.name, hook.at, end, "", HookRetry::Exhausted));
+                    }
+                    let (hook, at) = (hook.name.clone(), hook.at);
+                    HookState::Pending(Reason::HookRunning { hook, at, since: Some(last.start) })
                 }
-                // Its leader is gone, and so is its outcome.
-                None => self.after_failure(machine, guard, next, last, None),
+                // Its leader is gone, and its outcome will never be known: that was no try.
+                None => self.plan_hook(moment, next, last.tries, last.previous.clone()),
             };
         };
         fault!(HookFailureIgnored => return HookState::Done);
-        if outcome.end.succeeded() {
-            HookState::Done
-        } else {
-            self.after_failure(machine, guard, next, last, Some(outcome))
-        }
+        if outcome.end.succeeded() { HookState::Done } else { self.after_failure(moment, next, last, outcome) }
     }
 
-    /// Decides what follows a run that failed. A run of unknown outcome counts as one.
+    /// Decides what follows a run that failed.
     fn after_failure(
         &mut self,
-        machine: &str,
-        guard: &Guard,
-        next: &Next<'_>,
+        moment: &Moment<'_>,
+        next: Next<'_>,
         last: &HookRun,
-        outcome: Option<&HookOutcome>,
+        outcome: &HookOutcome,
     ) -> HookState {
         let hook = next.hook;
-        let unknown = || HookEnd::Command(cketerm_model::attempt::Ended::Unknown("its leader is gone".to_owned()));
-        let end = outcome.map_or_else(unknown, |outcome| outcome.end.clone());
-        let output = outcome.map_or_else(String::new, |outcome| outcome.output.clone());
-        let ended = outcome.map_or(self.now.wall, |outcome| outcome.at);
-        let reason =
-            |retry| Reason::HookFailed { hook: hook.name.clone(), at: hook.at, end: end.clone(), output, retry };
+        let reason = |retry| failure(&hook.name, hook.at, &outcome.end, &outcome.output, retry);
         let interval = i64::try_from(hook.retry_interval_seconds).unwrap_or(i64::MAX);
-        let left = last.tries <= hook.retries;
-        let (wait, tries, retry) = if end.withheld() {
+        let (wait, tries, retry) = if outcome.end.is_void() {
             (WITHHELD_RETRY_SECONDS, last.tries, HookRetry::Scheduled)
-        } else if left {
+        } else if last.tries <= hook.retries {
             (interval, last.tries.saturating_add(1), HookRetry::Scheduled)
         } else {
             match hook.at {
                 // The drain backs off, and the next drain begins anew.
-                HookPoint::BeforeDrain | HookPoint::AfterDrain | HookPoint::AfterUncordon => {
+                HookPoint::BeforeDrain | HookPoint::AfterDrain => {
                     return HookState::Failed(reason(HookRetry::Exhausted));
                 }
-                HookPoint::BeforeUncordon => {
+                HookPoint::AfterUncordon if !hook.holds_slot => return HookState::Failed(reason(HookRetry::Exhausted)),
+                HookPoint::BeforeUncordon | HookPoint::AfterUncordon => {
                     (EXHAUSTED_RETRY_SECONDS.max(interval), last.tries.saturating_add(1), HookRetry::Exhausted)
                 }
             }
         };
-        let due = if outcome.is_some() { after(ended, wait) } else { self.now.wall };
-        if self.now.wall >= due {
-            return match self.plan_hook(machine, guard, next, tries) {
-                HookState::Pending(Reason::HookRunning { .. }) => HookState::Pending(reason(retry)),
-                state => state,
-            };
+        let due = after(outcome.at, wait);
+        if self.now.wall < due && moment.order.is_none() {
+            self.wake_at_wall(due);
+            return HookState::Pending(reason(retry));
         }
-        self.wake_at_wall(due);
-        HookState::Pending(reason(retry))
+        let previous = (retry == HookRetry::Exhausted).then(|| outcome.end.clone());
+        match self.plan_hook(moment, next, tries, previous) {
+            HookState::Pending(Reason::HookRunning { .. }) => HookState::Pending(reason(retry)),
+            state @ (HookState::Pending(_) | HookState::Failed(_) | HookState::Done) => state,
+        }
     }
 
     /// Plans one run. Its record is written before it starts.
-    fn plan_hook(&mut self, machine: &str, guard: &Guard, next: &Next<'_>, tries: u32) -> HookState {
-        let (id, hook) = (next.id, next.hook);
+    fn plan_hook(&mut self, moment: &Moment<'_>, next: Next<'_>, tries: u32, previous: Option<HookEnd>) -> HookState {
+        let (id, hook) = (moment.id, next.hook);
         if let Some(missing) = hook.program().and_then(|program| self.program_missing(std::slice::from_ref(program))) {
-            return HookState::Pending(missing);
+            return match moment.at {
+                HookPoint::AfterUncordon if !hook.holds_slot => HookState::Failed(missing),
+                HookPoint::BeforeDrain
+                | HookPoint::AfterDrain
+                | HookPoint::BeforeUncordon
+                | HookPoint::AfterUncordon => HookState::Pending(missing),
+            };
         }
         if let Some(reason) = self.paused(id, "the hook") {
             return HookState::Pending(reason);
+        }
+        // Too little time is left of the drain to learn anything.
+        if moment.bound.is_some_and(|left| left < hook.timeout_seconds.min(LEAST_SECONDS)) {
+            return HookState::Pending(Reason::HookRunning { hook: hook.name.clone(), at: hook.at, since: None });
         }
         let run = HookRun {
             hook: hook.name.clone(),
@@ -265,47 +395,34 @@ impl<'a> Pass<'a> {
             target: hook.target(),
             lease: self.snap.engine.lease,
             host: self.snap.engine.host.clone(),
-            bound_seconds: hook.timeout_seconds,
-            start: self.now.wall,
+            bound_seconds: hook.timeout_seconds.min(moment.bound.unwrap_or(u64::MAX)),
+            // The clock of this host may be behind that of an earlier leader.
+            start: self.now.wall.max(moment.from),
+            previous,
             outcome: None,
         };
-        let effect = Effect::RunHook { entry: id, record: next.stored.clone(), hook: hook.clone(), run };
-        self.plan(machine, Some(id), guard.clone(), effect);
+        let (record, order) = (next.stored.clone(), moment.order.cloned());
+        let effect = Effect::RunHook { entry: id, record, hook: hook.clone(), run, order };
+        self.plan(moment.machine, Some(id), moment.guard.clone(), effect);
         HookState::Pending(Reason::HookRunning { hook: hook.name.clone(), at: hook.at, since: None })
     }
 
-    fn hook_may_run_until(&self, id: EntryId, run: &HookRun) -> Option<Until> {
+    /// Returns the time until which a run without an outcome must be assumed to run.
+    fn may_be_running(&self, id: EntryId, run: &HookRun) -> Option<Until> {
+        if run.outcome.is_some() {
+            return None;
+        }
         may_run_for(self.snap, self.leading_since(), &run.id(id), run.bound_seconds, self.now)
     }
 }
 
-/// Returns the reason of a machine whose last drain has a record still.
-fn unfinished(record: &HookRuns) -> Reason {
-    match record.runs.last().map(|run| (run, run.outcome.as_ref())) {
-        Some((run, None)) => Reason::HookRunning { hook: run.hook.clone(), at: run.at, since: Some(run.start) },
-        Some((run, Some(outcome))) if !outcome.end.succeeded() => Reason::HookFailed {
-            hook: run.hook.clone(),
-            at: run.at,
-            end: outcome.end.clone(),
-            output: outcome.output.clone(),
-            retry: HookRetry::Scheduled,
-        },
-        Some(_) | None => Reason::Working { phase: "finishing the hooks of its last drain".to_owned() },
-    }
+fn failure(hook: &str, at: HookPoint, end: &HookEnd, output: &str, retry: HookRetry) -> Reason {
+    Reason::HookFailed { hook: hook.to_owned(), at, end: end.clone(), output: output.to_owned(), retry }
 }
 
-fn unreadable(why: &str) -> Reason {
-    Reason::InvalidEntry { why: format!("the record of its hooks cannot be read: {why}") }
-}
-
-/// Returns the labels by which hooks choose a machine: those of the definition and of its Node.
+/// Returns the labels by which hooks choose a machine: those of its Node, and those of the definition, which win.
 fn labels(member: Option<Member<'_>>, node: Option<&Arc<NodeRow>>) -> Labels {
     let of_node = node.map(|node| node.described.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())));
     let of_definition = member.and_then(|member| member.node().labels.clone()).unwrap_or_default();
-    of_definition.into_iter().chain(of_node.into_iter().flatten()).collect()
-}
-
-/// Reports whether the release of the Node uncordons it.
-fn uncordons(node: &NodeRow) -> bool {
-    node.unschedulable && drain::schedulable_before(node) && !node.keep_cordoned
+    of_node.into_iter().flatten().chain(of_definition).collect()
 }

@@ -143,6 +143,8 @@ pub(super) struct Pass<'a> {
     etcd_hosts: etcd_quorum::MemberHosts,
     /// Whether some batch is paused or cannot be read. Stored here because each queued entry needs it.
     any_batch_barred: bool,
+    /// Entries with a record of hooks, by address. Stored here because each queued entry needs it.
+    hook_records: BTreeMap<Address, Vec<EntryId>>,
     /// Whether the Kubernetes cache is complete. Stored here because each entry needs it.
     kube_synced: bool,
     /// Set by `stale_sources`: work that needs fresh Kubernetes caches is next. It becomes `Decision::prove_watches`.
@@ -175,6 +177,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
         policy,
         etcd_hosts: etcd_quorum::MemberHosts::of(snap),
         any_batch_barred: snap.store.batches.values().any(|s| s.get().is_none_or(|b| b.paused.is_some())),
+        hook_records: hooks::records_by_address(snap),
         kube_synced: snap.kube.synced() || assumptions.assumes(Assumption::ReadJustNow),
         needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),

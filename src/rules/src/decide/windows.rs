@@ -38,7 +38,7 @@ pub(super) struct Schedule {
     /// State of each window, in the order of `Windows::all`.
     window_states: Vec<WindowState>,
     /// Reason if the policy cannot be read: it is then unknown what the policy allows.
-    unreadable: Option<Reason>,
+    pub(super) unreadable: Option<Reason>,
 }
 
 impl Schedule {

@@ -94,6 +94,23 @@ pub enum State {
     NotMember,
 }
 
+impl State {
+    /// Returns its name, as in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Proposed => "proposed",
+            Self::Queued { .. } => "queued",
+            Self::NotAgain { .. } => "not-again",
+            Self::SoonAgain { .. } => "soon-again",
+            Self::Stopped { .. } => "stopped",
+            Self::InVain { .. } => "in-vain",
+            Self::Rebooted { .. } => "rebooted",
+            Self::StillSet { .. } => "still-set",
+            Self::NotMember => "not-member",
+        }
+    }
+}
+
 impl Row {
     /// Reports whether a person may queue its reboot.
     pub fn is_proposed(&self) -> bool {

@@ -37,8 +37,43 @@ fn is_own(who: &Who) -> bool {
     who.user == REBOOT_NEEDED_USER
 }
 
-/// Returns the number of entries that may be queued now. `None`: the log cannot be read, so it is unknown.
-pub fn room(store: &StoreView, policy: &Policy, now: Timestamp) -> Option<usize> {
+/// Reason why the leader queues no needed reboot now, whatever the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NeededWait {
+    /// The reboot queue is disabled.
+    #[error("the reboot queue is disabled: `cketerm rq enable`")]
+    Disabled,
+    /// Both queues are frozen.
+    #[error("frozen until {until}: `cketerm unfreeze`")]
+    Frozen {
+        /// End of the freeze.
+        until: Timestamp,
+    },
+    /// The record for the limit a day cannot be read.
+    #[error(
+        "the key cketerm/needed-log cannot be read, so the limit a day is unknown: fix it with etcdctl, or remove it"
+    )]
+    LogUnreadable,
+    /// As many entries of its own are open as it may have.
+    #[error("{open} of its entries are open; the policy reboot_needed_at_once allows {limit}")]
+    AtOnce {
+        /// Number of open entries.
+        open: usize,
+        /// The limit.
+        limit: u64,
+    },
+    /// It has queued as many in 24 hours as it may.
+    #[error("it has queued {queued} in 24 hours; the policy reboot_needed_per_day allows {limit}")]
+    PerDay {
+        /// Number of entries in 24 hours.
+        queued: usize,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// Returns the number of open entries that the leader has queued.
+fn open_entries(store: &StoreView) -> usize {
     let open = store.requests.iter().filter(|(id, request)| {
         let is_open = || match id.queue {
             // an entry that cannot be read counts
@@ -51,14 +86,46 @@ pub fn room(store: &StoreView, policy: &Policy, now: Timestamp) -> Option<usize>
         };
         request.get().is_some_and(|request| is_own(&request.who)) && is_open()
     });
-    let open = open.count();
+    open.count()
+}
+
+/// Returns the number of entries that the leader has queued in 24 hours. `None`: the log cannot be read.
+fn queued_in_a_day(store: &StoreView, now: Timestamp) -> Option<usize> {
+    match store.needed_log.as_ref().map(Stored::get) {
+        None => Some(0),
+        Some(log) => Some(log?.queued.iter().filter(|at| **at > after(now, -DAY)).count()),
+    }
+}
+
+/// Returns the reason why the leader queues nothing now, if there is one for all machines. Windows, cordons and other
+/// work on a machine are not among them.
+pub fn wait(store: &StoreView, policy: &Policy, now: Timestamp) -> Option<NeededWait> {
+    if !store.switch(QueueKind::Reboot).enabled() {
+        return Some(NeededWait::Disabled);
+    }
+    if let Some(freeze) = policy.freeze.as_ref().filter(|freeze| freeze.holds(now)) {
+        return Some(NeededWait::Frozen { until: freeze.until });
+    }
+    let (open, limit) = (open_entries(store), policy.reboot_needed_at_once);
+    if open >= usize::try_from(limit).unwrap_or(usize::MAX) {
+        return Some(NeededWait::AtOnce { open, limit });
+    }
+    let limit = policy.reboot_needed_per_day;
+    match queued_in_a_day(store, now) {
+        _ if limit == 0 => None,
+        None => Some(NeededWait::LogUnreadable),
+        Some(queued) => {
+            (queued >= usize::try_from(limit).unwrap_or(usize::MAX)).then_some(NeededWait::PerDay { queued, limit })
+        }
+    }
+}
+
+/// Returns the number of entries that may be queued now. `None`: the log cannot be read, so it is unknown.
+pub fn room(store: &StoreView, policy: &Policy, now: Timestamp) -> Option<usize> {
+    let open = open_entries(store);
     let mut room = usize::try_from(policy.reboot_needed_at_once).unwrap_or(usize::MAX).saturating_sub(open);
     if policy.reboot_needed_per_day > 0 {
-        let queued = match store.needed_log.as_ref().map(Stored::get) {
-            None => 0,
-            Some(None) => return None,
-            Some(Some(log)) => log.queued.iter().filter(|at| **at > after(now, -DAY)).count(),
-        };
+        let queued = queued_in_a_day(store, now)?;
         room = room.min(usize::try_from(policy.reboot_needed_per_day).unwrap_or(usize::MAX).saturating_sub(queued));
     }
     fault!(NeededLimitsIgnored => room = ENTRIES_AT_ONCE);

@@ -6,7 +6,7 @@ use std::{
 use cketerm_model::names::Address;
 
 use super::*;
-use crate::power::{BmcClients, BmcInventory, Off, Timeouts, switch};
+use crate::power::{BmcClients, BmcInventory, Evidence, Off, Timeouts, switch};
 
 /// A machine in a folder: its power state is the content of the file `power`.
 struct Site(tempfile::TempDir);

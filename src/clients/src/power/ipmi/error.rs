@@ -21,7 +21,9 @@ pub(super) enum IpmiError {
         message: String,
     },
     /// The user may not do this.
-    #[error("{target} refused the request: give the user the privilege level operator ({message})")]
+    #[error(
+        "{target} refused the request: give the user the privilege level administrator, or operator together with `privilege: operator` in the file of power.bmcs ({message})"
+    )]
     Privilege {
         /// The BMC.
         target: Target,

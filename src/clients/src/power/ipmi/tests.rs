@@ -3,7 +3,7 @@ use std::{path::Path, process::Command};
 use cketerm_model::names::Address;
 
 use super::*;
-use crate::power::{BmcClients, BmcInventory, Off, Timeouts, switch};
+use crate::power::{BmcClients, BmcInventory, Evidence, Off, Timeouts, switch};
 
 /// A BMC in a folder: `ipmitool` there records its calls and answers with the texts and exit statuses of version 1.8.19.
 struct Site(tempfile::TempDir);
@@ -128,7 +128,7 @@ async fn each_failure_names_its_remedy_and_a_refused_login_is_not_repeated() {
     site.touch("weak");
     let found = site.find(&site.entry("")).unwrap();
     let e = switch::off(&*found.driver, Mode::Hard, &quick(), NO_REPORT).await.unwrap_err();
-    assert!(e.to_string().contains("give the user the privilege level operator"), "{e}");
+    assert!(e.to_string().contains("give the user the privilege level administrator"), "{e}");
     assert_eq!(site.commands().iter().filter(|command| *command == "off").count(), 1, "it is not repeated");
 }
 

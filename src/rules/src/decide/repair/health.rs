@@ -218,6 +218,11 @@ impl<'a> Pass<'a> {
     fn end_repair(&mut self, ctx: EntryContext<'a>, end: End, running: bool) -> Reason {
         let reason = Reason::Working { phase: format!("ends: {}", end.outcome()) };
         let QueueEntry::Repair(entry) = ctx.queue_entry() else { return reason };
+        if end == End::Healthy
+            && let Some(reason) = self.hooks_before_end(ctx)
+        {
+            return reason;
+        }
         let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
         self.plan(ctx.machine, Some(ctx.id), guard, Effect::Finish { entry, end, running });
         reason

@@ -133,7 +133,7 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.wrong_node(ctx, node.map(AsRef::as_ref)) {
             return Err(reason);
         }
-        if let Some(barred) = self.etcd_blocker(ctx) {
+        if let Some(barred) = self.etcd_blocker(ctx).or_else(|| self.hook_program_missing(ctx)) {
             return Err(barred);
         }
         self.start_drain(ctx);

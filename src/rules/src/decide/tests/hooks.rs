@@ -4,10 +4,12 @@ use cketerm_model::{
     attempt::{CheckAnswer, Ended},
     boot_time::Seconds,
     cketerm_records::Verb,
+    clock::Now,
     entry::EntryId,
     hook::Hooks,
     hook_runs::{HookEnd, HookOutcome, HookPoint, HookRun, HookRuns},
     names::{Address, NodeName},
+    policy::WorkerCompletion,
     reason::{HookRetry, Reason},
     reboot::RebootStatus,
     time::after,
@@ -40,10 +42,13 @@ fn record(scene: Scene, runs: &[(&str, HookPoint, u32, Option<HookEnd>, i64)]) -
         host: "here".to_owned(),
         bound_seconds: 30,
         start: after(now(), -age),
+        previous: None,
         outcome: end.clone().map(|end| HookOutcome { end, at: after(now(), -age), output: "no OSD".to_owned() }),
     };
     let (address, node) = (Address::new(Scene::address(11)), NodeName::new(Scene::address(11)));
-    let record = HookRuns { address, node, since: now(), runs: runs.iter().map(run).collect() };
+    let since = after(now(), -3600);
+    let hooks = scene.policy.hooks.iter().map(|hook| hook.name.clone()).collect();
+    let record = HookRuns { address, node, since, hooks, runs: runs.iter().map(run).collect() };
     scene.with(|scene| drop(scene.store.hooks.insert(id(), stored("/cke/cketerm/hooks/reboots/0", 20, record))))
 }
 
@@ -65,7 +70,7 @@ fn next(hook: &str, tries: u32) -> Option<(String, u32)> {
 
 /// A drain that has begun and has not cordoned its Node.
 fn begun() -> Scene {
-    Scene::new(2).entry(0, 11, RebootStatus::Draining, 1).work(0, |_| {})
+    Scene::new(2).entry(0, 11, RebootStatus::Draining, 30).work(0, |_| {})
 }
 
 #[test]
@@ -112,14 +117,14 @@ fn a_failed_hook_is_tried_again_and_then_backs_off_only_its_entry() {
     assert_eq!(runs(&failed(1, 11)), next("silence", 2));
     let exhausted = failed(2, 1).with(|scene| scene.cluster.reboot.max_concurrent_reboots = Some(2));
     let Some(Effect::BackOff { cause, .. }) = exhausted.effect(0) else { panic!("{:?}", exhausted.effect(0)) };
-    assert_eq!(cause.to_string(), "hook silence failed before the drain: exit 1: no OSD");
+    assert_eq!(cause.to_string(), "hook silence (before the drain) failed: exit 1: no OSD");
     assert_eq!(exhausted.starts(), [1], "the other entry starts");
 }
 
 #[test]
 fn the_command_waits_for_the_hooks_after_the_drain() {
-    let drained = |runs: &[_]| record(with_hooks(Scene::new(1).draining(0, 11, 1), ALL), runs);
-    let silenced = ("silence", HookPoint::BeforeDrain, 1, exit(0), 60);
+    let drained = |runs: &[_]| record(with_hooks(Scene::new(1).draining(0, 11, 30), ALL), runs);
+    let silenced = ("silence", HookPoint::BeforeDrain, 1, exit(0), 1);
     let scene = drained(std::slice::from_ref(&silenced));
     assert_eq!(runs(&scene), next("moved", 1));
     let moved = drained(&[silenced.clone(), ("moved", HookPoint::AfterDrain, 1, exit(0), 1)]);
@@ -131,7 +136,7 @@ fn the_command_waits_for_the_hooks_after_the_drain() {
 #[test]
 fn a_booted_machine_keeps_its_slot_until_the_hooks_before_the_uncordon_have_succeeded() {
     let booted = |runs: &[_]| {
-        let scene = Scene::new(2).rebooting(0, 11, 20, Some(Ended::Exit(0))).booted(11);
+        let scene = Scene::new(2).rebooting(0, 11, 400, Some(Ended::Exit(0))).booted(11);
         let scene = scene.checked(0, CheckAnswer::Yes, Some(100.0)).queued(&[(1, 12)]);
         record(with_hooks(scene, ALL), runs)
     };
@@ -166,7 +171,6 @@ fn the_record_ends_after_the_hooks_that_follow_the_uncordon() {
     let ends = |scene: &Scene| scene.decide().effects.iter().any(|p| matches!(p.effect, Effect::EndHooks { .. }));
     let scene = record(with_hooks(Scene::new(1).queued(&[(0, 11)]), ALL), &[]);
     assert_eq!((runs(&scene), ends(&scene)), (next("unsilence", 1), false));
-    assert!(scene.starts().is_empty(), "no new drain before that: {:?}", scene.reason(0));
     for (end, why) in [(HookEnd::Status(200), "succeeded"), (HookEnd::Status(500), "failed")] {
         let run = ("unsilence", HookPoint::AfterUncordon, 1, Some(end), 1);
         assert!(ends(&record(scene.clone(), &[run])), "it has {why}");
@@ -180,8 +184,8 @@ fn the_record_ends_after_the_hooks_that_follow_the_uncordon() {
 }
 
 #[test]
-fn a_hook_of_a_dead_leader_runs_again_only_when_it_must_have_ended() {
-    let open = ("silence", HookPoint::BeforeDrain, 1, None, 1);
+fn a_hook_of_a_dead_leader_runs_again_only_when_it_must_have_ended_and_that_is_no_try() {
+    let open = ("silence", HookPoint::BeforeDrain, 2, None, 1);
     let scene = record(with_hooks(begun(), ALL), &[open]);
     assert_eq!(
         runs(&scene),
@@ -191,6 +195,89 @@ fn a_hook_of_a_dead_leader_runs_again_only_when_it_must_have_ended() {
     let fresh = scene.with(|scene| scene.snap.engine.leading.as_mut().unwrap().since = scene.boot - Seconds::new(20.0));
     assert_eq!(runs(&fresh), None);
     assert!(matches!(fresh.reason(0), Reason::HookRunning { since: Some(_), .. }), "{:?}", fresh.reason(0));
+}
+
+#[test]
+fn a_success_of_an_earlier_drain_or_before_another_command_does_not_count() {
+    let earlier = ("silence", HookPoint::BeforeDrain, 1, exit(0), 60);
+    assert_eq!(runs(&record(with_hooks(begun(), ALL), &[earlier])), next("silence", 1));
+    let booted = Scene::new(1).rebooting(0, 11, 20, Some(Ended::Exit(0))).booted(11);
+    let booted = with_hooks(booted.checked(0, CheckAnswer::Yes, Some(100.0)), ALL);
+    let earlier = ("healthy", HookPoint::BeforeUncordon, 1, exit(0), 60);
+    assert_eq!(runs(&record(booted, &[earlier])), next("healthy", 1));
+}
+
+#[test]
+fn a_retry_is_for_the_hook_of_a_machine_that_was_back_and_not_for_its_command() {
+    let failed = ("healthy", HookPoint::BeforeUncordon, 1, exit(1), 5);
+    let back = Scene::new(1).rebooting(0, 11, 20, Some(Ended::Exit(0))).booted(11);
+    let back = record(with_hooks(back.checked(0, CheckAnswer::Yes, Some(100.0)), ALL), &[failed]);
+    assert_eq!(runs(&back), None);
+    let ordered = back.order(0, Verb::Retry, 10);
+    assert_eq!(runs(&ordered), next("healthy", 2), "at once");
+    let away = ordered.with(|scene| scene.policy.worker_completion = WorkerCompletion::BootId);
+    let away = away.node(11, |node| node.ready = false);
+    let again = away.decide().effects.iter().any(|planned| matches!(planned.effect, Effect::RunAgain { .. }));
+    assert!(!again, "a machine that was back is not rebooted by an order for its hook: {:?}", away.effect(0));
+}
+
+#[test]
+fn a_node_that_waits_for_a_hook_keeps_its_slot_after_a_backoff() {
+    let failed = ("healthy", HookPoint::BeforeUncordon, 1, exit(1), 30);
+    let scene = Scene::new(2).queued(&[(0, 11), (1, 12)]).cordoned(11, 0);
+    let scene = record(with_hooks(scene, ALL), &[failed]);
+    assert!(scene.starts().is_empty(), "{:?}", scene.reason(1));
+    assert!(matches!(scene.reason(0), Reason::HookFailed { .. }), "{:?}", scene.reason(0));
+    assert_eq!(with_hooks(scene, "none").starts(), [0], "without the hook");
+}
+
+#[test]
+fn a_hook_after_the_uncordon_may_hold_the_slot() {
+    let slow = |holds: bool| {
+        let text = format!("[{{name: osd, at: after_uncordon, command: [/osd], holds_slot: {holds}}}]");
+        let scene = with_hooks(Scene::new(2).queued(&[(1, 12)]), &text);
+        record(scene, &[("osd", HookPoint::AfterUncordon, 1, exit(1), 30)])
+    };
+    assert_eq!(slow(false).starts(), [1]);
+    assert!(slow(true).starts().is_empty(), "{:?}", slow(true).reason(1));
+    let ends = |scene: &Scene| scene.decide().effects.iter().any(|p| matches!(p.effect, Effect::EndHooks { .. }));
+    assert_eq!((ends(&slow(false)), ends(&slow(true))), (true, false));
+}
+
+#[test]
+fn the_hooks_after_the_uncordon_wait_for_a_hook_of_a_dead_leader() {
+    let open = ("silence", HookPoint::BeforeDrain, 1, None, 1);
+    let scene = record(with_hooks(Scene::new(1).queued(&[(0, 11)]), ALL), &[open]);
+    let fresh = scene.with(|scene| scene.snap.engine.leading.as_mut().unwrap().since = scene.boot - Seconds::new(20.0));
+    assert_eq!(runs(&fresh), None, "what it does may still have to be undone");
+    assert!(matches!(fresh.reason(0), Reason::HookRunning { since: Some(_), .. }), "{:?}", fresh.reason(0));
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_skips_no_hook() {
+    let scene = record(with_hooks(Scene::new(1).cordoned(11, 0), ALL), &[]);
+    let mut snap = scene.snapshot();
+    let store = std::sync::Arc::make_mut(&mut snap.store);
+    store.policy.as_mut().unwrap().value = Err("invalid".to_owned());
+    let decision = crate::decide::decide(&snap, Now { boot: scene.boot, wall: now() });
+    let released = |effect: &Effect| matches!(effect, Effect::Release { .. } | Effect::EndHooks { .. });
+    assert!(!decision.effects.iter().any(|planned| released(&planned.effect)));
+}
+
+#[test]
+fn a_force_does_not_shorten_the_wait_after_a_failed_hook() {
+    let backed_off = |cause: Reason| {
+        let scene = Scene::new(1).queued(&[(0, 11)]).order(0, Verb::Force, 10);
+        let scene = scene.change(0, |entry| {
+            (entry.drain_backoff_count, entry.drain_backoff_expire) = (1, Some(after(now(), 300)));
+        });
+        scene.work(0, |work| work.backoff_cause = Some(Box::new(cause)))
+    };
+    assert_eq!(backed_off(Reason::BlockedByJob { pod: "p".to_owned(), job: "j".to_owned() }).starts(), [0]);
+    let end = HookEnd::Command(Ended::Exit(1));
+    let (hook, output) = ("a".to_owned(), String::new());
+    let failed = Reason::HookFailed { hook, at: HookPoint::BeforeDrain, end, output, retry: HookRetry::Exhausted };
+    assert!(backed_off(failed).starts().is_empty());
 }
 
 #[test]

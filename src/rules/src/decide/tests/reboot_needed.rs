@@ -24,6 +24,7 @@ use crate::{
     decide::{Effect, NeededBatch, RebootNeededEffect},
     reboot_needed::{
         list::{Row, State, list},
+        queue::{NeededWait, wait},
         record::RecordChange,
         signals::ShownSignals,
     },
@@ -138,6 +139,11 @@ fn own_entry(scene: Scene, index: u64, last: u8, status: RebootStatus) -> Scene 
     scene
 }
 
+/// Returns the reason why the leader queues nothing.
+fn waits(scene: &Scene) -> Option<NeededWait> {
+    wait(&scene.snapshot().store, &scene.policy, now())
+}
+
 #[test]
 fn a_signal_is_recorded_with_its_cause_time_and_boot_id() {
     let scene = asks(scene(RebootNeeded::Propose), 11, "kernel 6.12.60");
@@ -193,8 +199,10 @@ fn queue_adds_one_entry_at_once_by_default_workers_first() {
     assert_eq!(queued_machines(&scene), ["11"]);
     let wider = scene.clone().with(|s| s.policy.reboot_needed_at_once = 3);
     assert_eq!(queued_machines(&wider), ["11", "12", "1"]);
+    let scene_before = scene.clone();
     let open = own_entry(scene, 7, 13, RebootStatus::Draining);
     assert_eq!(queued(&open), None, "one is open");
+    assert_eq!((waits(&scene_before), waits(&open)), (None, Some(NeededWait::AtOnce { open: 1, limit: 1 })));
     let cancelled = own_entry(needs(self::scene(RebootNeeded::Queue), 11, "kernel"), 7, 13, RebootStatus::Cancelled);
     assert_eq!(queued_machines(&cancelled), ["11"], "a cancelled entry goes");
 }
@@ -224,11 +232,12 @@ fn the_limit_a_day_counts_the_entries_of_the_last_24_hours() {
         scene
     };
     assert_eq!(queued(&scene(2, &[5, 10])), None);
+    assert_eq!(waits(&scene(2, &[5, 10])), Some(NeededWait::PerDay { queued: 2, limit: 2 }));
     assert!(queued(&scene(3, &[5, 10])).is_some());
     assert!(queued(&scene(2, &[25 * HOUR, 10])).is_some());
     assert!(queued(&scene(0, &[5, 10])).is_some(), "no limit");
     let unreadable = scene(2, &[]).with(|s| s.store.needed_log.as_mut().unwrap().value = Err("?".to_owned()));
-    assert_eq!(queued(&unreadable), None);
+    assert_eq!((queued(&unreadable), waits(&unreadable)), (None, Some(NeededWait::LogUnreadable)));
 }
 
 #[test]
@@ -236,13 +245,15 @@ fn nothing_is_queued_while_the_queue_is_disabled_frozen_or_outside_its_window() 
     let scene = needs(scene(RebootNeeded::Queue), 11, "kernel");
     assert!(queued(&scene).is_some());
     assert_eq!(queued(&scene.clone().disabled()), None);
+    assert_eq!(waits(&scene.clone().disabled()), Some(NeededWait::Disabled));
     let freeze = Freeze {
         until: after(now(), 60),
         reason: "audit".to_owned(),
         who: Who::default(),
         unknown: serde_json::Map::new(),
     };
-    assert_eq!(queued(&scene.clone().with(|s| s.policy.freeze = Some(freeze))), None);
+    let frozen = scene.clone().with(|s| s.policy.freeze = Some(freeze));
+    assert_eq!((queued(&frozen), waits(&frozen)), (None, Some(NeededWait::Frozen { until: after(now(), 60) })));
     let windows = |text: &str| Some(Windows::read(text).unwrap());
     let closed = "time_zone: UTC\nallow: ['* 20-22 * * *']";
     assert_eq!(queued(&scene.clone().with(|s| s.policy.windows = windows(closed))), None);
