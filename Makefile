@@ -8,6 +8,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
 .PHONY: run demo test test-servers test-simulations sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package setup
+.PHONY: run demo test sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package image setup
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -80,6 +81,9 @@ build: ## the shipped program: small, and slow to build; `cargo build --release`
 package: ## a static program and a Debian package in target/package; tests installation, upgrade, removal and purge (docs/package/try)
 	tests/servers/setup --build-only
 	docs/package/build
+
+image: package ## an OCI image of the static program in target/package, made without a container engine
+	docs/package/image target/package/cketerm
 
 docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, the tables in docs/configuration.md and docs/beside-cke.md
 	UPDATE_DOCS=1 cargo test --locked --lib docs_
