@@ -10,6 +10,7 @@ mod agent;
 mod architecture;
 mod binary;
 mod certificates;
+mod chart;
 mod commands;
 mod conformance;
 mod console;
