@@ -9,6 +9,7 @@ BINARY := $(TARGET)/shipped/cketerm
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
 .PHONY: run demo test test-servers test-simulations sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package setup
 .PHONY: run demo test sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package image setup
+.PHONY: run demo test sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package image chart setup
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -84,6 +85,10 @@ package: ## a static program and a Debian package in target/package; tests insta
 
 image: package ## an OCI image of the static program in target/package, made without a container engine
 	docs/package/image target/package/cketerm
+
+chart: setup build ## the Helm chart and the image on real servers (as root; builds helm and promtool at first): rights, dry run, alerts; STATIC=target/package/cketerm: the image of this program
+	tests/servers/build helm promtool
+	tests/chart/run $(or $(STATIC),$(BINARY))
 
 docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, the tables in docs/configuration.md and docs/beside-cke.md
 	UPDATE_DOCS=1 cargo test --locked --lib docs_
