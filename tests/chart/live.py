@@ -333,6 +333,6 @@ def audit(environment):
         wrong = [request for request in refused(name) if request != ASKED]
         expect(f"{number} requests of {name}, none refused that matters", number >= least and not wrong, wrong)
     did = {(e["verb"], e["objectRef"]["resource"], e["objectRef"].get("subresource")) for e in events()
-           if user(e) == ACCOUNT and "objectRef" in e}
+           if user(e) == ACCOUNT and "objectRef" in e and e["responseStatus"]["code"] < 300}
     expect("the account cordoned, evicted and recorded events", did >= {
         ("patch", "nodes", None), ("create", "pods", "eviction"), ("create", "events", None)}, did)
