@@ -1,5 +1,5 @@
-//! The Helm chart in docs/chart: its copies of the documented files are the same, and its dashboard shows only metrics that
-//! docs/metrics.md lists. `make chart` tests the rest, with helm and real servers.
+//! The Helm chart in docs/chart: its copies of the documented files are the same, and its dashboard shows only metrics
+//! that docs/metrics.md lists. `make chart` tests the rest, with helm and real servers.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
