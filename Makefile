@@ -7,9 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package setup
-.PHONY: run demo test sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package image setup
-.PHONY: run demo test sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package image chart setup
+.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package setup image chart
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
