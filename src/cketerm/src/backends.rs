@@ -31,12 +31,17 @@ pub async fn connect(settings: &Settings) -> anyhow::Result<Backends> {
     // Commands do not run in this process's directory.
     let config = settings.files.last().map(|path| absolute(path).unwrap_or_else(|_| path.clone()));
     let config = config.map(|path| path.display().to_string());
+    // A command such as `cketerm power` reaches the API server in the same way.
+    let of_pod: &[&str] =
+        if settings.kube.in_cluster { &["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"] } else { &[] };
+    let variables: Vec<String> =
+        settings.command_env.iter().cloned().chain(of_pod.iter().map(|name| (*name).to_owned())).collect();
     Ok(Backends {
         store,
         kube,
         streaming: Streaming::Auto,
         // Not `current_exe`: an upgrade may have replaced the file of a running engine.
-        spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env)
+        spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &variables)
             .keeping_results(ResultFolder::below(&settings.state_directory)),
         probes: Http::for_liveness(probe::TIMEOUT)?,
         etcd_members: EtcdMembers::network(settings.cluster_etcd.clone(), settings.etcd.clone()),

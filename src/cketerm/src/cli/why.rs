@@ -11,6 +11,7 @@ use cketerm_model::{
     clock::{Clock, Now},
     entry::{EntryId, Stored},
     entry_ref::EntryRef,
+    hook_runs::HookRuns,
     kube::{KubeView, NodePods, SourceState},
     names::NodeName,
     reason::Reason,
@@ -42,13 +43,15 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
                  record: `cketerm audit` has cancels, `cketerm history` has CKE's operations"
             ))
         })?;
-        return print_ending(&format!("{id} ({})", ending.address), ending, context);
+        let hooks = view.hooks.get(&id).and_then(Stored::get);
+        return print_ending(&format!("{id} ({})", ending.address), ending, hooks, context);
     };
     // a repair that has ended stays until an operator deletes it, and has no next step
     if let Some(repair) = finished(&view, id) {
         let ended = endings::endings(&store, &BTreeSet::from([id])).await?;
         if let Some(ending) = ended.get(&id) {
-            return print_ending(&what, ending, context);
+            let hooks = view.hooks.get(&id).and_then(Stored::get);
+            return print_ending(&what, ending, hooks, context);
         }
         let (at, status) = (repair.last_transition_time, repair.status);
         let outcome = format!("{status}; no record says why: another program ended it");
@@ -177,10 +180,24 @@ fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
     view.entry(id)?.as_repair().filter(|e| e.finished())
 }
 
-/// Prints how an entry ended and why, whether it is deleted or still stored.
-fn print_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), ActionError> {
+/// Prints how an entry ended and why, whether it is deleted or still stored. `hooks`: those of its last drain, if they
+/// have not all ended.
+fn print_ending(what: &str, ending: &Ending, hooks: Option<&HookRuns>, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
-        Output::Table => context.out.line(&format!("{what} ended at {}: {}", seconds(ending.at), ending.described())),
+        Output::Table => {
+            let mut lines = Lines::default();
+            lines.line(format_args!("{what} ended at {}: {}", seconds(ending.at), ending.described()));
+            if let Some(record) = hooks {
+                lines.line(format_args!("  hooks of its last drain, for Node {}:", record.node));
+                record.runs.iter().for_each(|run| lines.line(format_args!("  {run}")));
+                lines.line(format_args!(
+                    "  the Node stays cordoned until those before the uncordon have succeeded, or `cketerm nodes \
+                     uncordon {}`",
+                    record.node
+                ));
+            }
+            context.out.text(lines)
+        }
         form => {
             let shown = endings::shown(ending);
             context.out.value(&shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?, form)

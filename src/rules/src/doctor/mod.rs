@@ -178,5 +178,6 @@ pub fn checks(seen: &Seen, with_kubernetes: bool) -> Checks {
     }
     servers::leader(&snap.store, &mut checks);
     servers::queues(&snap.store, &mut checks);
+    servers::cordons(seen, &mut checks);
     checks
 }

@@ -9,8 +9,8 @@ use cketerm_model::{
     stored::view::StoreView,
 };
 
-use super::{Checks, Subject, named};
-use crate::{decide::can_check_quorum, handover, preflight_fault::PreflightFault, snapshot::Snapshot};
+use super::{Checks, MAX_NAMES, Subject, named};
+use crate::{decide::can_check_quorum, handover, preflight_fault::PreflightFault, seen::Seen, snapshot::Snapshot};
 
 /// Adds the faults for which an engine with these settings only observes, and what is known good.
 pub(super) fn preflight(snap: &Snapshot, with_kubernetes: bool, checks: &mut Checks) {
@@ -253,5 +253,17 @@ pub(super) fn queues(store: &StoreView, checks: &mut Checks) {
             format!("keys that cannot be read: {}", named(&keys)),
             "`cketerm rq list` and the runbook say what each prevents",
         );
+    }
+}
+
+/// Adds the Nodes that stay cordoned although their entry is no longer in progress.
+pub(super) fn cordons(seen: &Seen, checks: &mut Checks) {
+    const SUBJECT: Subject = Subject::Queues;
+    for (node, reason) in seen.orphans.iter().take(MAX_NAMES) {
+        let remedy = format!("docs/runbook.md; `cketerm nodes uncordon {node}` uncordons it anyway");
+        checks.warning(SUBJECT, format!("Node {node} stays cordoned: {reason}"), remedy);
+    }
+    if let Some(more) = seen.orphans.len().checked_sub(MAX_NAMES).filter(|more| *more > 0) {
+        checks.warning(SUBJECT, format!("{more} more Nodes stay cordoned"), "`cketerm nodes list` names them");
     }
 }
