@@ -1,4 +1,4 @@
-//! Hooks of the site around drains (I62 to I64).
+//! Hooks of the site around drains (I64 to I66).
 //!
 //! Only hooks of the reboot queue that are for every machine are judged. The policy must have had a hook for longer than
 //! a copy may lag.
@@ -67,9 +67,9 @@ fn drain_start(view: &View<'_>, index: u64, at: Timestamp) -> Timestamp {
     draining.and_then(|entry| entry.last_transition_time).unwrap_or(LONG_AGO)
 }
 
-/// I62, at each start of a drain by an engine: it has a record if the policy has a hook. At each cordon by an engine and
+/// I64, at each start of a drain by an engine: it has a record if the policy has a hook. At each cordon by an engine and
 /// at each first command: every hook before it has succeeded in this drain.
-pub fn i62(view: &View<'_>) -> Vec<Breach> {
+pub fn i64(view: &View<'_>) -> Vec<Breach> {
     let records = records(view);
     let mut found = Vec::new();
     for change in view.entry_changes().iter().filter(|change| change.starts()) {
@@ -80,7 +80,7 @@ pub fn i62(view: &View<'_>) -> Vec<Breach> {
         let forgotten = asked.iter().find(|name| record.is_none_or(|record| !record.hooks.contains(name)));
         if let Some(hook) = forgotten {
             let what = format!("the drain of {id} begins without a record of hook {hook}");
-            found.push(Breach { code: "I62", at: change.at, what });
+            found.push(Breach { code: "I64", at: change.at, what });
         }
     }
     for write in view.node_writes.iter().filter(|write| write.engine && !write.before.unschedulable) {
@@ -90,7 +90,7 @@ pub fn i62(view: &View<'_>) -> Vec<Breach> {
         let Some(record) = record else { continue };
         if let Some(hook) = missing(view, record, HookPoint::BeforeDrain, drain_start(view, id.index, at), at) {
             let what = format!("node {} is cordoned for {id} before hook {hook} has succeeded", write.name);
-            found.push(Breach { code: "I62", at, what });
+            found.push(Breach { code: "I64", at, what });
         }
     }
     let mut begun = BTreeSet::new();
@@ -99,15 +99,15 @@ pub fn i62(view: &View<'_>) -> Vec<Breach> {
         let Some(record) = records.get(&id).and_then(|line| line.at(power.at)) else { continue };
         if let Some(hook) = missing(view, record, HookPoint::AfterDrain, record.since, power.at) {
             let what = format!("the command of {id} begins before hook {hook} has succeeded");
-            found.push(Breach { code: "I62", at: power.at, what });
+            found.push(Breach { code: "I64", at: power.at, what });
         }
     }
     found
 }
 
-/// I63, at each uncordon by an engine, and at the end of each reboot whose machine has booted: every hook before the
+/// I65, at each uncordon by an engine, and at the end of each reboot whose machine has booted: every hook before the
 /// uncordon has succeeded since the drain began, unless an operator ordered the uncordon.
-pub fn i63(view: &View<'_>) -> Vec<Breach> {
+pub fn i65(view: &View<'_>) -> Vec<Breach> {
     let records = records(view);
     let mut found = Vec::new();
     let mut judge = |id: EntryId, at: Timestamp, what: &str| {
@@ -118,7 +118,7 @@ pub fn i63(view: &View<'_>) -> Vec<Breach> {
         let record = records.get(&id).and_then(|line| line.at(at));
         let Some(record) = record.filter(|_| !ordered && id.queue == QueueKind::Reboot) else { return };
         if let Some(hook) = missing(view, record, HookPoint::BeforeUncordon, record.since, at) {
-            found.push(Breach { code: "I63", at, what: format!("{what} {id} before hook {hook} has succeeded") });
+            found.push(Breach { code: "I65", at, what: format!("{what} {id} before hook {hook} has succeeded") });
         }
     };
     for write in view.node_writes.iter().filter(|write| write.engine && write.before.unschedulable) {
@@ -136,10 +136,10 @@ pub fn i63(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I64, at each run of a hook: the one before it has ended, or must have ended; and a run that has succeeded is not
+/// I66, at each run of a hook: the one before it has ended, or must have ended; and a run that has succeeded is not
 /// followed by another one for the same drain and command. At the end of a record: its Node has no cordon of the entry,
 /// and each hook after the uncordon has run.
-pub fn i64(view: &View<'_>) -> Vec<Breach> {
+pub fn i66(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for (id, line) in records(view) {
         let mut before: Option<&HookRuns> = None;
@@ -155,7 +155,7 @@ pub fn i64(view: &View<'_>) -> Vec<Breach> {
                 let Some(last) = last.filter(|last| last.start != run.start) else { continue };
                 if let Some(why) = runs_too_early(view, id, last, step.at) {
                     let what = format!("hook {} of {id} runs again {why}", run.hook);
-                    found.push(Breach { code: "I64", at: step.at, what });
+                    found.push(Breach { code: "I66", at: step.at, what });
                 }
             }
             before = Some(record);
@@ -191,11 +191,11 @@ fn ends_early(view: &View<'_>, id: EntryId, last: &HookRuns, at: Timestamp) -> O
     });
     if owned {
         let what = format!("the record of hooks of {id} ends while node {} is cordoned for it", last.node);
-        return Some(Breach { code: "I64", at, what });
+        return Some(Breach { code: "I66", at, what });
     }
     let mut asked = lasting(view, HookPoint::AfterUncordon, at).into_iter();
     let never = asked
         .find(|name| last.hooks.contains(name) && last.run(name, HookPoint::AfterUncordon, last.since).is_none())?;
     let what = format!("the record of hooks of {id} ends before hook {never} has run");
-    Some(Breach { code: "I64", at, what })
+    Some(Breach { code: "I66", at, what })
 }

@@ -134,9 +134,9 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I57", reboot_needed::i57),
     ("I58", reboot_needed::i58),
     ("I59", other_drainers::i59),
-    ("I62", hooks::i62),
-    ("I63", hooks::i63),
     ("I64", hooks::i64),
+    ("I65", hooks::i65),
+    ("I66", hooks::i66),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

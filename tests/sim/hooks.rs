@@ -1,8 +1,8 @@
 //! Hooks of a site around drains, on the sandbox with a paused clock: they fail and hang on some machines for a while,
 //! while people queue and cancel reboots and change the policy, and engines are killed.
 //!
-//! Beside the observers (I62 to I64 and all others) the stories judge one rule: once no hook fails any more, all work
-//! ends, no cordon is left, and no record of hooks (H9).
+//! Beside the observers (I64 to I66 and all others) the stories judge one rule: once no hook fails any more, all work
+//! ends, no cordon is left, and no record of hooks (H10).
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -99,7 +99,7 @@ async fn play(seed: u64) -> Story {
         let left: Vec<String> = left.map(|e| format!("{} {} {}", e.index, e.node, e.status)).collect();
         let hooks: Vec<String> = view.hooks.keys().map(ToString::to_string).collect();
         let what = format!("left: {}; hooks of {}", left.join(", "), hooks.join(", "));
-        story.breaches.push(Breach { code: "H9", at: site.clock.wall(), what });
+        story.breaches.push(Breach { code: "H10", at: site.clock.wall(), what });
     }
     let mut record = gather::record(&stage.sandbox);
     record.calm_since = Some(site.clock.wall());

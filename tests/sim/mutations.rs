@@ -89,10 +89,10 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::NeededTwice | Mutation::StillSetAsks => &["I57"],
         Mutation::NeededLimitsIgnored => &["I58"],
         Mutation::OtherDrainerIgnored => &["I59"],
-        Mutation::HookSkipped | Mutation::HookRecordForgotten => &["I62"],
-        Mutation::HookFailureIgnored => &["I62", "I63"],
-        Mutation::UncordonHookSkipped | Mutation::HookSlotFreed => &["I63"],
-        Mutation::HookBesideItself | Mutation::HooksEndEarly | Mutation::AfterHookForgotten => &["I64"],
+        Mutation::HookSkipped | Mutation::HookRecordForgotten => &["I64"],
+        Mutation::HookFailureIgnored => &["I64", "I65"],
+        Mutation::UncordonHookSkipped | Mutation::HookSlotFreed => &["I65"],
+        Mutation::HookBesideItself | Mutation::HooksEndEarly | Mutation::AfterHookForgotten => &["I66"],
     }
 }
 

@@ -53,7 +53,7 @@ fn assert_breaches(s: &Scene, code: &str, expected: usize) {
 }
 
 #[test]
-fn i62_a_cordon_before_its_hook_is_reported() {
+fn i64_a_cordon_before_its_hook_is_reported() {
     for (code, expected) in [(Some(0), 0), (Some(1), 1), (None, 1)] {
         let mut s = scene();
         record(&mut s, &[]);
@@ -61,12 +61,12 @@ fn i62_a_cordon_before_its_hook_is_reported() {
         let silence = run(&s, "silence", "before_drain", code);
         record(&mut s, &[silence]);
         s.cordon(0, "w1");
-        assert_breaches(&s, "I62", expected);
+        assert_breaches(&s, "I64", expected);
     }
 }
 
 #[test]
-fn i62_a_command_before_its_hook_is_reported() {
+fn i64_a_command_before_its_hook_is_reported() {
     for (code, expected) in [(Some(0), 0), (Some(1), 1)] {
         let mut s = scene();
         record(&mut s, &[]);
@@ -75,12 +75,12 @@ fn i62_a_command_before_its_hook_is_reported() {
         record(&mut s, &runs);
         s.cordon(0, "w1");
         s.powers(0, "w1");
-        assert_breaches(&s, "I62", expected);
+        assert_breaches(&s, "I64", expected);
     }
 }
 
 #[test]
-fn i63_an_uncordon_before_its_hook_is_reported() {
+fn i65_an_uncordon_before_its_hook_is_reported() {
     for (code, expected) in [(Some(0), 0), (Some(1), 1), (None, 1)] {
         let mut s = scene();
         record(&mut s, &[]);
@@ -90,12 +90,12 @@ fn i63_an_uncordon_before_its_hook_is_reported() {
         s.cordon(0, "w1");
         s.moves(0, "queued");
         s.uncordon("w1");
-        assert_breaches(&s, "I63", expected);
+        assert_breaches(&s, "I65", expected);
     }
 }
 
 #[test]
-fn i64_a_run_beside_another_or_after_a_success_is_reported() {
+fn i66_a_run_beside_another_or_after_a_success_is_reported() {
     for (code, seconds, expected) in [(None, 10.0, 1), (None, 40.0, 0), (Some(0), 10.0, 1), (Some(1), 10.0, 0)] {
         let mut s = scene();
         let first = run(&s, "silence", "before_drain", code);
@@ -103,24 +103,24 @@ fn i64_a_run_beside_another_or_after_a_success_is_reported() {
         s.advance(seconds);
         let second = run(&s, "silence", "before_drain", None);
         record(&mut s, &[second]);
-        assert_breaches(&s, "I64", expected);
+        assert_breaches(&s, "I66", expected);
     }
 }
 
 #[test]
-fn i62_a_drain_without_a_record_is_reported() {
+fn i64_a_drain_without_a_record_is_reported() {
     for (recorded, expected) in [(true, 0), (false, 1)] {
         let mut s = scene();
         if recorded {
             record(&mut s, &[]);
         }
         s.moves(0, "draining");
-        assert_breaches(&s, "I62", expected);
+        assert_breaches(&s, "I64", expected);
     }
 }
 
 #[test]
-fn i62_a_success_of_an_earlier_drain_does_not_count() {
+fn i64_a_success_of_an_earlier_drain_does_not_count() {
     let mut s = scene();
     let silence = run(&s, "silence", "before_drain", Some(0));
     record(&mut s, &[silence]);
@@ -128,11 +128,11 @@ fn i62_a_success_of_an_earlier_drain_does_not_count() {
     s.moves(0, "draining");
     s.advance(2.0);
     s.cordon(0, "w1");
-    assert_breaches(&s, "I62", 1);
+    assert_breaches(&s, "I64", 1);
 }
 
 #[test]
-fn i63_a_booted_end_before_its_hook_is_reported() {
+fn i65_a_booted_end_before_its_hook_is_reported() {
     for (code, expected) in [(Some(0), 0), (Some(1), 1)] {
         let mut s = scene();
         record(&mut s, &[]);
@@ -148,12 +148,12 @@ fn i63_a_booted_end_before_its_hook_is_reported() {
         s.ends(0, 1, "w1", 0);
         s.boots(0, "w1");
         s.removes(0, "booted");
-        assert_breaches(&s, "I63", expected);
+        assert_breaches(&s, "I65", expected);
     }
 }
 
 #[test]
-fn i64_a_record_that_ends_before_the_uncordon_or_the_last_hook_is_reported() {
+fn i66_a_record_that_ends_before_the_uncordon_or_the_last_hook_is_reported() {
     for (uncordons, code, expected) in [(true, Some(0), 0), (false, Some(0), 1), (true, None, 1)] {
         let mut s = scene();
         record(&mut s, &[]);
@@ -171,6 +171,6 @@ fn i64_a_record_that_ends_before_the_uncordon_or_the_last_hook_is_reported() {
         runs.extend(code.map(|code| run(&s, "unsilence", "after_uncordon", Some(code))));
         record(&mut s, &runs);
         s.set_key(KEY, None);
-        assert_breaches(&s, "I64", expected);
+        assert_breaches(&s, "I66", expected);
     }
 }

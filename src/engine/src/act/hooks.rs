@@ -1,4 +1,4 @@
-//! Hooks of the site: the record first, then the command or the request, then the outcome (I38, I62).
+//! Hooks of the site: the record first, then the command or the request, then the outcome (I38, I64).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Hooks of the site around a drain (policy `hooks`; REB-56 to REB-58; I62 to I64).
+//! Hooks of the site around a drain (policy `hooks`; REB-56 to REB-58; I64 to I66).
 //!
 //! A record in etcd begins with the drain and ends after the hooks that follow the uncordon ([`HookRuns`]). It names the
 //! hooks that are for the machine and holds the last run of each, so every leader knows which hooks have succeeded. A

@@ -30,7 +30,7 @@
 //! | `registry` | definition generated from the machine registry or from the Nodes, and its gates |
 //! | `absences` | record of the members without a Node, for their grace periods |
 //! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
-//! | `hooks` | hooks of the site around a drain (I62 to I64) |
+//! | `hooks` | hooks of the site around a drain (I64 to I66) |
 //! | `endpoints` | removal of an API server in reboot from the endpoints |
 
 mod absences;
