@@ -1,21 +1,20 @@
 //! The agent of one node: it reports the sentinel and the boot id as annotations of its Node, and reboots the machine when
 //! an order is there. The decisions are `cketerm_model::agent` and `cketerm_rules::agent`.
 
-mod answer;
 mod logind;
+mod protocol;
 mod reboot;
 mod record;
 mod sentinel;
 
 use std::{path::PathBuf, time::Duration};
 
-use cketerm_clients::kubernetes::{Carry, Kube, Watched, agent_annotations};
+use cketerm_clients::kubernetes::{Kube, Watched};
 use cketerm_model::{
-    agent::{Report, report_changes},
-    kube::NodeRow,
+    agent::{Order, Report},
     names::NodeName,
 };
-use cketerm_rules::agent::{Judgement, Refusal, judge};
+use cketerm_rules::agent::Obeyed;
 use futures::future::{Fuse, FusedFuture, FutureExt};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -23,7 +22,10 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use self::record::Record;
+use self::{
+    protocol::{Agent, Machine},
+    record::Record,
+};
 pub use self::{reboot::RebootMethod, sentinel::Sentinel};
 
 /// Settings of an agent.
@@ -43,16 +45,24 @@ pub struct AgentSettings {
     pub reboot: RebootMethod,
 }
 
-/// A running agent.
-struct Agent<'a> {
-    kube: Kube,
-    settings: AgentSettings,
+/// This host.
+struct Host {
     record: Record,
-    report: Report,
-    /// Receiver of a line for people.
-    tell: &'a (dyn Fn(&str) + Sync),
-    /// The last failure, which is not printed again.
-    last_failure: String,
+    method: RebootMethod,
+}
+
+impl Machine for Host {
+    fn obeyed(&self) -> Result<Obeyed, String> {
+        self.record.read()
+    }
+
+    fn record(&self, obeyed: &Obeyed) -> Result<(), String> {
+        self.record.write(obeyed)
+    }
+
+    async fn reboot(&self, _: &Order) -> Result<(), String> {
+        self.method.run().await
+    }
 }
 
 /// Runs an agent until SIGTERM or SIGINT. Errors: it cannot begin.
@@ -73,11 +83,10 @@ pub async fn run(kube: Kube, settings: AgentSettings, tell: &(dyn Fn(&str) + Syn
     let (to, mut seen) = watch::channel(Watched::default());
     let follower = kube.clone();
     let mut follow = std::pin::pin!(follower.follow_node(&node, &to));
-    let mut agent =
-        Agent { kube, settings, record, report: Report { boot_id, version }, tell, last_failure: String::new() };
+    let AgentSettings { sentinel, reboot, .. } = settings;
+    let mut agent = Agent::new(kube, Host { record, method: reboot }, Report { boot_id, version }, tell);
     let mut polls = interval(poll);
     polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let sentinel = agent.settings.sentinel.clone();
     // A slow command must not keep an order waiting.
     let mut check = std::pin::pin!(Fuse::terminated());
     let mut cause = None;
@@ -104,48 +113,6 @@ pub async fn run(kube: Kube, settings: AgentSettings, tell: &(dyn Fn(&str) + Syn
             Watched::Failed(why) => agent.fail(&why),
             Watched::Missing => agent.fail(&format!("there is no Node {node}")),
             Watched::Present(row) => agent.step(&row, cause.as_deref()).await,
-        }
-    }
-}
-
-impl Agent<'_> {
-    /// Does what is due for this state of the Node.
-    async fn step(&mut self, node: &NodeRow, cause: Option<&str>) {
-        let annotations = agent_annotations(node);
-        let obeyed = self.record.read();
-        let now = self.kube.clock().wall();
-        let judgement = judge(&annotations, &self.report.boot_id, now, obeyed.as_ref().map_err(String::as_str));
-        match (judgement, obeyed) {
-            (Judgement::Nothing, _) => {}
-            (Judgement::Refuse(attempt, why), _) => return self.refuse(node, &attempt, &why).await,
-            (Judgement::Obey(order), Ok(obeyed)) => {
-                // The record comes first: an agent that ends right after it never obeys this order again.
-                let next = obeyed.and(&order.attempt, &self.report.boot_id);
-                if let Err(why) = self.record.write(&next) {
-                    return self.refuse(node, &order.attempt, &Refusal::NoRecord(why)).await;
-                }
-                return self.obey(node, &order).await;
-            }
-            // Without a record nothing is obeyed.
-            (Judgement::Obey(_), Err(why)) => self.fail(&why),
-        }
-        let changes = report_changes(&annotations, &self.report, cause);
-        if changes.is_empty() {
-            return self.last_failure.clear();
-        }
-        match self.kube.annotate_node(node, &changes, Carry::Out).await {
-            Ok(_) => (self.tell)(&format!("reported: {}", cause.unwrap_or("no reboot is needed"))),
-            // The change that came in between is on its way.
-            Err(cketerm_clients::kubernetes::WriteError::Conflict) => {}
-            Err(e) => self.fail(&format!("the report was not written: {e}")),
-        }
-    }
-
-    /// Prints a failure once.
-    fn fail(&mut self, why: &str) {
-        if self.last_failure != why {
-            (self.tell)(why);
-            why.clone_into(&mut self.last_failure);
         }
     }
 }

@@ -33,7 +33,10 @@ pub struct Report {
 /// Order to reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Id of the attempt, which is obeyed at most once.
+    /// Id of this order. No other order has it. Empty: an earlier version of the driver gave it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// Id of the attempt, which is obeyed at most once in one boot. A new queue gives the same ids again.
     pub attempt: String,
     /// Boot id that the reboot ends. With another one the machine has rebooted already.
     pub boot_id: String,
@@ -44,6 +47,9 @@ pub struct Order {
 /// Answer of the agent to one order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
+    /// Id of the order. Empty: the order had none, or an earlier version of the agent answered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub order_id: String,
     /// Id of the attempt. Empty: the order could not be read.
     pub attempt: String,
     /// Boot id of the machine at that time.
@@ -55,6 +61,19 @@ pub struct Answer {
     /// Reason of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+impl Answer {
+    /// Reports whether the answer is to this order. Where one of the two has no id, it must be of one of these boots: in
+    /// another boot, an attempt of an earlier queue had the same id.
+    pub fn is_to(&self, order: &Order, boot_ids: &[&str]) -> bool {
+        let same = if self.order_id.is_empty() || order.id.is_empty() {
+            boot_ids.contains(&self.boot_id.as_str())
+        } else {
+            self.order_id == order.id
+        };
+        same && self.attempt == order.attempt
+    }
 }
 
 /// Annotation that should be there: its JSON, or the reason why it cannot be read.
@@ -177,13 +196,38 @@ mod tests {
 
     #[test]
     fn annotations_are_read_and_a_broken_one_is_an_error() {
-        let order = Order { attempt: "a".into(), boot_id: "b".into(), deadline: Timestamp::UNIX_EPOCH };
+        let order = Order { id: "o".into(), attempt: "a".into(), boot_id: "b".into(), deadline: Timestamp::UNIX_EPOCH };
         let text = json(&order);
-        assert_eq!(text, r#"{"attempt":"a","boot_id":"b","deadline":"1970-01-01T00:00:00Z"}"#);
+        assert_eq!(text, r#"{"id":"o","attempt":"a","boot_id":"b","deadline":"1970-01-01T00:00:00Z"}"#);
         let seen = AgentAnnotations::of(|name| (name == ORDER_ANNOTATION).then_some(text.as_str()));
         assert_eq!(seen.order(), Some(Ok(order)));
         assert_eq!((seen.answer(), seen.report()), (None, None));
         let broken = AgentAnnotations { order: Some("{".into()), answer: Some("x".into()), ..seen };
         assert!(broken.order().is_some_and(|order| order.is_err()) && broken.answer().is_none());
+    }
+
+    /// Forms of earlier versions have no id of the order.
+    #[test]
+    fn forms_without_an_order_id_are_read_and_matched_by_attempt_and_boot() {
+        let order: Order =
+            serde_json::from_str(r#"{"attempt":"a","boot_id":"b1","deadline":"1970-01-01T00:00:00Z"}"#).unwrap();
+        let text = r#"{"attempt":"a","boot_id":"b1","at":"1970-01-01T00:00:00Z","obeyed":true}"#;
+        let answer: Answer = serde_json::from_str(text).unwrap();
+        assert_eq!((json(&answer).as_str(), order.id.as_str()), (text, ""));
+        let with_id = Order { id: "o1".into(), ..order.clone() };
+        let answered = |id: &str| Answer { order_id: id.into(), ..answer.clone() };
+        for (what, answer, order, boot_ids, expected) in [
+            ("neither has an id", answered(""), &order, ["b1"], true),
+            ("neither has an id, another boot", answered(""), &order, ["b2"], false),
+            ("only the order has an id", answered(""), &with_id, ["b1"], true),
+            ("only the answer has an id", answered("o1"), &order, ["b1"], true),
+            ("the same id", answered("o1"), &with_id, ["b1"], true),
+            ("the same id, another boot", answered("o1"), &with_id, ["b2"], true),
+            ("another id in the same boot", answered("o0"), &with_id, ["b1"], false),
+        ] {
+            assert_eq!(answer.is_to(order, &boot_ids), expected, "{what}");
+            let other = Order { attempt: "a2".into(), ..order.clone() };
+            assert!(!answer.is_to(&other, &boot_ids), "another attempt: {what}");
+        }
     }
 }

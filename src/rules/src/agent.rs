@@ -3,7 +3,8 @@
 use std::fmt;
 
 use cketerm_model::{
-    agent::{AgentAnnotations, Answer, Order},
+    agent::{AgentAnnotations, Order},
+    fault,
     kube::NodeRow,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -48,8 +49,8 @@ pub enum Judgement {
     Nothing,
     /// Record the attempt, answer, reboot.
     Obey(Order),
-    /// Answer that the order is refused. The attempt's id is empty if the order cannot be read.
-    Refuse(String, Refusal),
+    /// Answer that this order is refused; `None` if it cannot be read.
+    Refuse(Option<Order>, Refusal),
 }
 
 /// Reason of a refusal.
@@ -78,7 +79,7 @@ pub enum Refusal {
         /// Time by the agent's clock.
         now: Timestamp,
     },
-    /// The attempt was recorded before, and the agent ended before it answered.
+    /// The attempt was recorded in this boot, for an order that has no answer or for an earlier one.
     Recorded,
     /// The record of obeyed attempts cannot be read or written.
     NoRecord(String),
@@ -98,7 +99,7 @@ impl fmt::Display for Refusal {
                 write!(f, "the deadline {deadline} is more than an hour away; the node's clock says {now:.0}")
             }
             Self::Recorded => {
-                f.write_str("the agent recorded this attempt before and ended before the reboot; give a new order")
+                f.write_str("the agent recorded this attempt before, and obeys no attempt twice; order another try")
             }
             Self::NoRecord(why) => write!(f, "the agent cannot record that it obeys: {why}"),
         }
@@ -125,31 +126,37 @@ pub fn judge(seen: &AgentAnnotations, boot_id: &str, now: Timestamp, obeyed: Res
         Some(Ok(order)) => order,
         Some(Err(why)) => {
             let answered = seen.answer().is_some_and(|answer| answer.attempt.is_empty());
-            let refuse = || Judgement::Refuse(String::new(), Refusal::Unreadable(why));
+            let refuse = || Judgement::Refuse(None, Refusal::Unreadable(why));
             return if answered { Judgement::Nothing } else { refuse() };
         }
     };
-    // An answer of neither boot is to an order of an earlier queue, in which an attempt had the same name.
-    let is_to_this = |answer: Answer| {
-        answer.attempt == order.attempt && (answer.boot_id == order.boot_id || answer.boot_id == boot_id)
-    };
-    if seen.answer().is_some_and(is_to_this) {
+    if seen.answer().is_some_and(|answer| answer.is_to(&order, &[&order.boot_id, boot_id])) {
         return Judgement::Nothing;
     }
-    let refusal = if order.boot_id != boot_id {
-        Refusal::OtherBoot { ordered: order.boot_id, present: boot_id.to_owned() }
-    } else if now + CLOCK_ALLOWANCE > order.deadline {
+    let is_of_this_boot = order.boot_id == boot_id;
+    fault!(OrderBootIgnored => is_of_this_boot = true);
+    let is_late = now + CLOCK_ALLOWANCE > order.deadline;
+    fault!(OrderDeadlineIgnored => is_late = false);
+    let refusal = if !is_of_this_boot {
+        Refusal::OtherBoot { ordered: order.boot_id.clone(), present: boot_id.to_owned() }
+    } else if is_late {
         Refusal::Late { deadline: order.deadline, now }
     } else if order.deadline > now + MAX_DEADLINE {
         Refusal::TooEarly { deadline: order.deadline, now }
     } else {
         match obeyed {
             Err(why) => Refusal::NoRecord(why.to_owned()),
-            Ok(obeyed) if obeyed.boot_id == boot_id && obeyed.contains(&order.attempt) => Refusal::Recorded,
-            Ok(_) => return Judgement::Obey(order),
+            Ok(obeyed) => {
+                let is_recorded = obeyed.boot_id == boot_id && obeyed.contains(&order.attempt);
+                fault!(ObeyedRecordIgnored => is_recorded = false);
+                if !is_recorded {
+                    return Judgement::Obey(order);
+                }
+                Refusal::Recorded
+            }
         }
     };
-    Judgement::Refuse(order.attempt, refusal)
+    Judgement::Refuse(Some(order), refusal)
 }
 
 #[cfg(test)]
@@ -162,14 +169,19 @@ mod tests {
         Timestamp::from_second(1_000_000 + seconds).unwrap()
     }
 
+    fn order() -> Order {
+        Order { id: "o1".into(), attempt: "a1".into(), boot_id: "b1".into(), deadline: at(60) }
+    }
+
     fn with(order: &Order, answer: Option<&Answer>) -> AgentAnnotations {
         AgentAnnotations { order: Some(json(order)), answer: answer.map(json), ..AgentAnnotations::default() }
     }
 
     #[test]
     fn an_order_is_obeyed_once_and_refused_when_stale() {
-        let order = Order { attempt: "a1".into(), boot_id: "b1".into(), deadline: at(60) };
+        let order = order();
         let answer = |attempt: &str, obeyed| Answer {
+            order_id: String::new(),
             attempt: attempt.into(),
             boot_id: "b1".into(),
             at: at(0),
@@ -206,8 +218,9 @@ mod tests {
                 Ok(true) => assert_eq!(judgement, Judgement::Obey(order.clone()), "{what}"),
                 Ok(false) => assert_eq!(judgement, Judgement::Nothing, "{what}"),
                 Err(text) => {
-                    let Judgement::Refuse(attempt, refusal) = judgement else { panic!("{what}: {judgement:?}") };
-                    assert!(attempt == "a1" && refusal.to_string().contains(text), "{what}: {refusal}");
+                    let Judgement::Refuse(refused, refusal) = judgement else { panic!("{what}: {judgement:?}") };
+                    assert_eq!(refused, Some(order.clone()), "{what}");
+                    assert!(refusal.to_string().contains(text), "{what}: {refusal}");
                 }
             }
         }
@@ -215,16 +228,22 @@ mod tests {
 
     /// A new queue begins again with the attempt `reboots-0-1`.
     #[test]
-    fn an_answer_of_another_boot_to_an_attempt_of_the_same_name_is_no_answer() {
-        let order = Order { attempt: "a1".into(), boot_id: "b1".into(), deadline: at(60) };
-        let answered = |boot_id: &str| {
-            let answer = Answer { attempt: "a1".into(), boot_id: boot_id.into(), at: at(0), obeyed: true, why: None };
-            let seen =
-                AgentAnnotations { order: Some(json(&order)), answer: Some(json(&answer)), ..Default::default() };
-            judge(&seen, "b1", at(0), Ok(&Obeyed::default()))
+    fn an_answer_to_another_order_for_an_attempt_of_the_same_name_is_no_answer() {
+        let order = order();
+        let judged = |order_id: &str, boot_id: &str, obeyed: &Obeyed| {
+            let (order_id, attempt, boot_id) = (order_id.into(), "a1".into(), boot_id.into());
+            let answer = Answer { order_id, attempt, boot_id, at: at(0), obeyed: true, why: None };
+            judge(&with(&order, Some(&answer)), "b1", at(0), Ok(obeyed))
         };
-        assert_eq!(answered("b0"), Judgement::Obey(order.clone()));
-        assert_eq!(answered("b1"), Judgement::Nothing);
+        let fresh = Obeyed::default();
+        assert_eq!(judged("o1", "b1", &fresh), Judgement::Nothing);
+        assert_eq!(judged("o0", "b1", &fresh), Judgement::Obey(order.clone()));
+        // It is obeyed at most once nevertheless, and the driver learns that.
+        let recorded = fresh.and("a1", "b1");
+        assert_eq!(judged("o0", "b1", &recorded), Judgement::Refuse(Some(order.clone()), Refusal::Recorded));
+        // An earlier version answers without an id.
+        assert_eq!(judged("", "b1", &fresh), Judgement::Nothing);
+        assert_eq!(judged("", "b0", &fresh), Judgement::Obey(order.clone()));
     }
 
     #[test]
@@ -232,8 +251,9 @@ mod tests {
         let seen = AgentAnnotations { order: Some("reboot!".into()), ..AgentAnnotations::default() };
         let fresh = Obeyed::default();
         let judgement = judge(&seen, "b1", at(0), Ok(&fresh));
-        assert!(matches!(judgement, Judgement::Refuse(attempt, Refusal::Unreadable(_)) if attempt.is_empty()));
-        let answer = Answer { attempt: String::new(), boot_id: "b1".into(), at: at(0), obeyed: false, why: None };
+        assert!(matches!(judgement, Judgement::Refuse(None, Refusal::Unreadable(_))));
+        let (order_id, attempt) = (String::new(), String::new());
+        let answer = Answer { order_id, attempt, boot_id: "b1".into(), at: at(0), obeyed: false, why: None };
         let answered = AgentAnnotations { answer: Some(json(&answer)), ..seen };
         assert_eq!(judge(&answered, "b1", at(0), Ok(&fresh)), Judgement::Nothing);
     }

@@ -47,6 +47,7 @@ pub mod switch;
 pub mod test;
 mod text;
 
+pub use agent::AgentOrder;
 pub use bmc_clients::{BmcClients, Version};
 pub use bmc_inventory::BmcInventory;
 pub use connector::Connector;

@@ -1,7 +1,10 @@
 use std::sync::{Arc, Mutex};
 
-use cketerm_model::agent::{ANSWER_ANNOTATION, Answer, REPORT_ANNOTATION, Report as AgentReport};
+use cketerm_model::agent::{
+    ANSWER_ANNOTATION, Answer, ORDER_ANNOTATION, Order, REPORT_ANNOTATION, Report as AgentReport, json as text_of,
+};
 use http::{Request, Response};
+use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::{Value, json};
 
@@ -16,6 +19,8 @@ struct Fake {
     conflicts: usize,
     /// The agent's answer to an order: obeyed, refused with a reason, or none.
     agent: Option<Result<(), &'static str>>,
+    /// Whether the agent knows ids of orders; earlier versions do not.
+    knows_ids: bool,
     /// Orders that were written, and removals (`None`).
     orders: Vec<Option<Order>>,
 }
@@ -24,13 +29,13 @@ impl Fake {
     fn new(agent: Option<Result<(), &'static str>>) -> Self {
         let report = AgentReport { boot_id: "b1".into(), version: "0.2.0".into() };
         let node = json!({
-            "metadata": {"name": "w1", "uid": "u1", "resourceVersion": "1", "annotations": {REPORT_ANNOTATION: cketerm_model::agent::json(&report)}},
+            "metadata": {"name": "w1", "uid": "u1", "resourceVersion": "1", "annotations": {REPORT_ANNOTATION: text_of(&report)}},
             "status": {
                 "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}], "nodeInfo": {"bootID": "b1"},
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         });
-        Self { node, version: 1, conflicts: 0, agent, orders: Vec::new() }
+        Self { node, version: 1, conflicts: 0, agent, knows_ids: true, orders: Vec::new() }
     }
 
     fn set(&mut self, name: &str, value: &str) {
@@ -58,9 +63,10 @@ impl Fake {
                 let order: Order = serde_json::from_str(text).unwrap();
                 if let Some(answer) = self.agent {
                     let (attempt, why) = (order.attempt.clone(), answer.err().map(str::to_owned));
+                    let order_id = if self.knows_ids { order.id.clone() } else { String::new() };
                     let at = Timestamp::UNIX_EPOCH;
-                    let answer = Answer { attempt, boot_id: "b1".into(), at, obeyed: why.is_none(), why };
-                    self.set(ANSWER_ANNOTATION, &cketerm_model::agent::json(&answer));
+                    let answer = Answer { order_id, attempt, boot_id: "b1".into(), at, obeyed: why.is_none(), why };
+                    self.set(ANSWER_ANNOTATION, &text_of(&answer));
                 }
                 self.orders.push(Some(order));
             }
@@ -92,14 +98,14 @@ fn driver(fake: Fake) -> (Arc<Mutex<Fake>>, AgentDriver) {
             Ok::<_, std::convert::Infallible>(answer.unwrap())
         }
     });
-    let kube = OnceCell::new_with(Some(Kube::from_client(kube::Client::new(service, "default"), Clock::host())));
+    let kube = Kube::from_client(kube::Client::new(service, "default"), Clock::host());
+    let timeout = Duration::from_secs(1);
     let driver = AgentDriver {
         target: Target { kind: "agent", name: "of 10.0.0.1".to_owned() },
         address: "10.0.0.1".to_owned(),
-        attempt: "a1".to_owned(),
-        deadline: Duration::from_secs(1),
+        deadline: timeout,
         settings: KubeSettings::default(),
-        kube,
+        order: OnceCell::new_with(Some(AgentOrder::new(kube, "10.0.0.1", "o1".to_owned(), "a1".to_owned(), timeout))),
     };
     (fake, driver)
 }
@@ -117,7 +123,30 @@ async fn an_order_is_written_once_and_the_answer_ends_the_command() {
     assert_eq!(reboot(&driver).await, Ok(Rebooted::Restarting));
     let fake = fake.lock().unwrap();
     let [Some(order)] = fake.orders.as_slice() else { panic!("{:?}", fake.orders) };
-    assert_eq!((order.attempt.as_str(), order.boot_id.as_str()), ("a1", "b1"));
+    assert_eq!((order.id.as_str(), order.attempt.as_str(), order.boot_id.as_str()), ("o1", "a1", "b1"));
+}
+
+/// A new queue gives the same ids of attempts again.
+#[tokio::test]
+async fn an_answer_to_an_earlier_order_of_the_same_attempt_is_no_answer() {
+    let earlier = |order_id: &str| {
+        let (order_id, attempt, boot_id) = (order_id.into(), "a1".into(), "b1".into());
+        Answer { order_id, attempt, boot_id, at: Timestamp::UNIX_EPOCH, obeyed: true, why: None }
+    };
+    let (fake, silent) = driver(Fake::new(None));
+    fake.lock().unwrap().set(ANSWER_ANNOTATION, &text_of(&earlier("o0")));
+    let why = reboot(&silent).await.unwrap_err();
+    assert!(why.contains("did not answer within 1 s"), "{why}");
+    let (fake, obeyed) = driver(Fake::new(Some(Ok(()))));
+    fake.lock().unwrap().set(ANSWER_ANNOTATION, &text_of(&earlier("o0")));
+    assert_eq!(reboot(&obeyed).await, Ok(Rebooted::Restarting));
+    assert_eq!(fake.lock().unwrap().orders.len(), 1);
+}
+
+#[tokio::test]
+async fn an_agent_of_an_earlier_version_answers_without_an_id() {
+    let (_, driver) = driver(Fake { knows_ids: false, ..Fake::new(Some(Ok(()))) });
+    assert_eq!(reboot(&driver).await, Ok(Rebooted::Restarting));
 }
 
 #[tokio::test]
@@ -134,18 +163,20 @@ async fn a_refusal_is_shown_and_an_order_without_an_answer_is_withdrawn() {
 #[tokio::test]
 async fn an_answer_just_before_the_withdrawal_counts() {
     let (fake, late) = driver(Fake::new(None));
-    let (node, attempt) = (late.node().await.unwrap(), "a1".to_owned());
-    let order = Order { attempt: attempt.clone(), boot_id: "b1".into(), deadline: Timestamp::UNIX_EPOCH };
-    fake.lock().unwrap().set(ORDER_ANNOTATION, &json(&order));
-    let answer = Answer { attempt, boot_id: "b1".into(), at: Timestamp::UNIX_EPOCH, obeyed: true, why: None };
-    fake.lock().unwrap().set(ANSWER_ANNOTATION, &json(&answer));
-    assert!(late.withdraw(&node, Timestamp::UNIX_EPOCH).await.unwrap());
+    let node = late.order().await.unwrap().node().await.unwrap();
+    let (id, attempt, boot_id) = ("o1".to_owned(), "a1".to_owned(), "b1".to_owned());
+    let order =
+        Order { id: id.clone(), attempt: attempt.clone(), boot_id: boot_id.clone(), deadline: Timestamp::UNIX_EPOCH };
+    fake.lock().unwrap().set(ORDER_ANNOTATION, &text_of(&order));
+    let answer = Answer { order_id: id, attempt, boot_id, at: Timestamp::UNIX_EPOCH, obeyed: true, why: None };
+    fake.lock().unwrap().set(ANSWER_ANNOTATION, &text_of(&answer));
+    assert!(late.order().await.unwrap().withdraw(&node, &order).await.unwrap());
     assert!(fake.lock().unwrap().orders.is_empty(), "an obeyed order stays");
 }
 
 #[tokio::test]
 async fn nothing_is_ordered_where_no_agent_would_obey() {
-    let pending = Order { attempt: "a0".into(), boot_id: "b1".into(), deadline: Timestamp::MAX };
+    let pending = Order { id: "o0".into(), attempt: "a0".into(), boot_id: "b1".into(), deadline: Timestamp::MAX };
     for (what, change, expected) in [
         ("no agent", json!({"annotations": {}}), "no agent reports on Node w1"),
         (
@@ -153,7 +184,7 @@ async fn nothing_is_ordered_where_no_agent_would_obey() {
             json!({"annotations": {REPORT_ANNOTATION: r#"{"boot_id":"b0","version":"1"}"#}}),
             "the agent reports boot b0 and the kubelet boot b1",
         ),
-        ("another order", json!({"order": json(&pending)}), "has another order (a0)"),
+        ("another order", json!({"order": text_of(&pending)}), "has another order (a0)"),
     ] {
         let mut fake = Fake::new(Some(Ok(())));
         if let Some(annotations) = change.get("annotations") {
