@@ -4,7 +4,7 @@ mod find;
 pub mod test;
 
 use cketerm_actions::ActionError;
-use cketerm_clients::power::{Found, Machine, Off, PowerError, Rebooted, switch};
+use cketerm_clients::power::{Found, Machine, Off, PowerError, Rebooted, booted::booted, switch};
 use cketerm_model::{host::Mode, kube::NodeRow, names::NodeName, power_state::PowerState};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -202,44 +202,6 @@ fn duplicate_claim(address: &str, nodes: &[NodeRow]) -> Option<String> {
             "power booted: Nodes {names} all claim the address {address}: remove the wrong one, or correct its address"
         )
     })
-}
-
-/// Reports whether the machine booted after `since`, and the evidence. Being on proves nothing, because the power
-/// command may have failed. The proof is a boot id other than the one that the drain recorded, or the BMC's time of its
-/// last reset.
-fn booted(
-    machine: &Machine,
-    node: Option<&NodeRow>,
-    since: Timestamp,
-    now: Timestamp,
-    on_is_enough: bool,
-) -> (bool, String) {
-    // A driver that cannot tell, such as a node's agent, leaves it to the boot id.
-    if !matches!(machine.power, PowerState::On | PowerState::Unknown) {
-        return (false, format!("the machine is {}", machine.power));
-    }
-    if let Some((row, owner)) = node.and_then(|row| Some((row, row.owner()?)))
-        && !owner.boot_id.is_empty()
-        && !row.boot_id.is_empty()
-    {
-        let new = owner.boot_id != row.boot_id;
-        let which = if new { "a different boot id than" } else { "the same boot id as" };
-        return (new, format!("Node {} has {which} before the drain", row.name));
-    }
-    if machine.power == PowerState::Unknown {
-        return (false, "the driver does not report whether the machine is on".to_owned());
-    }
-    if let Some(age) = machine.reset_age {
-        let passed = now.duration_since(since);
-        // One second of tolerance for the whole seconds of both clocks.
-        let new = i128::try_from(age.as_millis()).is_ok_and(|age| age < passed.as_millis() - 1_000);
-        return (new, format!("the BMC reports a reset {} s ago", age.as_secs()));
-    }
-    if on_is_enough {
-        return (true, "the machine is on, and nothing else is known".to_owned());
-    }
-    let why = "no proof by the BMC (LastResetTime) or Kubernetes (boot id before the drain): see --on-is-enough";
-    (false, why.to_owned())
 }
 
 #[cfg(test)]

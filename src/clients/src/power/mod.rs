@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `driver` | [`PowerDriver`], the interface of all drivers, and its errors |
 //! | `switch` | off, on, cycle with any driver: deadlines, soft then hard, never a request again per poll |
+//! | `booted` | evidence that a machine has booted |
 //! | `test` | checks of a driver that change nothing |
 //! | `drivers` | the table of drivers; a further one is a module and one line there |
 //! | `registration` | one line of that table: how an entry of the file becomes a driver |
@@ -30,6 +31,7 @@ mod agent;
 mod bare_metal_host;
 pub mod bmc_clients;
 mod bmc_inventory;
+pub mod booted;
 mod command;
 mod connector;
 mod driver;
