@@ -43,7 +43,12 @@ pub struct Slot {
     webhook_receiver: Option<WebhookReceiver>,
     /// The host's store for results of commands; it outlives every process.
     disk: Option<ResultStore>,
+    /// Runs its commands, if not the machines do.
+    spawner: Option<MakeSpawner>,
 }
+
+/// Makes the spawner of an engine with this clock.
+pub type MakeSpawner = Arc<dyn Fn(Clock) -> Spawner + Send + Sync>;
 
 /// All engines, shared with the code that disturbs them.
 pub type Engines = Arc<Mutex<Vec<Slot>>>;
@@ -69,7 +74,13 @@ impl Slot {
             met: Vec::new(),
             webhook_receiver: None,
             disk: None,
+            spawner: None,
         }
+    }
+
+    /// Sets what runs its commands, if not the machines do.
+    pub fn with_spawner(self, spawner: Option<MakeSpawner>) -> Self {
+        Self { spawner, ..self }
     }
 
     /// Lets its engine send notices to a webhook.
@@ -100,6 +111,9 @@ impl Slot {
             if let Some(disk) = slot.disk.clone() {
                 let (machines, clock) = (stage.sandbox.machines.clone(), Clock::new(slot.clock.clone()));
                 backends.spawner = Spawner::elsewhere(Commands { machines, clock, disk: Some(disk) });
+            }
+            if let Some(spawner) = &slot.spawner {
+                backends.spawner = spawner(Clock::new(slot.clock.clone()));
             }
             backends.ttl = std::time::Duration::from_secs(slot.ttl);
             backends.pid = u32::try_from(at).unwrap() * 100 + slot.start_count;

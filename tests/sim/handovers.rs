@@ -5,7 +5,7 @@
 //! I24, H1), no machine is rebooted twice for one entry (H2), no accepted cancel is lost (H3), and in the end nothing is
 //! left: no entry, no cordon, no machine that is off (H4).
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm_actions::Operator;
 use cketerm_model::{acceptance::LeaderKind, clock::Clock, reboot::RebootStatus, stored::view::StoreView};
@@ -15,8 +15,6 @@ use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-#[cfg(feature = "mutations")]
-use crate::long_runs::ScenarioResult;
 use crate::{
     gather,
     observers::{
@@ -25,11 +23,23 @@ use crate::{
         status_of,
     },
     people::addressed,
-    stories,
+    stories::{self, Least, Stories, Story, insist},
 };
 
-/// Seeds of a complete run.
-pub const SEEDS: RangeInclusive<u64> = 1..=40;
+/// The stories.
+pub const STORIES: Stories = Stories {
+    name: "handovers",
+    variable: "HANDOVERS",
+    seeds: 40,
+    play: |seed| stories::block_on(play(seed)),
+    fails: Story::has_breaches,
+    // stories in which one program did nothing, or no cancel was overwritten, prove nothing
+    least: &[
+        ("reboots by CKE", Least::All(1)),
+        ("reboots by cketerm", Least::All(1)),
+        ("cancels overwritten by CKE", Least::All(1)),
+    ],
+};
 /// Time within which an accepted cancel holds: until then CKE may have begun the command that it had decided on.
 const CANCEL_HOLDS_AFTER: SignedDuration = SignedDuration::from_secs(8);
 /// Time by which a request may arrive after its engine has lost the lock.
@@ -40,20 +50,6 @@ const HANDOVER_LIMIT: Duration = Duration::from_mins(10);
 const LAST_ACTION: Duration = Duration::from_mins(16);
 /// Beginning of the last part, in which nothing goes wrong any more.
 const QUIET: Duration = Duration::from_mins(20);
-
-/// Result of one story.
-#[derive(Default)]
-pub struct Story {
-    pub breaches: Vec<Breach>,
-    /// Reboots that CKE and that cketerm began.
-    pub reboots: [usize; 2],
-    /// Cancels that were accepted.
-    pub cancels: usize,
-    /// Cancels that CKE overwrote.
-    pub overwritten: usize,
-    /// Entries that an operator had to cancel in the end.
-    pub settled: usize,
-}
 
 /// A cancel that its operator was told of.
 struct Cancel {
@@ -72,11 +68,6 @@ fn site(rng: &mut Rng) -> String {
         [0.1, 2.0][rng.usize(..2)],
         rng.u8(1..4),
     )
-}
-
-/// Plays the story of a seed.
-pub fn story(seed: u64) -> Story {
-    stories::block_on(play(seed))
 }
 
 async fn play(seed: u64) -> Story {
@@ -105,7 +96,7 @@ async fn play(seed: u64) -> Story {
     if !leads(&operator, LeaderKind::Cketerm).await {
         late(&mut story.breaches, "cketerm does not lead in time");
     }
-    story.overwritten += cke.log().lost_cancels.len();
+    story.add("cancels overwritten by CKE", cke.log().lost_cancels.len());
 
     sleep(Duration::from_secs(rng.u64(120..400))).await;
     insist(|| operator.set_policy("engine", "cke", Some("handover"))).await;
@@ -123,7 +114,8 @@ async fn play(seed: u64) -> Story {
     let is_empty = |view: &StoreView| view.reboots.entries.is_empty();
     if !waits_for(&operator, Duration::from_mins(20), is_empty).await {
         // a program that was killed before its command leaves an entry that only an operator can judge
-        story.settled = operator.cancel_all_reboots(Some("the end of the day")).await.map_or(0, |all| all.len());
+        let settled = operator.cancel_all_reboots(Some("the end of the day")).await.map_or(0, |all| all.len());
+        story.add("entries settled by hand", settled);
         if !waits_for(&operator, Duration::from_mins(20), is_empty).await {
             let view = operator.store.read_view().await.unwrap();
             let left: Vec<String> = view
@@ -137,8 +129,8 @@ async fn play(seed: u64) -> Story {
         }
     }
     sleep(Duration::from_mins(2)).await;
-    story.overwritten += cke.log().lost_cancels.len();
-    story.cancels = cancels.len();
+    story.add("cancels overwritten by CKE", cke.log().lost_cancels.len());
+    story.add("cancels", cancels.len());
 
     let mut record = gather::record(&stage.sandbox);
     record.calm_since = Some(clock.wall());
@@ -151,20 +143,14 @@ async fn play(seed: u64) -> Story {
     story.breaches.extend(lost_cancels(&view, &cancels));
     story.breaches.extend(leftovers(&stage, &record.end));
     let begins = || record.power.iter().filter(|power| power.what == PowerEvent::Begin);
-    story.reboots = [begins().filter(|p| p.entry.is_empty()).count(), begins().filter(|p| !p.entry.is_empty()).count()];
+    story.add("reboots by CKE", begins().filter(|p| p.entry.is_empty()).count());
+    story.add("reboots by cketerm", begins().filter(|p| !p.entry.is_empty()).count());
     story.breaches.sort_by_key(|breach| breach.at);
     story
 }
 
 fn machines(stage: &Stage) -> Vec<String> {
     stage.sandbox.machines.list().iter().filter(|m| !m.apart).map(|m| m.address.clone()).collect()
-}
-
-/// Repeats an action until it succeeds.
-async fn insist<T, E, F: Future<Output = Result<T, E>>>(act: impl Fn() -> F) {
-    while act().await.is_err() {
-        sleep(Duration::from_secs(1)).await;
-    }
 }
 
 /// Adds reboots of some machines, and cancels some that have not ended.
@@ -303,42 +289,4 @@ fn leftovers(stage: &Stage, at: &Timestamp) -> Vec<Breach> {
         found.push(Breach { code: "H4", at: *at, what: format!("machine {} does not run", machine.address) });
     }
     found
-}
-
-/// Plays stories until one breaks a rule.
-#[cfg(feature = "mutations")]
-pub fn until_a_breach() -> ScenarioResult {
-    let breaches = SEEDS.map(|seed| story(seed).breaches).find(|breaches| !breaches.is_empty()).unwrap_or_default();
-    ScenarioResult { breaches, wrong: Vec::new(), summary: "handovers".to_owned() }
-}
-
-/// Plays the stories of these seeds, prints what happened, and reports whether all went well.
-pub fn run(seeds: RangeInclusive<u64>) -> bool {
-    let clock = std::time::Instant::now();
-    let (mut total, mut failed, mut played) = (Story::default(), 0, 0);
-    for seed in seeds {
-        played += 1;
-        let story = story(seed);
-        for breach in story.breaches.iter().take(10) {
-            println!("  handover {seed}: {} at {}: {}", breach.code, breach.at, breach.what);
-        }
-        failed += usize::from(!story.breaches.is_empty());
-        total.cancels += story.cancels;
-        total.overwritten += story.overwritten;
-        total.settled += story.settled;
-        for (sum, count) in total.reboots.iter_mut().zip(story.reboots) {
-            *sum += count;
-        }
-    }
-    let [by_cke, by_cketerm] = total.reboots;
-    println!(
-        "handovers  {played} played, {failed} failed: {by_cke} reboots by CKE, {by_cketerm} by cketerm, {} cancels, of \
-         which CKE overwrote {}, {} entries settled by hand, in {:.1} s",
-        total.cancels,
-        total.overwritten,
-        total.settled,
-        clock.elapsed().as_secs_f64()
-    );
-    // stories in which one program did nothing, or no cancel was overwritten, prove nothing
-    failed == 0 && by_cke > 0 && by_cketerm > 0 && total.overwritten > 0
 }

@@ -4,7 +4,7 @@
 //! Beside the observers (I64 to I66 and all others) the stories judge one rule: once no hook fails any more, all work
 //! ends, no cordon is left, and no record of hooks (H10).
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use cketerm_actions::Operator;
 use cketerm_model::{entry::Stored, hook_runs::HookRuns};
@@ -16,17 +16,23 @@ use cketerm_scenario::Stage;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-#[cfg(feature = "mutations")]
-use crate::long_runs::ScenarioResult;
 use crate::{
     gather,
     observers::{self, record::Breach},
     people::addressed,
-    stories,
+    stories::{self, Least, Stories, Story},
 };
 
-/// Seeds of a complete run.
-pub const SEEDS: RangeInclusive<u64> = 1..=20;
+/// The stories.
+pub const STORIES: Stories = Stories {
+    name: "hooks",
+    variable: "HOOKS",
+    seeds: 15,
+    play: |seed| stories::block_on(play(seed)),
+    fails: Story::has_breaches,
+    // stories in which no hook fails prove nothing
+    least: &[("failed", Least::Each(1)), ("commands", Least::Each(1))],
+};
 /// End of the part in which hooks fail and people act.
 const LAST_ACTION: Duration = Duration::from_mins(20);
 /// Time within which all work has ended.
@@ -39,17 +45,6 @@ const HOOKS: &str = "- {name: silence, at: before_drain, command: [/site/silence
                      - {name: unsilence, at: after_uncordon, command: [/site/unsilence, hook]}\n\
                      - {name: ticket, at: after_uncordon, url: 'http://tickets.invalid/', timeout_seconds: 3}\n";
 
-/// Result of one story.
-#[derive(Default)]
-pub struct Story {
-    pub breaches: Vec<Breach>,
-    /// Runs of hooks that succeeded and that failed.
-    pub succeeded: usize,
-    pub failed: usize,
-    /// Reboots that began.
-    pub reboots: usize,
-}
-
 fn site(rng: &mut Rng) -> String {
     format!(
         "name: hooks\nabout: A site with hooks.\n\
@@ -58,11 +53,6 @@ fn site(rng: &mut Rng) -> String {
          reboot: {{max_concurrent_reboots: {}, eviction_timeout_seconds: 60, command_timeout_seconds: 15}}\n",
         rng.u8(1..4),
     )
-}
-
-/// Plays the story of a seed.
-pub fn story(seed: u64) -> Story {
-    stories::block_on(play(seed))
 }
 
 async fn play(seed: u64) -> Story {
@@ -106,9 +96,11 @@ async fn play(seed: u64) -> Story {
     record.ttl_seconds = 60;
     story.breaches.extend(observers::observe(&record));
     story.breaches.sort_by_key(|breach| breach.at);
-    (story.succeeded, story.failed) = runs(&record);
+    let (succeeded, failed) = runs(&record);
+    story.add("runs succeeded", succeeded);
+    story.add("failed", failed);
     let begins = |power: &&observers::record::Power| power.what == observers::record::PowerEvent::Begin;
-    story.reboots = record.power.iter().filter(begins).count();
+    story.add("commands", record.power.iter().filter(begins).count());
     story
 }
 
@@ -170,37 +162,4 @@ async fn people(operator: Operator, mut rng: Rng, began: Instant) {
         }
     }
     let _ = operator.set_policy("hooks", HOOKS, None).await;
-}
-
-/// Plays stories until one breaks a rule.
-#[cfg(feature = "mutations")]
-pub fn until_a_breach() -> ScenarioResult {
-    let breaches = SEEDS.map(|seed| story(seed).breaches).find(|breaches| !breaches.is_empty()).unwrap_or_default();
-    ScenarioResult { breaches, wrong: Vec::new(), summary: "hooks".to_owned() }
-}
-
-/// Plays the stories of these seeds, prints what happened, and reports whether all went well.
-pub fn run(seeds: RangeInclusive<u64>) -> bool {
-    let clock = std::time::Instant::now();
-    let (mut total, mut failed, mut played) = (Story::default(), 0, 0);
-    for seed in seeds {
-        played += 1;
-        let story = story(seed);
-        for breach in story.breaches.iter().take(10) {
-            println!("  hooks {seed}: {} at {}: {}", breach.code, breach.at, breach.what);
-        }
-        failed += usize::from(!story.breaches.is_empty());
-        total.succeeded += story.succeeded;
-        total.failed += story.failed;
-        total.reboots += story.reboots;
-    }
-    println!(
-        "hooks {played} stories, {failed} failed: {} runs succeeded, {} failed, {} commands, in {:.1} s",
-        total.succeeded,
-        total.failed,
-        total.reboots,
-        clock.elapsed().as_secs_f64()
-    );
-    // stories in which no hook fails prove nothing
-    failed == 0 && total.failed >= played && total.reboots >= played
 }

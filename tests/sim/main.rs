@@ -60,6 +60,7 @@ use std::{
 
 use run::Outcome;
 use selection::Selection;
+use stories::Stories;
 
 /// Same allocator as the program's: allocation takes a fifth of a run.
 #[global_allocator]
@@ -88,29 +89,11 @@ fn main() -> ExitCode {
         Ok(name) if !name.is_empty() => return mutations::find_mutations(&name, from, threads),
         _ => {}
     }
-    if let Ok(stories) = std::env::var("HANDOVERS") {
-        let stories = stories.parse().unwrap_or(*handovers::SEEDS.end());
-        return if handovers::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    if let Ok(stories) = std::env::var("REFUSALS") {
-        let stories = stories.parse().unwrap_or(*refusals::SEEDS.end());
-        return if refusals::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    if let Ok(stories) = std::env::var("MEMBERSHIP") {
-        let stories = stories.parse().unwrap_or(*membership::SEEDS.end());
-        return if membership::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    if let Ok(stories) = std::env::var("NEEDED") {
-        let stories = stories.parse().unwrap_or(*reboot_needed::SEEDS.end());
-        return if reboot_needed::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    if let Ok(stories) = std::env::var("HOOKS") {
-        let stories = stories.parse().unwrap_or(*hooks::SEEDS.end());
-        return if hooks::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    if let Ok(stories) = std::env::var("DRAINERS") {
-        let stories = stories.parse().unwrap_or(*other_drainers::SEEDS.end());
-        return if other_drainers::run(from..=from + stories - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    for stories in STORIES {
+        if let Ok(number) = std::env::var(stories.variable) {
+            let number = number.parse().unwrap_or(stories.seeds);
+            return if stories.run(from..=from + number - 1) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        }
     }
     if let Ok(line) = std::env::var("ONLY")
         && !line.is_empty()
@@ -166,19 +149,21 @@ fn main() -> ExitCode {
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// All kinds of stories.
+static STORIES: &[Stories] = &[
+    handovers::STORIES,
+    refusals::STORIES,
+    membership::STORIES,
+    reboot_needed::STORIES,
+    other_drainers::STORIES,
+];
+
 /// Plays the scenarios that are not drawn from a seed, in a complete run the long ones too, and reports whether all went
 /// well.
 fn fixed_scenarios(complete: bool) -> bool {
     regressions::run_all()
         & maintenance_windows::run_all()
-        & (!complete
-            || (long_runs::run_all()
-                & handovers::run(handovers::SEEDS)
-                & refusals::run(refusals::SEEDS)
-                & membership::run(membership::SEEDS)
-                & reboot_needed::run(reboot_needed::SEEDS)
-                & other_drainers::run(other_drainers::SEEDS)
-                & hooks::run(hooks::SEEDS)))
+        & (!complete || (long_runs::run_all() & STORIES.iter().fold(true, |ok, stories| stories.run_all() & ok)))
 }
 
 /// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.

@@ -4,7 +4,7 @@
 //! Beside the observers (I55, I56 and all others) the stories judge one rule: a Node that vanished or joined holds back
 //! nobody, and in the end the definition has exactly the Nodes (H6).
 
-use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cketerm_actions::Operator;
 use cketerm_model::{
@@ -18,35 +18,30 @@ use fastrand::Rng;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-#[cfg(feature = "mutations")]
-use crate::long_runs::ScenarioResult;
 use crate::{
     engines::Engines,
     gather,
     observers::{self, record::Breach},
     people::addressed,
-    stories,
+    stories::{self, Least, Stories, Story},
 };
 
-/// Seeds of a complete run.
-pub const SEEDS: RangeInclusive<u64> = 1..=30;
+/// The stories.
+pub const STORIES: Stories = Stories {
+    name: "membership",
+    variable: "MEMBERSHIP",
+    seeds: 30,
+    play: |seed| stories::block_on(play(seed)),
+    fails: Story::has_breaches,
+    // stories in which nobody joins or leaves prove nothing
+    least: &[("joins", Least::Each(1)), ("leaves", Least::Each(1)), ("reboots ended", Least::Each(1))],
+};
 /// End of the part in which Nodes come and go.
 const LAST_ACTION: Duration = Duration::from_mins(15);
 /// Time within which the queue is empty and the definition has the Nodes.
 const SETTLE_LIMIT: Duration = Duration::from_mins(25);
 /// Grace periods of a member without a Node, in seconds: with the shortest one, many end while the machine is in work.
 const GRACE_PERIODS: [&str; 3] = ["5", "30", "90"];
-
-/// Result of one story.
-#[derive(Default)]
-pub struct Story {
-    pub breaches: Vec<Breach>,
-    /// Members that joined, and members that left.
-    pub joined: usize,
-    pub left: usize,
-    /// Reboots that ended.
-    pub reboots: usize,
-}
 
 fn site(rng: &mut Rng) -> String {
     format!(
@@ -56,11 +51,6 @@ fn site(rng: &mut Rng) -> String {
          reboot: {{max_concurrent_reboots: {}, eviction_timeout_seconds: 120, command_timeout_seconds: 15}}\n",
         rng.u8(1..4),
     )
-}
-
-/// Plays the story of a seed.
-pub fn story(seed: u64) -> Story {
-    stories::block_on(play(seed))
 }
 
 async fn play(seed: u64) -> Story {
@@ -118,12 +108,12 @@ async fn play(seed: u64) -> Story {
         let now: BTreeSet<String> =
             step.value.iter().flat_map(|c| c.nodes.iter().map(|n| n.address.to_string())).collect();
         if i > 0 {
-            story.joined += now.difference(&before).count();
-            story.left += before.difference(&now).count();
+            story.add("joins", now.difference(&before).count());
+            story.add("leaves", before.difference(&now).count());
         }
         before = now;
     }
-    story.reboots = view.endings.len();
+    story.add("reboots ended", view.endings.len());
     story
 }
 
@@ -245,37 +235,4 @@ async fn obey(engines: Engines, operator: Operator, mut rng: Rng) {
             let _ = operator.cancel_reboot(id.index, None, Some("another machine")).await;
         }
     }
-}
-
-/// Plays stories until one breaks a rule.
-#[cfg(feature = "mutations")]
-pub fn until_a_breach() -> ScenarioResult {
-    let breaches = SEEDS.map(|seed| story(seed).breaches).find(|breaches| !breaches.is_empty()).unwrap_or_default();
-    ScenarioResult { breaches, wrong: Vec::new(), summary: "membership".to_owned() }
-}
-
-/// Plays the stories of these seeds, prints what happened, and reports whether all went well.
-pub fn run(seeds: RangeInclusive<u64>) -> bool {
-    let clock = std::time::Instant::now();
-    let (mut total, mut failed, mut played) = (Story::default(), 0, 0);
-    for seed in seeds {
-        played += 1;
-        let story = story(seed);
-        for breach in story.breaches.iter().take(10) {
-            println!("  membership {seed}: {} at {}: {}", breach.code, breach.at, breach.what);
-        }
-        failed += usize::from(!story.breaches.is_empty());
-        total.joined += story.joined;
-        total.left += story.left;
-        total.reboots += story.reboots;
-    }
-    println!(
-        "membership {played} stories, {failed} failed: {} joins, {} leaves, {} reboots ended, in {:.1} s",
-        total.joined,
-        total.left,
-        total.reboots,
-        clock.elapsed().as_secs_f64()
-    );
-    // stories in which nobody joins or leaves prove nothing
-    failed == 0 && total.joined >= played && total.left >= played && total.reboots >= played
 }

@@ -185,16 +185,16 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         Mutation::WatchTrusted => Some(outages::silent_node_watch),
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(outages::failover),
         Mutation::EnqueueOutlivesCancel => Some(enqueues::cancelled),
-        Mutation::LostCancelForgotten => Some(handovers::until_a_breach),
-        Mutation::ListOrderIgnored => Some(refusals::until_a_breach),
+        Mutation::LostCancelForgotten => Some(|| handovers::STORIES.until_a_breach()),
+        Mutation::ListOrderIgnored => Some(|| refusals::STORIES.until_a_breach()),
         Mutation::NodeGraceIgnored
         | Mutation::MemberInWorkLeaves
         | Mutation::ControlPlaneLeavesUnasked
-        | Mutation::VanishedNodeCounts => Some(membership::until_a_breach),
+        | Mutation::VanishedNodeCounts => Some(|| membership::STORIES.until_a_breach()),
         Mutation::NeededTwice | Mutation::StillSetAsks | Mutation::NeededLimitsIgnored => {
-            Some(reboot_needed::until_a_breach)
+            Some(|| reboot_needed::STORIES.until_a_breach())
         }
-        Mutation::OtherDrainerIgnored => Some(other_drainers::until_a_breach),
+        Mutation::OtherDrainerIgnored => Some(|| other_drainers::STORIES.until_a_breach()),
         Mutation::HookSkipped
         | Mutation::HookFailureIgnored
         | Mutation::UncordonHookSkipped
@@ -202,7 +202,7 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         | Mutation::HookRecordForgotten
         | Mutation::HookSlotFreed
         | Mutation::HooksEndEarly
-        | Mutation::AfterHookForgotten => Some(hooks::until_a_breach),
+        | Mutation::AfterHookForgotten => Some(|| hooks::STORIES.until_a_breach()),
         _ => None,
     }
 }

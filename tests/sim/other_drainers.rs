@@ -4,7 +4,7 @@
 //! Beside the observers (I59 and all others) the stories judge one rule: in the end every machine was rebooted and no
 //! cordon is left (H8).
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use cketerm_actions::Operator;
 use cketerm_model::entry::Stored;
@@ -14,32 +14,27 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-#[cfg(feature = "mutations")]
-use crate::long_runs::ScenarioResult;
 use crate::{
     gather,
     observers::{self, record::Breach},
     people::addressed,
-    stories,
+    stories::{self, Least, Stories, Story},
 };
 
-/// Seeds of a complete run.
-pub const SEEDS: RangeInclusive<u64> = 1..=20;
+/// The stories.
+pub const STORIES: Stories = Stories {
+    name: "drainers",
+    variable: "DRAINERS",
+    seeds: 20,
+    play: |seed| stories::block_on(play(seed)),
+    fails: Story::has_breaches,
+    // stories in which the programs do not meet prove nothing
+    least: &[("works on a Node of cketerm's", Least::Each(1)), ("commands", Least::Each(1))],
+};
 /// End of the part in which programs and people act.
 const LAST_ACTION: Duration = Duration::from_mins(20);
 /// Time within which all work has ended.
 const SETTLE_LIMIT: Duration = Duration::from_hours(1);
-
-/// Result of one story.
-#[derive(Default)]
-pub struct Story {
-    pub breaches: Vec<Breach>,
-    /// Works of other programs, and those of them that found a cordon of cketerm.
-    pub works: usize,
-    pub met: usize,
-    /// Reboots that ended.
-    pub reboots: usize,
-}
 
 fn site(rng: &mut Rng) -> String {
     format!(
@@ -49,11 +44,6 @@ fn site(rng: &mut Rng) -> String {
          reboot: {{max_concurrent_reboots: {}, eviction_timeout_seconds: 60, command_timeout_seconds: 15}}\n",
         rng.u8(1..4),
     )
-}
-
-/// Plays the story of a seed.
-pub fn story(seed: u64) -> Story {
-    stories::block_on(play(seed))
 }
 
 async fn play(seed: u64) -> Story {
@@ -71,7 +61,9 @@ async fn play(seed: u64) -> Story {
     people.await.unwrap();
     crashes.await.unwrap();
 
-    let mut story = Story { works, met, ..Story::default() };
+    let mut story = Story::default();
+    story.add("works of others", works);
+    story.add("works on a Node of cketerm's", met);
     let settled = async {
         loop {
             let view = operator.store.read_view().await;
@@ -94,7 +86,7 @@ async fn play(seed: u64) -> Story {
     story.breaches.extend(observers::observe(&record));
     story.breaches.sort_by_key(|breach| breach.at);
     let begins = |power: &&observers::record::Power| power.what == observers::record::PowerEvent::Begin;
-    story.reboots = record.power.iter().filter(begins).count();
+    story.add("commands", record.power.iter().filter(begins).count());
     story
 }
 
@@ -172,37 +164,4 @@ async fn queue(operator: Operator, mut rng: Rng, began: Instant) {
         let some: Vec<String> = (0..rng.usize(1..4)).map(|_| all[rng.usize(..all.len())].address.to_string()).collect();
         let _ = operator.add_reboots(&addressed(&some), Some("kernel")).await;
     }
-}
-
-/// Plays stories until one breaks a rule.
-#[cfg(feature = "mutations")]
-pub fn until_a_breach() -> ScenarioResult {
-    let breaches = SEEDS.map(|seed| story(seed).breaches).find(|breaches| !breaches.is_empty()).unwrap_or_default();
-    ScenarioResult { breaches, wrong: Vec::new(), summary: "other drainers".to_owned() }
-}
-
-/// Plays the stories of these seeds, prints what happened, and reports whether all went well.
-pub fn run(seeds: RangeInclusive<u64>) -> bool {
-    let clock = std::time::Instant::now();
-    let (mut total, mut failed, mut played) = (Story::default(), 0, 0);
-    for seed in seeds {
-        played += 1;
-        let story = story(seed);
-        for breach in story.breaches.iter().take(10) {
-            println!("  other drainers {seed}: {} at {}: {}", breach.code, breach.at, breach.what);
-        }
-        failed += usize::from(!story.breaches.is_empty());
-        total.works += story.works;
-        total.met += story.met;
-        total.reboots += story.reboots;
-    }
-    println!(
-        "other drainers {played} stories, {failed} failed: {} works, {} of them on a Node of cketerm's, {} commands, in {:.1} s",
-        total.works,
-        total.met,
-        total.reboots,
-        clock.elapsed().as_secs_f64()
-    );
-    // stories in which the programs do not meet prove nothing
-    failed == 0 && total.met >= played && total.reboots >= played
 }

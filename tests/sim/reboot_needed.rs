@@ -7,7 +7,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::RangeInclusive,
     sync::Arc,
     time::Duration,
 };
@@ -26,20 +25,30 @@ use cketerm_scenario::Stage;
 use fastrand::Rng;
 use jiff::SignedDuration;
 use serde_json::json;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
-#[cfg(feature = "mutations")]
-use crate::long_runs::ScenarioResult;
 use crate::{
     engines::Engines,
     gather,
     observers::{self, record::Breach},
     people::{addressed, set},
-    stories,
+    stories::{self, Least, Stories, Story, insist, reached},
 };
 
-/// Seeds of a complete run.
-pub const SEEDS: RangeInclusive<u64> = 1..=30;
+/// The stories.
+pub const STORIES: Stories = Stories {
+    name: "needed",
+    variable: "NEEDED",
+    seeds: 30,
+    play: |seed| stories::block_on(play(seed)),
+    fails: Story::has_breaches,
+    // stories in which nothing is queued, cancelled or stays prove nothing
+    least: &[
+        ("entries queued by the leader", Least::Each(5)),
+        ("of them cancelled", Least::Each(1)),
+        ("signals stayed", Least::All(1)),
+    ],
+};
 /// End of the part in which signals are set and people act.
 const LAST_ACTION: Duration = Duration::from_mins(20);
 /// Time within which everything that may be queued has been rebooted.
@@ -49,17 +58,6 @@ const RECORDS_LIMIT: Duration = Duration::from_mins(2);
 /// Causes that programs on the machines give.
 const CAUSES: [&str; 3] = ["kernel 6.12.60", "firmware", "glibc"];
 
-/// Result of one story.
-#[derive(Default)]
-pub struct Story {
-    pub breaches: Vec<Breach>,
-    /// Entries that the leader queued by itself, and those of them that people cancelled.
-    pub queued: usize,
-    pub cancelled: usize,
-    /// Signals that stayed after their reboot.
-    pub stayed: usize,
-}
-
 fn site(rng: &mut Rng) -> String {
     format!(
         "name: needed\nabout: Nodes that need a reboot.\n\
@@ -68,11 +66,6 @@ fn site(rng: &mut Rng) -> String {
          reboot: {{max_concurrent_reboots: {}, eviction_timeout_seconds: 120, command_timeout_seconds: 15}}\n",
         rng.u8(1..4),
     )
-}
-
-/// Plays the story of a seed.
-pub fn story(seed: u64) -> Story {
-    stories::block_on(play(seed))
 }
 
 async fn play(seed: u64) -> Story {
@@ -96,7 +89,8 @@ async fn play(seed: u64) -> Story {
 
     let has_stayed = |row: &Row| matches!(row.state, State::StillSet { .. } | State::Rebooted { .. });
     let stayed = rows(&site.engines).unwrap_or_default().iter().filter(|row| has_stayed(row)).count();
-    let mut story = Story { stayed, ..Story::default() };
+    let mut story = Story::default();
+    story.add("signals stayed", stayed);
     let is_done = || async {
         let view = operator.store.read_view().await;
         let rows = rows(&site.engines);
@@ -144,13 +138,13 @@ async fn play(seed: u64) -> Story {
         })
         .map(|(index, _)| *index)
         .collect();
-    story.queued = own.len();
+    story.add("entries queued by the leader", own.len());
     let is_cancelled = |index: &&u64| {
         let Some(line) = view.entries.get(*index) else { return false };
         let steps = line.steps();
         steps.iter().any(|step| observers::status_of(step.value.as_ref()) == Some(RebootStatus::Cancelled))
     };
-    story.cancelled = own.iter().filter(is_cancelled).count();
+    story.add("of them cancelled", own.iter().filter(is_cancelled).count());
     story
 }
 
@@ -159,23 +153,6 @@ fn rows(engines: &Engines) -> Option<Vec<Row>> {
     let seen = stories::leader(engines)?;
     let snap = &seen.snapshot;
     Some(list(&snap.store, &snap.kube, &snap.reboot_signals, seen.now.wall))
-}
-
-/// Reports whether a condition holds within this time.
-async fn reached<F: Future<Output = bool>>(limit: Duration, holds: impl Fn() -> F) -> bool {
-    let looks = async {
-        while !holds().await {
-            sleep(Duration::from_secs(1)).await;
-        }
-    };
-    timeout(limit, looks).await.is_ok()
-}
-
-/// Repeats an action until it succeeds.
-async fn insist<T, E, F: Future<Output = Result<T, E>>>(act: impl Fn() -> F) {
-    while act().await.is_err() {
-        sleep(Duration::from_secs(1)).await;
-    }
 }
 
 /// Boot ids by Node.
@@ -284,38 +261,4 @@ async fn people(operator: Operator, mut rng: Rng, began: Instant) {
             }
         }
     }
-}
-
-/// Plays stories until one breaks a rule.
-#[cfg(feature = "mutations")]
-pub fn until_a_breach() -> ScenarioResult {
-    let breaches = SEEDS.map(|seed| story(seed).breaches).find(|breaches| !breaches.is_empty()).unwrap_or_default();
-    ScenarioResult { breaches, wrong: Vec::new(), summary: "needed reboots".to_owned() }
-}
-
-/// Plays the stories of these seeds, prints what happened, and reports whether all went well.
-pub fn run(seeds: RangeInclusive<u64>) -> bool {
-    let clock = std::time::Instant::now();
-    let (mut total, mut failed, mut played) = (Story::default(), 0, 0);
-    for seed in seeds {
-        played += 1;
-        let story = story(seed);
-        for breach in story.breaches.iter().take(10) {
-            println!("  needed {seed}: {} at {}: {}", breach.code, breach.at, breach.what);
-        }
-        failed += usize::from(!story.breaches.is_empty());
-        total.queued += story.queued;
-        total.cancelled += story.cancelled;
-        total.stayed += story.stayed;
-    }
-    println!(
-        "needed     {played} stories, {failed} failed: {} entries queued by the leader, {} of them cancelled, {} signals \
-         stayed, in {:.1} s",
-        total.queued,
-        total.cancelled,
-        total.stayed,
-        clock.elapsed().as_secs_f64()
-    );
-    // stories in which nothing is queued, cancelled or stays prove nothing
-    failed == 0 && total.queued >= 5 * played && total.cancelled >= played && total.stayed > 0
 }

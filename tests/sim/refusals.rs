@@ -3,7 +3,7 @@
 //! Each story is a site of its own on a paused clock: random budgets, Jobs and queued machines, a CKE that processes them,
 //! and an observing cketerm.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm_model::{cketerm_records::EngineMode, entry::EntryId, reason::Reason};
 use cketerm_runtime::tasks::Gate;
@@ -12,12 +12,11 @@ use cketerm_scenario::{Options, Scenario, Stage};
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 
-#[cfg(feature = "mutations")]
-use crate::long_runs::ScenarioResult;
-use crate::observers::record::Breach;
+use crate::{
+    observers::record::Breach,
+    stories::{Least, Stories, Story},
+};
 
-/// Seeds of a complete run.
-pub const SEEDS: RangeInclusive<u64> = 1..=60;
 /// Share of refusals that may be named wrongly.
 const MOST_UNNAMED_PERCENT: usize = 1;
 /// Length of a story.
@@ -25,20 +24,18 @@ const LENGTH: Duration = Duration::from_mins(6);
 /// Time within which the cause is named.
 const NAMED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Result of some stories.
-#[derive(Default)]
-struct Refusals {
-    /// Refusals that CKE met.
-    met: usize,
-    /// One breach for each that cketerm named wrongly, or not at all.
-    unnamed: Vec<Breach>,
-}
-
-impl Refusals {
-    fn too_many_unnamed(&self) -> bool {
-        self.unnamed.len() * 100 > self.met * MOST_UNNAMED_PERCENT
-    }
-}
+/// The stories.
+pub const STORIES: Stories = Stories {
+    name: "refusals",
+    variable: "REFUSALS",
+    seeds: 60,
+    play: story,
+    fails: |story| story.breaches.len() * 100 > story.count(MET) * MOST_UNNAMED_PERCENT,
+    // fewer refusals than stories prove nothing
+    least: &[(MET, Least::Each(1))],
+};
+/// Name of the count of refusals that CKE met. Each that cketerm named wrongly, or not at all, is a breach.
+const MET: &str = "refusals met by CKE";
 
 /// Draws the site of a story.
 fn site(rng: &mut Rng) -> String {
@@ -82,12 +79,12 @@ fn names(reason: Option<&Reason>, refusal: &Refusal) -> bool {
 }
 
 /// Plays the story of a seed.
-fn story(seed: u64) -> Refusals {
+fn story(seed: u64) -> Story {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(play(seed))
 }
 
-async fn play(seed: u64) -> Refusals {
+async fn play(seed: u64) -> Story {
     let mut rng = Rng::with_seed(seed);
     let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
     let scenario = Scenario::parse(&site(&mut rng)).unwrap();
@@ -99,7 +96,7 @@ async fn play(seed: u64) -> Refusals {
     let script = tokio::spawn(async move { player.play().await });
     let began = Instant::now();
     let (mut open, mut met): (BTreeMap<usize, Instant>, usize) = (BTreeMap::new(), 0);
-    let mut unnamed = Vec::new();
+    let mut story = Story::default();
     while began.elapsed() < LENGTH {
         let refusals = stage.cke().unwrap().log().refusals;
         for i in met..refusals.len() {
@@ -112,7 +109,7 @@ async fn play(seed: u64) -> Refusals {
             let is_named = names(reason, &refusals[*i]);
             if !is_named && at.elapsed() > NAMED_WITHIN {
                 let what = format!("CKE: {:?}; cketerm: {reason:?}", refusals[*i]);
-                unnamed.push(Breach { code: "H5", at: clock.wall(), what });
+                story.breaches.push(Breach { code: "H5", at: clock.wall(), what });
                 return false;
             }
             !is_named
@@ -122,36 +119,6 @@ async fn play(seed: u64) -> Refusals {
     script.abort();
     gate.kill();
     // the last ones had no time to be named
-    Refusals { met: met - open.len(), unnamed }
-}
-
-/// Plays stories until too many refusals are named wrongly.
-#[cfg(feature = "mutations")]
-pub fn until_a_breach() -> ScenarioResult {
-    let wrong = SEEDS.map(story).find(Refusals::too_many_unnamed);
-    let breaches = wrong.map(|stories| stories.unnamed).unwrap_or_default();
-    ScenarioResult { breaches, wrong: Vec::new(), summary: "refusals".to_owned() }
-}
-
-/// Plays the stories of these seeds, prints the refusals that were not named, and reports whether they are few enough.
-pub fn run(seeds: RangeInclusive<u64>) -> bool {
-    let clock = std::time::Instant::now();
-    let (mut total, mut played) = (Refusals::default(), 0);
-    for seed in seeds {
-        played += 1;
-        let story = story(seed);
-        for breach in &story.unnamed {
-            println!("  refusal {seed}: {} at {}: {}", breach.code, breach.at, breach.what);
-        }
-        total.met += story.met;
-        total.unnamed.extend(story.unnamed);
-    }
-    println!(
-        "refusals   {played} stories: CKE met {}, cketerm did not name {}, in {:.1} s",
-        total.met,
-        total.unnamed.len(),
-        clock.elapsed().as_secs_f64()
-    );
-    // fewer refusals than stories prove nothing
-    total.met >= played && !total.too_many_unnamed()
+    story.add(MET, met - open.len());
+    story
 }

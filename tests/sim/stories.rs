@@ -1,6 +1,7 @@
-//! Parts that the stories share: a site with two engines on a paused clock, and crashes of these engines.
+//! Parts that the stories share: a site with two engines on a paused clock, crashes of these engines, and the play of
+//! one kind of stories for many seeds.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use cketerm_model::clock::Clock;
 use cketerm_rules::seen::Seen;
@@ -8,10 +9,132 @@ use cketerm_scenario::{Options, Scenario, Stage};
 use fastrand::Rng;
 use tokio::{
     task::JoinHandle,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
-use crate::engines::{Engines, Slot};
+#[cfg(feature = "mutations")]
+use crate::long_runs::ScenarioResult;
+use crate::{
+    engines::{Engines, MakeSpawner, Slot},
+    observers::record::Breach,
+};
+
+/// Number of breaches of one story that are printed.
+const SHOWN: usize = 10;
+
+/// Result of one story, or of all of one kind.
+#[derive(Default)]
+pub struct Story {
+    pub breaches: Vec<Breach>,
+    /// Counts of events, by name.
+    pub counts: BTreeMap<&'static str, usize>,
+}
+
+impl Story {
+    /// Adds to a count.
+    pub fn add(&mut self, name: &'static str, number: usize) {
+        *self.counts.entry(name).or_default() += number;
+    }
+
+    /// Returns a count.
+    pub fn count(&self, name: &str) -> usize {
+        self.counts.get(name).copied().unwrap_or_default()
+    }
+
+    /// Reports whether any rule was broken.
+    pub fn has_breaches(&self) -> bool {
+        !self.breaches.is_empty()
+    }
+}
+
+/// Count below which the stories prove nothing.
+pub enum Least {
+    /// For each story.
+    Each(usize),
+    /// For all of them together.
+    All(usize),
+}
+
+/// One kind of stories.
+pub struct Stories {
+    /// Name in the output.
+    pub name: &'static str,
+    /// Environment variable that plays only this kind. Its value is the number of stories.
+    pub variable: &'static str,
+    /// Number of seeds in a complete run, from 1.
+    pub seeds: u64,
+    /// Plays the story of a seed.
+    pub play: fn(u64) -> Story,
+    /// Reports whether a story fails, and the sum of all of them.
+    pub fails: fn(&Story) -> bool,
+    /// Counts below which the stories prove nothing.
+    pub least: &'static [(&'static str, Least)],
+}
+
+impl Stories {
+    /// Plays the stories of a complete run.
+    pub fn run_all(&self) -> bool {
+        self.run(1..=self.seeds)
+    }
+
+    /// Plays the stories of these seeds, prints what happened, and reports whether all went well.
+    pub fn run(&self, seeds: RangeInclusive<u64>) -> bool {
+        let clock = std::time::Instant::now();
+        let (mut total, mut failed, mut played) = (Story::default(), 0, 0);
+        for seed in seeds {
+            played += 1;
+            let story = (self.play)(seed);
+            for breach in story.breaches.iter().take(SHOWN) {
+                println!("  {} {seed}: {} at {}: {}", self.name, breach.code, breach.at, breach.what);
+            }
+            failed += usize::from((self.fails)(&story));
+            total.breaches.extend(story.breaches);
+            for (name, number) in story.counts {
+                *total.counts.entry(name).or_default() += number;
+            }
+        }
+        let counts: Vec<String> = total.counts.iter().map(|(name, number)| format!("{number} {name}")).collect();
+        let (counts, seconds) = (counts.join(", "), clock.elapsed().as_secs_f64());
+        println!("{:<10} {played} stories, {failed} failed: {counts}, in {seconds:.1} s", self.name);
+        let mut proves = true;
+        for (name, least) in self.least {
+            let least = match least {
+                Least::Each(number) => number * played,
+                Least::All(number) => *number,
+            };
+            if total.count(name) < least {
+                println!("{:<10} prove nothing: {} {name}, at least {least} are needed", self.name, total.count(name));
+                proves = false;
+            }
+        }
+        !(self.fails)(&total) && proves
+    }
+
+    /// Plays stories until one fails.
+    #[cfg(feature = "mutations")]
+    pub fn until_a_breach(&self) -> ScenarioResult {
+        let failed = (1..=self.seeds).map(self.play).find(|story| (self.fails)(story));
+        let breaches = failed.map(|story| story.breaches).unwrap_or_default();
+        ScenarioResult { breaches, wrong: Vec::new(), summary: self.name.to_owned() }
+    }
+}
+
+/// Repeats an action until it succeeds.
+pub async fn insist<T, E, F: Future<Output = Result<T, E>>>(act: impl Fn() -> F) {
+    while act().await.is_err() {
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Reports whether a condition holds within a time limit.
+pub async fn reached<F: Future<Output = bool>>(limit: Duration, holds: impl Fn() -> F) -> bool {
+    let looks = async {
+        while !holds().await {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(limit, looks).await.is_ok()
+}
 
 /// A site in which two engines run.
 pub struct Site {
@@ -29,6 +152,16 @@ pub fn block_on<T>(story: impl Future<Output = T>) -> T {
 
 /// Sets up this site, and starts two engines. Everything is recorded.
 pub async fn set_up(seed: u64, site: &str, rng: &mut Rng) -> Site {
+    set_up_with(seed, site, rng, |_, _| None).await
+}
+
+/// Same as [`set_up`], with engines whose commands are run by these spawners.
+pub async fn set_up_with(
+    seed: u64,
+    site: &str,
+    rng: &mut Rng,
+    spawner: impl FnOnce(&Arc<Stage>, &Clock) -> Option<MakeSpawner>,
+) -> Site {
     let (began, clock) =
         (Instant::now(), cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap()));
     let mut options = Options { seed, ..Options::default() };
@@ -37,9 +170,10 @@ pub async fn set_up(seed: u64, site: &str, rng: &mut Rng) -> Site {
     stage.sandbox.objects.keep_everything();
     stage.sandbox.etcd.record_txns();
     let stage = Arc::new(stage);
+    let spawner = spawner(&stage, &clock);
     let engines: Engines = Arc::default();
     for i in 0..2 {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, rng);
+        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, rng).with_spawner(spawner.clone());
         engines.lock().unwrap().push(slot);
         Slot::start(&engines, i, &stage).await;
     }
