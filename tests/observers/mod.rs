@@ -20,6 +20,7 @@ pub mod record;
 
 mod accepted;
 mod acknowledged_commands;
+mod agents;
 mod audit;
 mod batches;
 mod bounds;
@@ -137,6 +138,10 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I64", hooks::i64),
     ("I65", hooks::i65),
     ("I66", hooks::i66),
+    ("I60", agents::i60),
+    ("I61", agents::i61),
+    ("I62", agents::i62),
+    ("I63", agents::i63),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

@@ -41,10 +41,31 @@ pub struct Record {
     pub received: Vec<Received>,
     /// Addresses that were sent a BMC login; empty where nothing could listen (real servers).
     pub logins: Vec<Login>,
+    /// Reboots that agents of the machines requested, as the machines saw them. None where no agent reboots a machine.
+    pub agent_reboots: Option<Vec<AgentReboot>>,
     /// Whether the hosts of the engines keep the results of commands until they are recorded.
     pub keeps_results: bool,
     /// End of the run.
     pub end: Timestamp,
+}
+
+/// Reboot that an agent requested on its machine.
+#[derive(Clone, Debug)]
+pub struct AgentReboot {
+    /// Time of the request.
+    pub at: Timestamp,
+    /// Node of the agent.
+    pub node: String,
+    /// Boot id of the machine.
+    pub boot_id: String,
+    /// Id of the order; empty if there was none.
+    pub order_id: String,
+    /// Attempt of the order.
+    pub attempt: String,
+    /// Whether the agent keeps the rules; others are liars.
+    pub honest: bool,
+    /// Seconds by which its clock is ahead.
+    pub clock_error: i64,
 }
 
 /// First login that reached an address.

@@ -1,6 +1,7 @@
 //! For each observer a record in which its rule is broken on purpose, and a similar one in which it holds.
 
 mod accepted;
+mod agents;
 mod batches;
 mod bounds;
 mod cordons;
@@ -31,7 +32,7 @@ fn assert_breaches(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let all = 1..=59;
+    let all = 1..=66;
     let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
 }

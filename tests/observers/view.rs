@@ -26,7 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 pub use self::{
     answers::Means,
     kube::{Labels, Node, Pod, PodState},
-    timeline::Timeline,
+    timeline::{Step, Timeline},
     writes::{NodeWrite, PodWrite},
 };
 use super::record::{EngineReport, KeyChange, Record, Txn};

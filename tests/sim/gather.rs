@@ -30,6 +30,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         stuck: Vec::new(),
         received: Vec::new(),
         logins: sandbox.machines.logins().into_iter().map(|(to, at)| Login { at, to }).collect(),
+        agent_reboots: None,
         keeps_results: true,
         end: sandbox.objects.clock().wall(),
     }

@@ -8,7 +8,12 @@
 #[path = "../observers/mod.rs"]
 mod observers;
 
+/// The agent's own code, which the program runs on each node.
+#[path = "../../src/cketerm/src/agent/protocol.rs"]
+mod agent_protocol;
+
 mod admission_webhooks;
+mod agents;
 mod batch_operator;
 mod cke;
 mod coverage;
@@ -156,6 +161,8 @@ static STORIES: &[Stories] = &[
     membership::STORIES,
     reboot_needed::STORIES,
     other_drainers::STORIES,
+    hooks::STORIES,
+    agents::STORIES,
 ];
 
 /// Plays the scenarios that are not drawn from a seed, in a complete run the long ones too, and reports whether all went

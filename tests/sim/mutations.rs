@@ -16,7 +16,7 @@ use cketerm_model::mutation::{self, Mutation};
 use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    enqueues, handovers, hooks, long_runs, membership, other_drainers, outages, reboot_needed, refusals,
+    agents, enqueues, handovers, hooks, long_runs, membership, other_drainers, outages, reboot_needed, refusals,
     selection::Selection, shrink,
 };
 
@@ -89,6 +89,10 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::NeededTwice | Mutation::StillSetAsks => &["I57"],
         Mutation::NeededLimitsIgnored => &["I58"],
         Mutation::OtherDrainerIgnored => &["I59"],
+        Mutation::ObeyedRecordIgnored => &["I60"],
+        Mutation::OrderDeadlineIgnored | Mutation::OrderBootIgnored | Mutation::WithdrawnOrderObeyed => &["I61"],
+        Mutation::AgentBelieved => &["I62"],
+        Mutation::AnswerOfAnother => &["I63"],
         Mutation::HookSkipped | Mutation::HookRecordForgotten => &["I64"],
         Mutation::HookFailureIgnored => &["I64", "I65"],
         Mutation::UncordonHookSkipped | Mutation::HookSlotFreed => &["I65"],
@@ -195,6 +199,12 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
             Some(|| reboot_needed::STORIES.until_a_breach())
         }
         Mutation::OtherDrainerIgnored => Some(|| other_drainers::STORIES.until_a_breach()),
+        Mutation::OrderDeadlineIgnored
+        | Mutation::OrderBootIgnored
+        | Mutation::ObeyedRecordIgnored
+        | Mutation::WithdrawnOrderObeyed
+        | Mutation::AnswerOfAnother
+        | Mutation::AgentBelieved => Some(|| agents::STORIES.until_a_breach()),
         Mutation::HookSkipped
         | Mutation::HookFailureIgnored
         | Mutation::UncordonHookSkipped

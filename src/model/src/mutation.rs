@@ -192,6 +192,18 @@ pub enum Mutation {
     StaleUnnamed,
     /// Orders and rules are accepted regardless of the leader.
     OrderAcceptedAnyway,
+    /// A node's agent obeys an order after its deadline.
+    OrderDeadlineIgnored,
+    /// A node's agent obeys an order that is for another boot.
+    OrderBootIgnored,
+    /// A node's agent obeys an attempt that it has recorded in this boot.
+    ObeyedRecordIgnored,
+    /// A node's agent obeys an order that was withdrawn meanwhile.
+    WithdrawnOrderObeyed,
+    /// The driver takes an agent's answer to any other order for the answer to its own.
+    AnswerOfAnother,
+    /// An agent's answer that it obeys counts as proof of a boot.
+    AgentBelieved,
 }
 
 /// All faults.
@@ -279,6 +291,12 @@ pub static ALL: &[Mutation] = &[
     Mutation::StillSetAsks,
     Mutation::NeededLimitsIgnored,
     Mutation::OtherDrainerIgnored,
+    Mutation::OrderDeadlineIgnored,
+    Mutation::OrderBootIgnored,
+    Mutation::ObeyedRecordIgnored,
+    Mutation::WithdrawnOrderObeyed,
+    Mutation::AnswerOfAnother,
+    Mutation::AgentBelieved,
     Mutation::HookSkipped,
     Mutation::HookFailureIgnored,
     Mutation::UncordonHookSkipped,
@@ -358,7 +376,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=59).map(|i| format!("I{i}")) {
+        for code in (1..=66).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

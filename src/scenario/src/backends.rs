@@ -183,13 +183,18 @@ impl Links {
     }
 }
 
+/// Returns a connection to the sandbox's API server.
+pub fn kube(sandbox: &Sandbox, link: &Link, clock: Clock) -> Kube {
+    let client = sandbox.api.client_through(|wire| link.wrap_unary(wire, axum::body::Body::new));
+    Kube::from_client(client, clock)
+}
+
 /// Returns the backends of an engine on the host `name`.
 pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, links: &Links) -> Backends {
     let etcd = sandbox.etcd.client_through(|wire| links.etcd.wrap(wire, TonicBody::new, TonicBody::new));
-    let kube = sandbox.api.client_through(|wire| links.kubernetes.wrap_unary(wire, axum::body::Body::new));
     Backends {
         store: Store::from_client(etcd, "/cke/", clock.clone()),
-        kube: Some(Kube::from_client(kube, clock.clone())),
+        kube: Some(kube(sandbox, &links.kubernetes, clock.clone())),
         streaming: Streaming::Auto,
         spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock, disk: None }),
         probes: probes(&sandbox.machines),

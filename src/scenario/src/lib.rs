@@ -9,7 +9,7 @@ mod play;
 mod registry;
 mod repairs;
 
-pub use backends::{Commands, Links, ResultStore, SABAKAN, backends, bmcs, probes, registry};
+pub use backends::{Commands, Links, ResultStore, SABAKAN, backends, bmcs, kube, probes, registry};
 pub use cke::CkeService;
 pub use data::{DEFAULT, Scenario, ScriptStep};
 pub use play::{Options, Stage};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cketerm_model::{
+    agent::AgentAnnotations,
     kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner},
     reboot_signals::REBOOT_NEEDED_ANNOTATION,
 };
@@ -39,6 +40,8 @@ pub struct Node {
     pub drained_by_other: bool,
     /// Value of the annotation that asks for a reboot.
     pub asks: Option<String>,
+    /// Annotations of its agent.
+    pub agent: AgentAnnotations,
 }
 
 impl Node {
@@ -70,6 +73,7 @@ impl Node {
             owner: annotation(OWNER_ANNOTATION).map(|o| serde_json::from_str(o).map_err(|_| ())),
             keep: annotation(KEEP_CORDONED_ANNOTATION).is_some(),
             asks: annotation(REBOOT_NEEDED_ANNOTATION).map(str::to_owned),
+            agent: AgentAnnotations::of(annotation),
         }
     }
 

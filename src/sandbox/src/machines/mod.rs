@@ -343,6 +343,19 @@ impl Machines {
         self.changed.send_replace(inner.log.len());
     }
 
+    /// Records the beginning or the end of a command that reaches the machine without [`Machines::command`].
+    pub fn record_command(&self, address: &str, origin: &CommandOrigin, what: PowerEvent) {
+        self.log_event(&mut self.lock(), origin, address, what);
+    }
+
+    /// Restarts the machine's operating system, as its own `reboot` would. Nothing happens unless it is up.
+    pub fn restart(&self, address: &str, origin: &CommandOrigin) {
+        if self.machine_status(address).is_some_and(|machine| machine.state == State::Up) {
+            self.down(address, origin);
+            self.boot(address, origin);
+        }
+    }
+
     /// Cuts the machine's power.
     fn down(&self, address: &str, origin: &CommandOrigin) {
         let mut inner = self.lock();
@@ -397,10 +410,13 @@ impl Machines {
 
 /// The command behind an event.
 #[derive(Clone, Debug, Default)]
-struct CommandOrigin {
-    argv: Vec<String>,
-    entry: String,
-    attempt: String,
+pub struct CommandOrigin {
+    /// Its command line.
+    pub argv: Vec<String>,
+    /// Its `CKETERM_ENTRY`.
+    pub entry: String,
+    /// Its `CKETERM_ATTEMPT`.
+    pub attempt: String,
 }
 
 /// Returns a random UUID.
