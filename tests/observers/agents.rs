@@ -124,7 +124,7 @@ pub fn i63(view: &View<'_>) -> Vec<Breach> {
             continue;
         };
         let during = || line.steps().iter().filter(|step| (begin.at..=end.at).contains(&step.at));
-        let own = during().filter_map(order_in).filter(|order| order.attempt == begin.attempt).last();
+        let own = during().filter_map(order_in).rfind(|order| order.attempt == begin.attempt);
         let Some(order) = own else {
             breach(format!("the command of reboots/{index} succeeds without an order to {}", begin.address));
             continue;

@@ -58,7 +58,7 @@ const LAST_ACTION: Duration = Duration::from_mins(25);
 /// Time within which all work has ended that a liar does not hold up.
 const SETTLE_LIMIT: Duration = Duration::from_hours(1);
 /// Time that a person gives a machine before another try.
-const PATIENCE: Duration = Duration::from_mins(3);
+const ANSWER_LIMIT: Duration = Duration::from_mins(3);
 
 fn site(rng: &mut Rng) -> String {
     format!(
@@ -187,7 +187,7 @@ async fn settles(site: &Site, operator: &Operator, liar: Option<&String>) -> boo
         for entry in entries(&view).filter(is_stuck) {
             let id = EntryId::reboot(entry.index);
             let since = *ordered.entry(entry.index).or_insert_with(Instant::now);
-            if since.elapsed() > PATIENCE
+            if since.elapsed() > ANSWER_LIMIT
                 && operator.order(id, Verb::Retry, None, Some("the agent did not reboot it")).await.is_ok()
             {
                 ordered.insert(entry.index, Instant::now());
@@ -197,7 +197,7 @@ async fn settles(site: &Site, operator: &Operator, liar: Option<&String>) -> boo
         orphans.retain(|node, _| seen.orphans.contains_key(node.as_str()));
         for node in seen.orphans.keys() {
             let since = *orphans.entry(node.to_string()).or_insert_with(Instant::now);
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > ANSWER_LIMIT {
                 people::set(&site.stage.sandbox, node, "spec", "unschedulable", None);
             }
         }

@@ -74,7 +74,7 @@ impl HookRuns {
 
     /// Returns the record with this run in place of the hook's last one.
     #[must_use]
-    pub fn with(&self, run: HookRun) -> Self {
+    pub fn with(&self, run: &HookRun) -> Self {
         let others = self.runs.iter().filter(|old| old.hook != run.hook).cloned();
         let runs = others.chain([run.clone()]).collect();
         Self { runs, ..self.clone() }

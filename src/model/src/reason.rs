@@ -369,7 +369,7 @@ pub enum Reason {
     HookFailed {
         hook: String,
         at: HookPoint,
-        end: HookEnd,
+        end: Box<HookEnd>,
         /// End of its output.
         output: String,
         retry: HookRetry,

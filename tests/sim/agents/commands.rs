@@ -50,9 +50,9 @@ impl AgentCommands {
     fn order(&self, address: &str, attempt: &str) -> (AgentOrder, String, Rng) {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         let mut rng = Rng::with_seed(self.seed ^ (number << 20));
-        let link = Link::new("power-command", Gate::default(), rng.u64(..));
-        link.odds(self.agents.odds(), 0);
-        let kube = kube(&self.agents.stage.sandbox, &link, self.clock.clone());
+        let connection = Link::new("power-command", Gate::default(), rng.u64(..));
+        connection.odds(self.agents.odds(), 0);
+        let kube = kube(&self.agents.stage.sandbox, &connection, self.clock.clone());
         let id = format!("order-{number}");
         (AgentOrder::new(kube, address, id.clone(), attempt.to_owned(), self.timeout), id, rng)
     }
@@ -101,11 +101,11 @@ impl AgentCommands {
     }
 
     /// `power booted`.
-    fn check(&self, line: CommandLine, address: &str, since: Timestamp) -> BoxFuture<'static, End> {
+    fn check(&self, line: &CommandLine, address: &str, since: Timestamp) -> BoxFuture<'static, End> {
         let (order, ..) = self.order(address, "");
         let (sandbox, clock) = (&self.agents.stage.sandbox, self.clock.clone());
-        let link = Link::new("power-command", Gate::default(), 0);
-        let (kube, address) = (kube(sandbox, &link, clock.clone()), address.to_owned());
+        let connection = Link::new("power-command", Gate::default(), 0);
+        let (kube, address) = (kube(sandbox, &connection, clock.clone()), address.to_owned());
         let answer = async move {
             let machine = match order.machine().await {
                 Ok(machine) => machine,
@@ -143,7 +143,7 @@ impl Commands for AgentCommands {
             (Purpose::Power, [.., "reboot", address]) => self.power(line, address),
             (Purpose::Check, [.., "check", address, since]) => {
                 let since = since.parse().ok().and_then(|since| Timestamp::from_second(since).ok());
-                self.check(line, address, since.unwrap_or_default())
+                self.check(&line, address, since.unwrap_or_default())
             }
             (Purpose::Power | Purpose::Check, other) => {
                 std::future::ready(exited(2, "", format!("unknown command {other:?}"))).boxed()

@@ -166,7 +166,9 @@ async fn supervise(agents: Arc<Agents>, machine: Machine, mut rng: Rng) {
             sleep(Duration::from_secs(1)).await;
             // its pod is evicted, or its version changes
             if !agents.is_calm() && rng.u32(0..150) == 0 {
-                processes.iter().for_each(|process| process.gate.kill());
+                for process in &processes {
+                    process.gate.kill();
+                }
             }
             let before = processes.len();
             processes.retain(|process| !process.gate.is_dead());
@@ -182,7 +184,9 @@ async fn supervise(agents: Arc<Agents>, machine: Machine, mut rng: Rng) {
             pause = rng.u32(1..60);
             processes.push(Process::start(&agents, &machine, &status.boot_id, conduct, &mut rng));
         }
-        processes.iter().for_each(|process| process.gate.kill());
+        for process in &processes {
+            process.gate.kill();
+        }
     }
 }
 
@@ -205,7 +209,7 @@ impl Process {
         tokio::spawn(gate.hold(async move {
             match conduct {
                 Conduct::Honest | Conduct::WrongClock(_) | Conduct::Forgets | Conduct::Lies | Conduct::WrongBootId => {
-                    running.obey().await
+                    running.obey().await;
                 }
                 Conduct::Late
                 | Conduct::AnswersForAnotherBoot

@@ -39,7 +39,7 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         let Some(record) = stored.get() else { return Ok(EffectOutcome::Done) };
         let run = HookRun { start: self.steady.now().wall.max(run.start), ..run };
-        let begun = record.with(run.clone());
+        let begun = record.with(&run);
         let mut compares = self.compares(guard);
         compares.push((stored.key.clone(), stored.mod_revision));
         let what = format!("hook {}", hook.name);
@@ -54,15 +54,14 @@ impl Actor {
         let revision = self.commit(&permit, change).await?;
         let name = hook.name.as_str();
         let start_before = self.fence.start_before();
-        let (end, output) = match self.hook_check(guard, id).await {
-            Err(why) => (HookEnd::Command(Ended::Withheld(why)), String::new()),
-            Ok(()) => {
-                tracing::info!(entry = %id, hook = name, at = %run.at, tries = run.tries, "hook started");
-                tokio::select! {
-                    biased;
-                    ended = self.carry_out(id, record, hook, &run, start_before) => ended,
-                    why = self.unwanted(guard, id, hook) => (HookEnd::Command(Ended::Unknown(why)), String::new()),
-                }
+        let (end, output) = if let Err(why) = self.hook_check(guard, id).await {
+            (HookEnd::Command(Ended::Withheld(why)), String::new())
+        } else {
+            tracing::info!(entry = %id, hook = name, at = %run.at, tries = run.tries, "hook started");
+            tokio::select! {
+                biased;
+                ended = self.carry_out(id, record, hook, &run, start_before) => ended,
+                why = self.unwanted(guard, id, hook) => (HookEnd::Command(Ended::Unknown(why)), String::new()),
             }
         };
         let outcome = HookOutcome { end, at: self.steady.now().wall.max(run.start), output };
@@ -73,7 +72,7 @@ impl Actor {
         }
         let result = format!("{}: {}", run.target, outcome.end);
         let failed = !outcome.end.succeeded();
-        let ended = begun.with(HookRun { outcome: Some(outcome), ..run });
+        let ended = begun.with(&HookRun { outcome: Some(outcome), ..run });
         self.record_hook(stored, revision, &ended, self.audited_end(&what, id, result, failed)).await
     }
 

@@ -194,17 +194,17 @@ impl<'a> Pass<'a> {
             return;
         }
         for (&id, stored) in &snap.store.hooks {
-            let is_owner = |node: &NodeRow| node.owner().is_some_and(|owner| owner.entry == id);
+            let is_its_own = |node: &NodeRow| node.owner().is_some_and(|owner| owner.entry == id);
             let Some(record) = stored.get() else {
                 // Nobody knows its Node.
-                let is_owned =
-                    || snap.kube.marked.iter().any(|n| snap.kube.by_name.get(n).is_some_and(|n| is_owner(n)));
-                if !self.in_work(id) && !is_owned() {
+                let any_node =
+                    || snap.kube.marked.iter().any(|n| snap.kube.by_name.get(n).is_some_and(|n| is_its_own(n)));
+                if !self.in_work(id) && !any_node() {
                     self.end_record(id, &format!("hooks of {id}"), stored);
                 }
                 continue;
             };
-            let is_cordoned = snap.kube.by_name.get(&record.node).is_some_and(|node| is_owner(node));
+            let is_cordoned = snap.kube.by_name.get(&record.node).is_some_and(|node| is_its_own(node));
             fault!(HooksEndEarly => is_cordoned = false);
             if self.in_work(id) || is_cordoned {
                 continue;
@@ -417,7 +417,7 @@ impl<'a> Pass<'a> {
 }
 
 fn failure(hook: &str, at: HookPoint, end: &HookEnd, output: &str, retry: HookRetry) -> Reason {
-    Reason::HookFailed { hook: hook.to_owned(), at, end: end.clone(), output: output.to_owned(), retry }
+    Reason::HookFailed { hook: hook.to_owned(), at, end: Box::new(end.clone()), output: output.to_owned(), retry }
 }
 
 /// Returns the labels by which hooks choose a machine: those of its Node, and those of the definition, which win.

@@ -52,6 +52,7 @@ fn record(scene: Scene, runs: &[(&str, HookPoint, u32, Option<HookEnd>, i64)]) -
     scene.with(|scene| drop(scene.store.hooks.insert(id(), stored("/cke/cketerm/hooks/reboots/0", 20, record))))
 }
 
+#[allow(clippy::unnecessary_wraps)] // as the field has it
 fn exit(code: i32) -> Option<HookEnd> {
     Some(HookEnd::Command(Ended::Exit(code)))
 }
@@ -64,6 +65,7 @@ fn runs(scene: &Scene) -> Option<(String, u32)> {
     })
 }
 
+#[allow(clippy::unnecessary_wraps)] // as `runs` returns it
 fn next(hook: &str, tries: u32) -> Option<(String, u32)> {
     Some((hook.to_owned(), tries))
 }
@@ -278,7 +280,7 @@ fn a_force_does_not_shorten_the_wait_after_a_failed_hook() {
         scene.work(0, |work| work.backoff_cause = Some(Box::new(cause)))
     };
     assert_eq!(backed_off(Reason::BlockedByJob { pod: "p".to_owned(), job: "j".to_owned() }).starts(), [0]);
-    let end = HookEnd::Command(Ended::Exit(1));
+    let end = Box::new(HookEnd::Command(Ended::Exit(1)));
     let (hook, output) = ("a".to_owned(), String::new());
     let failed = Reason::HookFailed { hook, at: HookPoint::BeforeDrain, end, output, retry: HookRetry::Exhausted };
     assert!(backed_off(failed).starts().is_empty());
