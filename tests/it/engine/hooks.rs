@@ -119,7 +119,7 @@ fn a_failing_hook_stops_only_its_own_entry() {
         why(&world, "0").to_string().contains("\"hook\":\"quorum\"").then_some(())
     });
     let text = world.run(&["rq", "why", "0"]);
-    assert!(text.contains("hook quorum failed before the drain: exit 3: no quorum"), "{text}");
+    assert!(text.contains("hook quorum (before the drain) failed: exit 3: no quorum"), "{text}");
     assert!(world.power().iter().all(|p| p.address != all[1].address));
     wait_for("nothing is cordoned", 60, || world.cordoned().is_empty().then_some(()));
     wait_for("the record of the given-up drain ends", 30, || {
