@@ -89,8 +89,8 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::NeededTwice | Mutation::StillSetAsks => &["I57"],
         Mutation::NeededLimitsIgnored => &["I58"],
         Mutation::OtherDrainerIgnored => &["I59"],
-        Mutation::ObeyedRecordIgnored => &["I60"],
-        Mutation::OrderDeadlineIgnored | Mutation::OrderBootIgnored | Mutation::WithdrawnOrderObeyed => &["I61"],
+        Mutation::AgentRebootsTwice => &["I60"],
+        Mutation::OrderBootIgnored | Mutation::WithdrawnOrderObeyed => &["I61"],
         Mutation::AgentBelieved => &["I62"],
         Mutation::AnswerOfAnother => &["I63"],
         Mutation::HookSkipped | Mutation::HookRecordForgotten => &["I64"],
@@ -199,9 +199,8 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
             Some(|| reboot_needed::STORIES.until_a_breach())
         }
         Mutation::OtherDrainerIgnored => Some(|| other_drainers::STORIES.until_a_breach()),
-        Mutation::OrderDeadlineIgnored
-        | Mutation::OrderBootIgnored
-        | Mutation::ObeyedRecordIgnored
+        Mutation::OrderBootIgnored
+        | Mutation::AgentRebootsTwice
         | Mutation::WithdrawnOrderObeyed
         | Mutation::AnswerOfAnother
         | Mutation::AgentBelieved => Some(|| agents::STORIES.until_a_breach()),

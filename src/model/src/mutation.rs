@@ -192,12 +192,10 @@ pub enum Mutation {
     StaleUnnamed,
     /// Orders and rules are accepted regardless of the leader.
     OrderAcceptedAnyway,
-    /// A node's agent obeys an order after its deadline.
-    OrderDeadlineIgnored,
     /// A node's agent obeys an order that is for another boot.
     OrderBootIgnored,
-    /// A node's agent obeys an attempt that it has recorded in this boot.
-    ObeyedRecordIgnored,
+    /// A node's agent requests the reboot twice for one order.
+    AgentRebootsTwice,
     /// A node's agent obeys an order that was withdrawn meanwhile.
     WithdrawnOrderObeyed,
     /// The driver takes an agent's answer to any other order for the answer to its own.
@@ -291,9 +289,8 @@ pub static ALL: &[Mutation] = &[
     Mutation::StillSetAsks,
     Mutation::NeededLimitsIgnored,
     Mutation::OtherDrainerIgnored,
-    Mutation::OrderDeadlineIgnored,
     Mutation::OrderBootIgnored,
-    Mutation::ObeyedRecordIgnored,
+    Mutation::AgentRebootsTwice,
     Mutation::WithdrawnOrderObeyed,
     Mutation::AnswerOfAnother,
     Mutation::AgentBelieved,

@@ -312,7 +312,8 @@ impl Scene {
                 if attempt["outcome"].is_null() { Self::ended(&attempt, 0, self.now) } else { attempt.clone() };
             attempts.push(closed);
         }
-        let ending = json!({"entry": format!("reboots/{index}"), "address": self.get(&key(index))["node"],
+        let end = if outcome.starts_with("booted") { "booted" } else { "unrecorded" };
+        let ending = json!({"entry": format!("reboots/{index}"), "address": self.get(&key(index))["node"], "end": end,
             "outcome": outcome, "at": self.now.to_string(), "last": self.get(&key(index)), "attempts": attempts});
         let key = key(index);
         let mut deletes = vec![key.as_str()];
