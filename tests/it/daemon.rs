@@ -177,7 +177,7 @@ fn metrics_commands_and_etcd_agree_when_idle() {
     daemon.ready();
     let status =
         |index: usize| list(config, "repair-queue").get(index).map(|e| e["status"].clone()).unwrap_or_default();
-    wait_for("the scenario's first two repairs have ended", 90, || {
+    wait_for("the scenario's first two repairs have ended", 240, || {
         (status(0) == "succeeded" && status(1) == "failed").then_some(())
     });
     for queue in ["rq", "repair-queue"] {
@@ -185,14 +185,30 @@ fn metrics_commands_and_etcd_agree_when_idle() {
     }
     let second = Daemon::start(&served.dir, config, "second");
     second.ready();
-    let (mut page, mut shown) = (BTreeMap::new(), (Vec::new(), Vec::new()));
-    wait_for("the metrics match queues that do not change", 60, || {
-        shown = (list(config, "rq"), list(config, "repair-queue"));
+    // the unfinished repairs, with the reason that `why` gives for each
+    let reasons = |repairs: &[Value]| -> Vec<(String, String)> {
+        let unfinished = repairs.iter().filter(|e| e["status"] == "queued" || e["status"] == "processing");
+        let why = |entry: &Value| {
+            let index = entry["index"].as_str().expect("text").to_owned();
+            let why = cketerm(config, &["repair-queue", "why", &index, "-o", "json"]).stdout;
+            let why: Value = serde_json::from_str(&why).expect("JSON");
+            let reason = why["reason"]["reason"].as_str().or(why["reason"].as_str()).expect("a reason");
+            (index, reason.to_owned())
+        };
+        unfinished.map(why).collect()
+    };
+    let read = || {
+        let (reboots, repairs) = (list(config, "rq"), list(config, "repair-queue"));
+        let reasons = reasons(&repairs);
+        (reboots, repairs, reasons)
+    };
+    let (mut page, mut shown) = (BTreeMap::new(), read());
+    wait_for("the metrics match queues that do not change", 240, || {
         page = samples(&daemon.page("/metrics").1);
-        let still = || (list(config, "rq"), list(config, "repair-queue")) == shown;
-        (page["cke_repair_queue_enabled"] == "0.0" && still()).then_some(())
+        let before = std::mem::replace(&mut shown, read());
+        (page["cke_repair_queue_enabled"] == "0.0" && before == shown).then_some(())
     });
-    let (reboots, repairs) = &shown;
+    let (reboots, repairs, reasons) = &shown;
     assert!(repairs.len() >= 4);
     assert_eq!(page["cke_reboot_queue_entries"], number(reboots.len()));
     for status in ["queued", "draining", "rebooting", "cancelled"] {
@@ -210,12 +226,7 @@ fn metrics_commands_and_etcd_agree_when_idle() {
         assert_eq!(page[metric], number(usize::from(enabled)), "{metric}");
     }
     // each unfinished entry is counted once, under the reason that `why` gives
-    let unfinished = repairs.iter().filter(|e| e["status"] == "queued" || e["status"] == "processing");
-    for entry in unfinished {
-        let index = entry["index"].as_str().expect("text");
-        let why: Value =
-            serde_json::from_str(&cketerm(config, &["repair-queue", "why", index, "-o", "json"]).stdout).expect("JSON");
-        let reason = why["reason"]["reason"].as_str().or(why["reason"].as_str()).expect("a reason");
+    for (index, reason) in reasons {
         assert!(
             page.contains_key(&format!("cketerm_entries{{queue=\"repair\",reason=\"{reason}\"}}")),
             "{index}: {reason}"
@@ -233,8 +244,8 @@ fn metrics_commands_and_etcd_agree_when_idle() {
         replayed.stderr
     );
     let decided: Value = serde_json::from_str(&replayed.stdout).expect("JSON");
-    for entry in repairs.iter().filter(|e| e["status"] == "queued" || e["status"] == "processing") {
-        let id = format!("repairs/{}", entry["index"].as_str().expect("text"));
+    for (index, _) in reasons {
+        let id = format!("repairs/{index}");
         assert!(decided["reasons"][&id].is_object(), "{id} has no reason in {}", decided["reasons"]);
     }
     // the engine counted the commands that it ran
