@@ -51,6 +51,14 @@ async fn a_first_definition_is_generated_from_the_nodes_and_can_be_set() {
     assert_eq!((&one("cp0")["address"], &one("cp0")["control_plane"]), (&json!("10.0.0.1"), &json!(true)));
     assert_eq!(one("10.0.0.3")["entries"], json!(["reboots/0"]));
     assert_eq!(one("10.0.0.3")["ready"], true);
+    assert!(one("cp0")["cordoned_by"].is_null());
+
+    // a colleague's cordon names the program that set it
+    let cordon = json!({"spec": {"unschedulable": true}});
+    world.ok("PATCH", "/api/v1/nodes/cp0?fieldManager=kubectl-by-ann", Some(&cordon));
+    let table = run(&["nodes", "list"]).stdout;
+    let row = table.lines().find(|line| line.starts_with("cp0")).unwrap();
+    assert!(row.contains("cordoned") && row.contains("kubectl-by-ann since 20"), "{table}");
 
     // by the Nodes' labels, where Kubernetes is configured; a dry run shows the plan and writes nothing
     world.ok("PATCH", "/api/v1/nodes/cp1", Some(&json!({"metadata": {"labels": {"topology.example/rack": "7"}}})));

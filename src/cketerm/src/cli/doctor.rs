@@ -4,6 +4,7 @@
 mod configuration;
 mod etcd;
 mod power;
+mod store_members;
 
 pub use self::etcd::OWN_ETCD;
 

@@ -13,6 +13,7 @@ mod config;
 mod confirm;
 mod constraints;
 mod context;
+mod cordoned_by;
 mod diff;
 mod doctor;
 mod endings;

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use super::{
     Context,
+    cordoned_by::{CordonedBy, cordoned_by},
     node_row::{control_plane, internal_address},
     options::{Output, Reason},
     output::{Lines, columns},
@@ -65,6 +66,9 @@ struct Listed {
     /// Ready condition that Kubernetes reports; `None` = no such Node.
     ready: Option<bool>,
     schedulable: Option<bool>,
+    /// Author of the cordon; `None` = not cordoned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cordoned_by: Option<CordonedBy>,
     kubelet: Option<String>,
     /// Entries of both queues for this machine.
     entries: Vec<String>,
@@ -151,7 +155,8 @@ async fn print(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let (view, rows) = tokio::join!(store.read_view(), kube.nodes());
     let rows = rows.map_err(|e| ActionError::failed(format!("nodes list: {e}")))?;
-    let listed = list(&view?, rows);
+    let cordons = cordoned_by(&kube, &rows).await;
+    let listed = list(&view?, rows.into_iter().zip(cordons).collect());
     match context.output(Output::Table) {
         Output::Table => {
             let word = |flag: Option<bool>, yes: &str, no: &str| match flag {
@@ -169,19 +174,27 @@ async fn print(context: &Context) -> Result<(), ActionError> {
                         if n.member { role.to_owned() } else { "not a member".to_owned() },
                         word(n.ready, "Ready", "NotReady"),
                         word(n.schedulable, "yes", "cordoned"),
+                        n.cordoned_by.map_or_else(|| "-".to_owned(), |by| shown(&by)),
                         n.kubelet.unwrap_or_else(|| "-".to_owned()),
                         n.entries.join(","),
                     ]
                 })
                 .collect();
-            let header = ["Name", "Address", "Role", "Ready", "Schedulable", "Kubelet", "Entries"];
+            let header = ["Name", "Address", "Role", "Ready", "Schedulable", "Cordoned by", "Kubelet", "Entries"];
             context.out.text(columns(&header, &rows))
         }
         form => context.out.value(&listed, form),
     }
 }
 
-fn list(view: &StoreView, rows: Vec<NodeRow>) -> Vec<Listed> {
+fn shown(cordon: &CordonedBy) -> String {
+    match cordon.since {
+        Some(since) => format!("{} since {}", cordon.by, since.strftime("%F %H:%M")),
+        None => cordon.by.clone(),
+    }
+}
+
+fn list(view: &StoreView, rows: Vec<(NodeRow, Option<CordonedBy>)>) -> Vec<Listed> {
     let empty = Definition::default();
     let cluster = &view.definition().unwrap_or(&empty).cluster;
     let mut entries: BTreeMap<Address, Vec<String>> = BTreeMap::new();
@@ -195,16 +208,21 @@ fn list(view: &StoreView, rows: Vec<NodeRow>) -> Vec<Listed> {
             entries.entry(entry.address.clone()).or_default().push(format!("repairs/{index}"));
         }
     }
-    let mut rows: BTreeMap<NodeName, NodeRow> = rows.into_iter().map(|r| (r.name.clone(), r)).collect();
-    let one = |name: NodeName, address: Address, plane: bool, member: bool, row: Option<NodeRow>| Listed {
-        entries: entries.get(&address).cloned().unwrap_or_default(),
-        name,
-        address,
-        control_plane: plane,
-        member,
-        ready: row.as_ref().map(|r| r.ready),
-        schedulable: row.as_ref().map(|r| !r.unschedulable),
-        kubelet: row.map(|r| r.kubelet),
+    type Row = (NodeRow, Option<CordonedBy>);
+    let mut rows: BTreeMap<NodeName, Row> = rows.into_iter().map(|row| (row.0.name.clone(), row)).collect();
+    let one = |name: NodeName, address: Address, plane: bool, member: bool, row: Option<Row>| {
+        let (row, cordoned_by) = row.unzip();
+        Listed {
+            entries: entries.get(&address).cloned().unwrap_or_default(),
+            name,
+            address,
+            control_plane: plane,
+            member,
+            ready: row.as_ref().map(|r| r.ready),
+            schedulable: row.as_ref().map(|r| !r.unschedulable),
+            cordoned_by: cordoned_by.flatten(),
+            kubelet: row.map(|r| r.kubelet),
+        }
     };
     let mut listed: Vec<Listed> = Vec::new();
     let mut named = BTreeSet::new();
@@ -215,8 +233,8 @@ fn list(view: &StoreView, rows: Vec<NodeRow>) -> Vec<Listed> {
         listed.push(one(name, node.address.clone(), node.control_plane, true, row));
     }
     for (name, row) in rows {
-        let address = internal_address(&row);
-        let plane = control_plane(&row);
+        let address = internal_address(&row.0);
+        let plane = control_plane(&row.0);
         listed.push(one(name, address, plane, false, Some(row)));
     }
     listed

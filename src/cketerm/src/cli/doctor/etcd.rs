@@ -1,5 +1,5 @@
-//! Checks of the etcd that holds the queues: each endpoint, the rights of this user, and who can read the objects of
-//! Kubernetes in it.
+//! Checks of the etcd that holds the queues: each endpoint, its members, the rights of this user, and who can read the
+//! objects of Kubernetes in it.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use cketerm_model::{clock::Clock, secret};
 use cketerm_rules::doctor::{Checks, Subject};
 use futures::future::join_all;
 use tokio::time::timeout;
+
+use super::store_members;
 
 /// Longest wait for one answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -40,6 +42,7 @@ pub(super) async fn add(settings: &EtcdSettings, found: &mut Checks) {
         return;
     }
     let Ok(Ok(store)) = timeout(TIMEOUT, Store::connect(settings, Clock::host())).await else { return };
+    store_members::add(settings, found).await;
     add_exposure(&store, found).await;
     let lacking = rights(&store, None).await;
     let mut lacks = false;
