@@ -26,6 +26,7 @@ mod repairs;
 mod results;
 mod round;
 mod stuck;
+mod uncordon_gates;
 mod watches;
 mod webhooks;
 mod windows;

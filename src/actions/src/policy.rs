@@ -11,6 +11,7 @@ use cketerm_model::{
     policy::{ControlPlaneProbe, Policy},
     reboot_signals::Signals,
     text::nearest,
+    uncordon_gates::UncordonGates,
     window::Windows,
 };
 use cketerm_rules::reboot_needed::queue::MAX_PER_DAY;
@@ -20,7 +21,7 @@ use serde_json::{Map, Value};
 use super::{accept::accept_policy_change, error::ActionError, operator::Operator};
 
 /// Policy fields that are written as YAML or JSON, or as `none`.
-pub const DOCUMENTS: [&str; 5] = ["windows", "freeze", "groups", "reboot_needed_signals", "hooks"];
+pub const DOCUMENTS: [&str; 6] = ["windows", "freeze", "groups", "reboot_needed_signals", "hooks", "uncordon_gates"];
 
 /// Names of the constraints.
 pub const CONSTRAINTS: [&str; 7] = [
@@ -206,7 +207,7 @@ fn one_line(reason: &str) -> Result<String, String> {
     }
 }
 
-/// Sets `windows`, `freeze`, `groups`, `hooks` or `reboot_needed_signals` from a document.
+/// Sets one of [`DOCUMENTS`].
 fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
     let none = text.trim() == "none";
     let mut policy = policy.clone();
@@ -220,6 +221,7 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
         }
         "reboot_needed_signals" => policy.reboot_needed_signals = Signals::read(text)?,
         "hooks" => policy.hooks = Hooks::read(text)?,
+        "uncordon_gates" => policy.uncordon_gates = UncordonGates::read(text)?,
         "groups" => policy.groups = if none { None } else { Some(Groups::read(text)?) },
         _ if none => policy.freeze = None,
         _ => {

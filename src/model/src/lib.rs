@@ -45,6 +45,7 @@ pub mod stored;
 pub mod text;
 pub mod time;
 pub mod timeline;
+pub mod uncordon_gates;
 pub mod verb;
 pub mod window;
 pub mod withdraw;

@@ -1,6 +1,6 @@
 //! `cketerm/policy`: all settings that change a decision and are not CKE's.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use super::{
     hook::Hooks,
     reboot_signals::Signals,
     selector::Selector,
+    uncordon_gates::UncordonGates,
     window::Windows,
 };
 
@@ -195,6 +196,26 @@ pub enum Approval {
     Never,
 }
 
+/// Way to fence a Node whose machine is proven to be off (MET-27).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FenceBy {
+    /// By the taint `node.kubernetes.io/out-of-service`, which the leader removes after the next boot.
+    Taint,
+    /// By deletion of the Node.
+    #[default]
+    Delete,
+}
+
+impl fmt::Display for FenceBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Taint => "taint",
+            Self::Delete => "delete",
+        })
+    }
+}
+
 /// Check of a control plane by an engine (SAF-30). Stored as one text: `node`, or the URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
@@ -299,9 +320,15 @@ pub struct Policy {
     pub reboot_needed_at_once: u64,
     /// Number of entries that the leader queues by itself in 24 hours; 0 = no limit.
     pub reboot_needed_per_day: u64,
+    /// Seconds from the start of a drain in which it waits for protected running Jobs before it backs off; 0 = it backs
+    /// off at once, as CKE does.
+    pub job_grace_seconds: u64,
     /// Commands or requests of the site around drains.
     #[serde(skip_serializing_if = "Hooks::is_empty")]
     pub hooks: Hooks,
+    /// Conditions for the uncordon of a rebooted worker.
+    #[serde(skip_serializing_if = "UncordonGates::is_empty")]
+    pub uncordon_gates: UncordonGates,
     /// Whether large changes of the members wait for an approval.
     pub approval: Approval,
     /// Percentage of the nodes above which they wait.
@@ -313,6 +340,8 @@ pub struct Policy {
     pub removal_wait_seconds: u64,
     /// Whether the leader runs the Metal3 controller.
     pub metal3_controller: bool,
+    /// Way to fence a Node.
+    pub fence: FenceBy,
     /// Windows in which drains may start and power commands may run; none = always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
@@ -351,12 +380,15 @@ impl Default for Policy {
             reboot_needed_signals: Signals::default(),
             reboot_needed_at_once: 1,
             reboot_needed_per_day: 0,
+            job_grace_seconds: 0,
             hooks: Hooks::default(),
+            uncordon_gates: UncordonGates::default(),
             approval: Approval::default(),
             gate_percent: 10,
             sabakan_poll_seconds: 60,
             removal_wait_seconds: 300,
             metal3_controller: false,
+            fence: FenceBy::default(),
             windows: None,
             freeze: None,
             groups: None,
@@ -382,6 +414,7 @@ impl Policy {
         all.extend(self.freeze.iter().flat_map(|f| below("freeze", keys(&f.unknown))));
         all.extend(self.groups.iter().flat_map(|g| below("groups", keys(&g.unknown))));
         all.extend(below("hooks", self.hooks.unknown_fields()));
+        all.extend(below("uncordon_gates", keys(&self.uncordon_gates.unknown)));
         all
     }
 }

@@ -374,6 +374,15 @@ pub enum Reason {
         output: String,
         retry: HookRetry,
     },
+    /// The machine is back, but a gate of the policy `uncordon_gates` is closed: its Node stays cordoned.
+    UncordonGateClosed {
+        /// The condition, taint or pod that is waited for.
+        missing: String,
+        /// Time at which the machine was back.
+        since: Timestamp,
+        /// Whether it has been closed for longer than `overdue_seconds`.
+        overdue: bool,
+    },
     /// The record of the entry's batch cannot be read. It may be paused, so its queued entries do not start.
     BatchUnreadable {
         batch: BatchId,

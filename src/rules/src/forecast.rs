@@ -239,6 +239,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::DrainedByOther { .. }
         | Reason::HookRunning { .. }
         | Reason::HookFailed { .. }
+        | Reason::UncordonGateClosed { .. }
         | Reason::OrderIgnored { .. }
         | Reason::BatchPauseIgnored { .. }
         | Reason::Stale { .. }

@@ -48,6 +48,7 @@ pub mod eta;
 pub mod explain;
 pub mod forecast;
 pub mod handover;
+pub mod limits;
 pub mod manual_drain;
 pub mod membership;
 pub mod memory;

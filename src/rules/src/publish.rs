@@ -140,6 +140,7 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::UncordonedByOther { .. }
         | Reason::HookRunning { .. }
         | Reason::HookFailed { .. }
+        | Reason::UncordonGateClosed { .. }
         | Reason::CommandFailed { .. }
         | Reason::AwaitingApproval { .. }
         | Reason::Frozen { .. }

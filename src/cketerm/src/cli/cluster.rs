@@ -1,9 +1,18 @@
 //! `cluster`: the definition, and the identity of its cluster.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use cketerm_actions::{ActionError, Operator};
-use cketerm_model::{cluster, kube::NodeRow};
+use cketerm_model::{
+    cluster::{self, Cluster},
+    constraints::Constraints,
+    kube::NodeRow,
+    policy::Policy,
+};
+use cketerm_rules::limits;
 use clap::Subcommand;
 use serde_json::json;
 
@@ -96,22 +105,33 @@ async fn get(context: &Context) -> Result<(), ActionError> {
     }
 }
 
+/// Reads the constraints and the policy. A policy that cannot be read is an error.
+async fn stored_limits(context: &Context) -> Result<(Constraints, Arc<Policy>), ActionError> {
+    let store = context.store().await?;
+    let constraints = store.constraints().await?.unwrap_or_default();
+    match store.policy().await?.map(|stored| stored.value) {
+        Some(Ok(policy)) => Ok((constraints, policy)),
+        Some(Err(why)) => Err(ActionError::failed(format!("the policy cannot be read: {why}"))),
+        None => Ok((constraints, Arc::default())),
+    }
+}
+
 async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
     let text = read(file)?;
     let name = file.display();
     let definition = cluster::parse(&text).map_err(|e| ActionError::failed(format!("{name}: the definition {e}")))?;
-    let stored = match context.store().await {
-        Ok(store) => store.constraints().await.map_err(ActionError::from),
-        Err(e) => Err(e),
-    };
-    let constraints = match stored {
-        Ok(constraints) => Some(constraints.unwrap_or_default()),
+    let stored = match stored_limits(context).await {
+        Ok(stored) => Some(stored),
         Err(e) => {
             context.print_message(&format!("number of control planes not checked against the constraints: {e}"));
             None
         }
     };
-    let found = cluster::check(&definition, constraints.as_ref());
+    let found = cluster::check(&definition, stored.as_ref().map(|(constraints, _)| constraints));
+    let notes = match (serde_json::from_value::<Cluster>(definition), stored) {
+        (Ok(cluster), Some((constraints, policy))) => limits::explained(&cluster, &policy, &constraints),
+        (Err(_), _) | (_, None) => Vec::new(), // the faults say what is wrong
+    };
     let lines =
         |faults: &[cluster::Fault], word: &str| faults.iter().map(|f| format!("{word}: {f}")).collect::<Vec<_>>();
     match context.output(Output::Table) {
@@ -119,12 +139,18 @@ async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
             for line in lines(&found.faults, "error").iter().chain(&lines(&found.warnings, "warning")) {
                 context.out.line(line)?;
             }
+            for note in &notes {
+                context.out.line(&format!("note: {note}"))?;
+            }
         }
         form => {
             let list = |faults: &[cluster::Fault]| {
                 faults.iter().map(|f| json!({"path": f.path, "what": f.what})).collect::<Vec<_>>()
             };
-            context.out.value(&json!({"errors": list(&found.faults), "warnings": list(&found.warnings)}), form)?;
+            context.out.value(
+                &json!({"errors": list(&found.faults), "warnings": list(&found.warnings), "notes": notes}),
+                form,
+            )?;
         }
     }
     if found.faults.is_empty() {

@@ -70,6 +70,7 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         | Reason::DrainedByOther { .. }
         | Reason::HookRunning { .. }
         | Reason::HookFailed { .. }
+        | Reason::UncordonGateClosed { .. }
         | Reason::Stale { .. }
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }

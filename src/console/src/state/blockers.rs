@@ -107,6 +107,7 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::CommandRunning { .. }
         | Reason::HookRunning { .. }
         | Reason::HookFailed { .. }
+        | Reason::UncordonGateClosed { .. }
         | Reason::CommandFailed { .. }
         | Reason::OutcomeUnknown { .. }
         | Reason::CheckUnavailable { .. }

@@ -369,8 +369,8 @@ impl Action {
             Self::Hosts { hosts, action, .. } => {
                 let names: Vec<&str> = hosts.iter().map(|(name, _)| name.as_str()).collect();
                 match action {
-                    Some(HostAction::Fence(node, _)) => {
-                        format!("fencing {node}: waiting for proof that {} is off ...", names.join(", "))
+                    Some(HostAction::Fence(node)) => {
+                        format!("fencing {}: waiting for proof that {} is off ...", node.name, names.join(", "))
                     }
                     _ => format!("sending it to {} ...", names.join(", ")),
                 }

@@ -122,6 +122,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::VolumeAttached { .. }
         | Reason::CommandFailed { .. }
         | Reason::HookFailed { .. }
+        | Reason::UncordonGateClosed { .. }
         | Reason::CheckUnavailable { .. }
         | Reason::AwaitingApproval { .. }
         | Reason::EngineElsewhere { .. }
@@ -233,6 +234,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         }
         Reason::CommandFailed { end, retry, .. } => format!("command failed{retry}: {end}"),
         Reason::HookFailed { hook, .. } => format!("failing hook {hook}"),
+        Reason::UncordonGateClosed { missing, .. } => missing.clone(),
         Reason::UnreachableGate { count, limit, names } => {
             let more = if *count > 1 { " ..." } else { "" };
             let first = names.first().map_or("", |name| name.as_str());
@@ -343,6 +345,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::VolumeAttached { .. } => "volumes that detach",
         Reason::CommandRunning { .. } => "its command",
         Reason::HookRunning { .. } | Reason::HookFailed { .. } => "a hook of the site",
+        Reason::UncordonGateClosed { .. } => "a gate before the uncordon",
         Reason::WaitingForBoot { .. } | Reason::WaitingForJoin { .. } => "a machine that boots",
         Reason::WaitingForHealth { .. } | Reason::CheckUnavailable { .. } => "a health or boot check",
         Reason::PowerError { .. } => "a BMC that answers",

@@ -296,6 +296,7 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::CommandFailed { .. }
         | Reason::HookRunning { .. }
         | Reason::HookFailed { .. }
+        | Reason::UncordonGateClosed { .. }
         | Reason::OutcomeUnknown { .. }
         | Reason::CheckUnavailable { .. }
         | Reason::NodeMismatch { .. }

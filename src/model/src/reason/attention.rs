@@ -55,6 +55,7 @@ impl Reason {
             | Self::CheckUnavailable { .. }
             | Self::DrainedByOther { .. }
             | Self::HookFailed { retry: HookRetry::Scheduled, .. }
+            | Self::UncordonGateClosed { overdue: false, .. }
             | Self::PowerError { .. }
             | Self::EffectFailed { .. }
             | Self::OutcomeUnknown { until: Some(_), .. } => Attention::Later,
@@ -65,6 +66,7 @@ impl Reason {
             | Self::UncordonedByOther { .. }
             | Self::CommandFailed { retry: CommandRetry::Never, .. }
             | Self::HookFailed { retry: HookRetry::Exhausted, .. }
+            | Self::UncordonGateClosed { overdue: true, .. }
             | Self::OutcomeUnknown { .. }
             | Self::NodeMismatch { .. }
             | Self::OrphanedCordon { .. }
@@ -158,6 +160,7 @@ impl Reason {
             | Self::DrainedByOther { .. }
             | Self::HookRunning { .. }
             | Self::HookFailed { .. }
+            | Self::UncordonGateClosed { .. }
             | Self::BatchPaused { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }

@@ -51,6 +51,7 @@ impl Reason {
             | Self::DrainedByOther { .. }
             | Self::HookRunning { .. }
             | Self::HookFailed { .. }
+            | Self::UncordonGateClosed { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }
@@ -126,6 +127,7 @@ impl Reason {
             | Self::DrainedByOther { .. }
             | Self::HookRunning { .. }
             | Self::HookFailed { .. }
+            | Self::UncordonGateClosed { .. }
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::Stale { .. }

@@ -185,6 +185,10 @@ impl fmt::Display for Reason {
                     ) => Ok(()),
                 }
             }
+            Self::UncordonGateClosed { missing, since, overdue } => {
+                write!(f, "booted, but {missing}: the Node stays cordoned since {}", at(*since))?;
+                f.write_str(if *overdue { "; `cketerm rq done` goes on without it" } else { "" })
+            }
             Self::BatchUnreadable { batch, key, why } => write!(
                 f,
                 "batch {batch} cannot be read and may be paused: {key}: {why}; fix it with etcdctl, or remove it"

@@ -106,7 +106,8 @@ impl<'a> Pass<'a> {
             return reason;
         }
         if matches!(end, End::Booted | End::Replaced)
-            && let Some(reason) = self.hooks_before_end(ctx)
+            && let Some(reason) =
+                self.uncordon_gate(ctx, node.map(AsRef::as_ref)).or_else(|| self.hooks_before_end(ctx))
         {
             return reason;
         }

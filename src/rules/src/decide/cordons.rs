@@ -66,6 +66,9 @@ impl<'a> Pass<'a> {
                 CordonState::Removable if let Some(reason) = self.keeps_for_other(node, owner) => {
                     self.out.orphans.insert(name.clone(), reason);
                 }
+                CordonState::Removable if let Some(reason) = self.gate_before_release(node, owner, &address) => {
+                    self.out.orphans.insert(name.clone(), reason);
+                }
                 CordonState::Removable => match self.hooks_before_release(node, owner) {
                     // A hook that runs is no reason to look after the Node.
                     Some(Reason::HookRunning { .. }) => {}
@@ -80,6 +83,20 @@ impl<'a> Pass<'a> {
             }
         }
         self.archive_ended_attempts();
+    }
+
+    /// Returns the reason why a rebooted worker whose entry is gone stays cordoned: a gate of the policy is closed. An
+    /// operator's `done`, or order to uncordon, does not wait for it.
+    fn gate_before_release(&mut self, node: &NodeRow, owner: Option<&Owner>, address: &Address) -> Option<Reason> {
+        let id = owner?.entry;
+        let definition = self.definition?;
+        let is_worker = definition.members.by_address(&definition.cluster, address).is_none_or(|m| !m.control_plane);
+        let is_rebooted = id.queue == QueueKind::Reboot && attempts::any_command_began(self.snap, id);
+        let is_decided_by_person = self.has_uncordon_order(id) || readiness::is_done_by_order(self.snap, id);
+        if !is_worker || !is_rebooted || !drain::is_uncordoned_by_release(node) || is_decided_by_person {
+            return None;
+        }
+        self.uncordon_gate_of_orphan(node)
     }
 
     /// Reports whether the record may belong to a later leader. The record has another lease and appeared while this

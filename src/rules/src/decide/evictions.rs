@@ -61,10 +61,18 @@ impl<'a> Pass<'a> {
         // A drain that another leader began counts as one with an accepted eviction (REB-28).
         let removal_began = drain.taken_over || drain.accepted;
         // A protected running Job is known without a request. The cordon keeps other pods away from the node. Unless
-        // pods have left already, the drain backs off at once and the node is uncordoned (REB-25).
+        // pods have left already, the drain backs off after the grace for Jobs, and the node is uncordoned (REB-25).
         if let Some((pod, job)) = leaving.jobs.first() {
             let blocked = Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() };
-            return if removal_began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
+            if removal_began {
+                return Waits::For(blocked);
+            }
+            let left = self.job_grace_left(ctx);
+            if left <= Seconds::ZERO {
+                return Waits::BackOff(blocked);
+            }
+            self.wake_at(self.monotonic_now() + left + Seconds::new(0.001));
+            return Waits::For(blocked);
         }
         let interval = Seconds::new(i32::try_from(rules.interval).unwrap_or(i32::MAX).into());
         if let (false, Some((at, cause))) = (removal_began, &drain.refused) {
@@ -102,6 +110,13 @@ impl<'a> Pass<'a> {
             self.plan(&node.name, Some(ctx.id), guard, effect);
         }
         Waits::For(self.remaining_reason(node, leaving, next.held))
+    }
+
+    /// Returns the time until a drain that has removed no pod yet backs off because of a protected running Job (REB-25).
+    fn job_grace_left(&self, ctx: EntryContext<'_>) -> Seconds {
+        let since = ctx.since.unwrap_or(self.now.wall);
+        let grace = i32::try_from(self.policy.job_grace_seconds).unwrap_or(i32::MAX);
+        Seconds::new(grace.into()) - seconds_between(since, self.now.wall)
     }
 
     /// Sends a dry run for each pod that will be evicted and has not passed yet. Returns `None` if no dry run is left

@@ -13,7 +13,7 @@ use cketerm_model::{
 use cketerm_sabakan::change::Missing;
 
 use super::{Pass, entry_context::EntryContext};
-use crate::{handover::remedy_without_leader, preflight_fault::PreflightFault};
+use crate::{handover::remedy_without_leader, limits::unreachable_limit, preflight_fault::PreflightFault};
 
 /// Maximum age of a copy from which new work starts (SAF-21).
 const STALE: Seconds = Seconds::new(10.0);
@@ -135,10 +135,7 @@ impl Pass<'_> {
         }
         let follows_nodes = self.policy.membership == Membership::Nodes;
         let members = definition.cluster.nodes.len() as u64;
-        let mut limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
-        if follows_nodes {
-            limit = limit.max(i64::try_from(members * self.policy.unreachable_percent / 100).unwrap_or(i64::MAX));
-        }
+        let limit = unreachable_limit(&self.policy, &self.snap.store.constraints(), members);
         let outside_only = self.policy.unreachable_rule == UnreachableRule::OutsideReboots;
         let kube = &self.snap.kube;
         // Both lists are in order of names. One parallel walk replaces a search for each of 5,000 members.

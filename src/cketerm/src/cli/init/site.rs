@@ -4,7 +4,7 @@ use cketerm_actions::{ActionError, Operator};
 use cketerm_model::{
     kube::NodeRow,
     names::NodeName,
-    policy::{Membership, NodeSelector},
+    policy::{Membership, NodeSelector, Policy},
     stored::view::StoreView,
 };
 use serde_json::json;
@@ -14,6 +14,10 @@ use crate::{
     cli::node_row::{as_member, control_plane},
     config::Settings,
 };
+
+/// Grace for running Jobs where the members follow the Nodes: such sites have Jobs of every kind, and a machine on
+/// which a short one runs should not go back to the end of the queue.
+const JOB_GRACE_SECONDS: u64 = 300;
 
 /// Nodes, identity and what etcd holds already.
 pub(super) struct Site {
@@ -29,6 +33,8 @@ pub(super) struct Site {
 pub(super) struct Plan {
     membership: Membership,
     selector: NodeSelector,
+    /// Whether somebody has set the grace for Jobs before.
+    job_grace_chosen: bool,
     /// The definition and its number of control planes; none if one is stored already.
     definition: Option<(String, usize)>,
     members: usize,
@@ -109,7 +115,14 @@ impl Site {
             Some(_) => None,
             None => Some((self.definition(args, asked)?, self.planes())),
         };
-        Ok(Plan { membership, selector: args.node_selector.clone(), definition, members: self.nodes.len() })
+        let job_grace_chosen = self.store.policy().job_grace_seconds != Policy::default().job_grace_seconds;
+        Ok(Plan {
+            membership,
+            selector: args.node_selector.clone(),
+            job_grace_chosen,
+            definition,
+            members: self.nodes.len(),
+        })
     }
 
     fn definition(&self, args: &InitArgs, asked: &Asked) -> Result<String, ActionError> {
@@ -160,6 +173,10 @@ impl Site {
             let membership = plan.membership_name();
             operator.set_policy("membership", membership, REASON).await?;
             done.push(format!("set policy membership to {membership}"));
+            if let Some(seconds) = plan.job_grace() {
+                operator.set_policy("job_grace_seconds", &seconds.to_string(), REASON).await?;
+                done.push(format!("set policy job_grace_seconds to {seconds}"));
+            }
             operator.set_constraint("control-plane-count", &planes.to_string(), REASON).await?;
             done.push(format!("set constraint control-plane-count to {planes}"));
             let set = operator.set_cluster(definition, REASON).await?;
@@ -184,14 +201,21 @@ impl Plan {
         }
     }
 
+    /// Seconds to set as the grace for Jobs, where the members follow the Nodes and nobody has set one.
+    fn job_grace(&self) -> Option<u64> {
+        (self.membership == Membership::Nodes && !self.job_grace_chosen).then_some(JOB_GRACE_SECONDS)
+    }
+
     /// Describes each change of etcd.
     pub(super) fn described(&self) -> Vec<String> {
         match &self.definition {
-            Some((_, planes)) => vec![
-                format!("set policy membership to {}", self.membership_name()),
-                format!("set constraint control-plane-count to {planes}"),
-                format!("store a definition with {} members, and confirm the identity", self.members),
-            ],
+            Some((_, planes)) => {
+                let mut all = vec![format!("set policy membership to {}", self.membership_name())];
+                all.extend(self.job_grace().map(|seconds| format!("set policy job_grace_seconds to {seconds}")));
+                all.push(format!("set constraint control-plane-count to {planes}"));
+                all.push(format!("store a definition with {} members, and confirm the identity", self.members));
+                all
+            }
             None => vec!["keep the stored definition, and confirm the identity".to_owned()],
         }
     }

@@ -127,6 +127,7 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
             let failed = format!("hook {hook} failed: {end}");
             if last.is_empty() { vec![failed] } else { vec![format!("hook {hook}: {last}"), failed] }
         }
+        Reason::UncordonGateClosed { missing, .. } => vec![format!("booted, but {missing}"), missing.clone()],
         Reason::OutcomeUnknown { until: None, .. } => vec!["order retry or done".to_owned()],
         Reason::OutcomeUnknown { until: Some(until), .. } => {
             vec![format!("old command, over {}", when::until(*until, now))]

@@ -93,6 +93,29 @@ fn i15_a_protected_running_job_backs_off_before_any_preview_or_eviction() {
 }
 
 #[test]
+fn i18_a_drain_waits_for_a_protected_job_within_its_grace_and_evicts_nothing() {
+    let drain = |age| {
+        Scene::new(1).with(|s| s.policy.job_grace_seconds = 300).draining(0, 11, age).pod(11, "web", |_| {}).pod(
+            11,
+            "batch",
+            |p| p.controller = controlled("Job", "nightly"),
+        )
+    };
+    let within = drain(299);
+    assert_eq!(within.does(0), None);
+    let blocked = Reason::BlockedByJob { pod: "shop/batch".to_owned(), job: "shop/nightly".to_owned() };
+    assert_eq!(within.reason(0), blocked);
+    let wake = (within.decide().wake.unwrap() - BOOT).get();
+    assert!((1.0..1.1).contains(&wake), "the end of the grace wakes the engine: {wake}");
+    assert_eq!(drain(300).does(0), Some("backing off"));
+    let ended = drain(299).with(|s| {
+        let pods = s.kube.pods.get_mut("10.0.0.11").unwrap();
+        pods.pods.remove("uid-batch").unwrap();
+    });
+    assert_eq!(ended.does(0), Some("previewing"), "the Job has ended, and the drain goes on");
+}
+
+#[test]
 fn a_refused_preview_is_retried_evict_retries_times_at_evict_interval() {
     let blocked =
         Reason::BlockedByPdb { pod: "shop/web".to_owned(), pdb: "shop/web".to_owned(), healthy: 1, needed: 1 };

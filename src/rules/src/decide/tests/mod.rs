@@ -26,5 +26,6 @@ mod repair_steps;
 mod results;
 mod scene;
 mod scheduler;
+mod uncordon_gates;
 mod weeks;
 mod windows;
