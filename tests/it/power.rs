@@ -7,6 +7,7 @@ mod fencing;
 mod foreign;
 pub mod hosts;
 mod ipmi;
+mod out_of_service;
 mod sandbox;
 mod served;
 mod shutdown;

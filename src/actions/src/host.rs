@@ -72,6 +72,11 @@ impl Hosts {
         self
     }
 
+    /// Returns the user who acts.
+    pub(super) fn author(&self) -> &Who {
+        &self.who
+    }
+
     /// Lists all hosts.
     pub async fn list(&self) -> Result<Vec<HostRow>, ActionError> {
         self.kube.hosts().await.map_err(|e| ActionError::failed(e.to_string()))

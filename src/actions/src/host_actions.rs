@@ -7,9 +7,11 @@ use cketerm_clients::{
 use cketerm_model::{
     cketerm_records::Audit,
     host::{HostRow, Mode, ProofSource},
-    kube::KubeView,
+    kube::{KubeView, OutOfService},
     names::NodeName,
+    policy::FenceBy,
 };
+use jiff::Timestamp;
 
 use super::{
     error::ActionError,
@@ -23,6 +25,17 @@ const PROOF_TIMEOUT_SECONDS: u64 = 900;
 /// Name under which a fence holds a host.
 const FENCE_KEY: &str = "fence";
 
+/// Node to fence, and the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FencedNode {
+    /// Name of the Node.
+    pub name: NodeName,
+    /// Its UID. Another Node of that name is left alone.
+    pub uid: String,
+    /// Whether the Node is tainted or deleted.
+    pub by: FenceBy,
+}
+
 /// Actions on one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostAction {
@@ -34,8 +47,8 @@ pub enum HostAction {
     Release(String),
     /// Set `spec.online`.
     Online(bool),
-    /// Hold the host off hard, wait for the proof of off, delete its Node (name and UID), release the host.
-    Fence(NodeName, String),
+    /// Hold the host off hard, wait for the proof of off, fence its Node, release the host.
+    Fence(FencedNode),
 }
 
 impl HostAction {
@@ -47,7 +60,10 @@ impl HostAction {
             Self::Release(key) => format!("host release {key}"),
             Self::Online(true) => "host online".to_owned(),
             Self::Online(false) => "host offline".to_owned(),
-            Self::Fence(node, _) => format!("fence node {node}"),
+            Self::Fence(node) => match node.by {
+                FenceBy::Delete => format!("fence node {}", node.name),
+                FenceBy::Taint => format!("fence node {} by taint", node.name),
+            },
         }
     }
 }
@@ -108,12 +124,12 @@ impl Hosts {
                 self.set_online(name, *online).await?;
                 Ok(format!("{name} will be turned {}", if *online { "on" } else { "off and stay off" }))
             }
-            HostAction::Fence(node, uid) => self.fence(name, node, uid).await,
+            HostAction::Fence(node) => self.fence(name, node).await,
         }
     }
 
     /// Fences a host and a Node given by their names, which have to belong together.
-    pub async fn fence_node(&self, name: &str, node: &NodeName) -> Result<String, ActionError> {
+    pub async fn fence_node(&self, name: &str, node: &NodeName, by: FenceBy) -> Result<String, ActionError> {
         let host = self.ready(name, "fenced").await?;
         let full = host.full_name();
         let mut view = KubeView::default();
@@ -122,7 +138,10 @@ impl Hosts {
             view.put_node(row);
         }
         match view.node_of_host(&host) {
-            Some((found, _)) if found.name == *node => self.fence(&full, node, &found.uid).await,
+            Some((found, _)) if found.name == *node => {
+                let node = FencedNode { name: found.name.clone(), uid: found.uid.clone(), by };
+                self.fence(&full, &node).await
+            }
             Some((found, by)) => Err(ActionError::refused(format!(
                 "{full} is node {} by {by}, not {node}; nothing was done",
                 found.name
@@ -148,40 +167,45 @@ impl Hosts {
         Err(keeps_changing(name))
     }
 
-    /// Deletes the Node only while the host is known to be off. Metal3's proposal: "the caller can perform any required
+    /// Fences the Node only while the host is known to be off. Metal3's proposal: "the caller can perform any required
     /// actions while the node is in a known safe state". Without a proof the host stays held and the Node stays
     /// (MET-27).
-    async fn fence(&self, name: &str, node: &NodeName, uid: &str) -> Result<String, ActionError> {
+    async fn fence(&self, name: &str, node: &FencedNode) -> Result<String, ActionError> {
         let key = own_key(Some(FENCE_KEY))?;
         let asking = self.hold(name, &key, Mode::Hard).await?;
         let proof = self.proof(&asking.host).await;
         let answer = async {
             let by = self.watch(&asking.host, &key, PROOF_TIMEOUT_SECONDS, &proof).await?;
-            self.final_check(&asking.host, Some(node), &key, by, &proof).await.map(|()| by)
+            self.final_check(&asking.host, Some(&node.name), &key, by, &proof).await.map(|()| by)
         };
         let answer = answer.await;
-        // Delete right after the last look; closing the BMC's session can wait.
-        let deleted = if answer.is_ok() { Some(self.kube.delete_node(node, uid).await) } else { None };
+        // Right after the last look; closing the BMC's session can wait.
+        let fenced = if answer.is_ok() { Some(self.fence_now(name, node).await) } else { None };
         proof.close().await;
+        let (shown, done) = (&node.name, fenced_word(node.by));
         let by = answer.map_err(|e| {
             ActionError::failed(format!(
-                "node {node} was NOT deleted: {}; {name} stays held under {key} until released",
+                "node {shown} was NOT {done}: {}; {name} stays held under {key} until released",
                 e.text
             ))
         })?;
-        let deleted = match deleted {
-            Some(Ok(())) => "deleted",
+        let done = match fenced {
+            Some(Ok(())) => done,
             // Another client deleted it, or an earlier request of cketerm whose answer was lost.
             Some(Err(WriteError::NotFound)) | None => "already gone",
             Some(Err(e)) => {
+                let remedy = match node.by {
+                    FenceBy::Delete => "delete it",
+                    FenceBy::Taint => "try again, or taint it with `kubectl`",
+                };
                 return Err(ActionError::failed(format!(
-                    "{name} is off and held under {key}, but node {node} was not deleted: {e}; delete it, then release \
+                    "{name} is off and held under {key}, but node {shown} was not {done}: {e}; {remedy}, then release \
                      the host"
                 )));
             }
         };
         let host = self.release(name, &key).await.map_err(|e| {
-            ActionError::failed(format!("node {node} is {deleted}, but {name} is still held: {}", e.text))
+            ActionError::failed(format!("node {shown} is {done}, but {name} is still held: {}", e.text))
         })?;
         let others = holders(&host);
         let after = if others.is_empty() { "released".to_owned() } else { format!("still held by {others}") };
@@ -189,7 +213,39 @@ impl Hosts {
             ProofSource::Change => "was off",
             ProofSource::Bmc => "was off according to its BMC",
         };
-        Ok(format!("{name} {proof}, node {node} is {deleted}, the host is {after}"))
+        Ok(format!("{name} {proof}, node {shown} is {done}, the host is {after}"))
+    }
+
+    /// Fences the Node at once.
+    async fn fence_now(&self, host: &str, node: &FencedNode) -> Result<(), WriteError> {
+        match node.by {
+            FenceBy::Delete => self.kube.delete_node(&node.name, &node.uid).await,
+            FenceBy::Taint => self.take_out_of_service(host, node).await,
+        }
+    }
+
+    /// Taints the Node. Its status may change between read and write, so this is tried again; another Node of the same
+    /// name is left alone.
+    async fn take_out_of_service(&self, host: &str, node: &FencedNode) -> Result<(), WriteError> {
+        let mut last = WriteError::Conflict;
+        for _ in 0..TRIES {
+            let read = self.kube.node(&node.name).await.map_err(|e| WriteError::NoAnswer(e.to_string()))?;
+            let row = read.filter(|row| row.uid == node.uid).ok_or(WriteError::NotFound)?;
+            let record = OutOfService::of(&row, Timestamp::now(), &self.author().to_string(), host);
+            match self.kube.take_out_of_service(&row, &record).await {
+                Ok(_) => return Ok(()),
+                Err(e @ (WriteError::Conflict | WriteError::NoAnswer(_))) => last = e,
+                Err(e) => return Err(e),
+            }
+        }
+        Err(last)
+    }
+}
+
+fn fenced_word(by: FenceBy) -> &'static str {
+    match by {
+        FenceBy::Delete => "deleted",
+        FenceBy::Taint => "out of service",
     }
 }
 

@@ -41,7 +41,7 @@ pub use confirm::{CONFIRM_TIMEOUT, Confirmation};
 pub use definition::{ClusterIdentities, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{HostRequest, Hosts, own_key};
-pub use host_actions::HostAction;
+pub use host_actions::{FencedNode, HostAction};
 pub use node::Turned;
 pub use operator::Operator;
 pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};

@@ -3,6 +3,7 @@
 
 mod control_plane;
 mod other_drainer;
+mod out_of_service;
 mod view;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     control_plane::ControlPlaneSignals,
     other_drainer::{DrainProgram, DrainSign},
+    out_of_service::{OUT_OF_SERVICE_ANNOTATION, OUT_OF_SERVICE_TAINT, OutOfService},
     view::{CONTROL_PLANE_PODS, Index, KubeView},
 };
 pub use super::described::{MetadataPatch, NodeMetadata, PackedPairs};

@@ -213,6 +213,7 @@ fn next(effect: Effect, progress: &Progress) -> Next {
         | Effect::HealthCheck { .. }
         | Effect::Finish { .. }
         | Effect::Release { .. }
+        | Effect::ReturnToService { .. }
         | Effect::Settle { .. }
         | Effect::TakeResult { .. }
         | Effect::Registry(_)

@@ -16,22 +16,22 @@ use crate::world::{
 };
 
 /// An API server, a BMC that requires TLS and a password, and an engine's configuration.
-struct Site {
-    world: World,
-    bmc: Emulator,
+pub(super) struct Site {
+    pub(super) world: World,
+    pub(super) bmc: Emulator,
 }
 
 const HARD: &str = r#"{"mode": "hard"}"#;
 
 impl Site {
     fn start() -> Option<Self> {
-        Self::start_with(|_| {})
+        Self::start_with(Options::default(), |_| {})
     }
 
     /// Starts a site with a changed resource definition.
-    fn start_with(change: impl FnOnce(&mut Value)) -> Option<Self> {
+    pub(super) fn start_with(options: Options, change: impl FnOnce(&mut Value)) -> Option<Self> {
         let bmc = Emulator::start(true)?;
-        let world = World::start(Options::default())?;
+        let world = World::start(options)?;
         define_with(&world, change);
         world.set_up(&machines(1, 0), &json!({}));
         world.run(&["policy", "set", "metal3_controller", "true"]);
@@ -52,12 +52,12 @@ impl Site {
         Some(Self { world, bmc })
     }
 
-    fn engine(&self, name: &str) -> Daemon {
+    pub(super) fn engine(&self, name: &str) -> Daemon {
         Daemon::start(self.world.dir(), &self.world.dir().join("engine.yaml"), name)
     }
 
     /// Adds a host that another program has provisioned, on the emulator's machine `one`, which is on.
-    fn add(&self, name: &str) {
+    pub(super) fn add(&self, name: &str) {
         let address = self.bmc.url.replace("https://", "redfish+https://");
         let host = json!({
             "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
@@ -78,7 +78,7 @@ impl Site {
         self.world.ok("GET", &format!("{HOSTS}/{name}"), None)["status"].clone()
     }
 
-    fn power_is(&self, name: &str, on: bool) {
+    pub(super) fn power_is(&self, name: &str, on: bool) {
         wait_for(&format!("{name} is {}", if on { "on" } else { "off" }), 60, || {
             (self.status(name)["poweredOn"] == on).then_some(())
         });
@@ -202,7 +202,7 @@ fn if_the_crd_drops_the_timestamps_an_annotation_keeps_them() {
         let fields = provisioning["properties"].as_object_mut().unwrap();
         fields.retain(|name, _| name == "state");
     };
-    let Some(site) = Site::start_with(upstream) else { return };
+    let Some(site) = Site::start_with(Options::default(), upstream) else { return };
     site.add("h1");
     let engine = site.engine("engine");
     site.power_is("h1", true);

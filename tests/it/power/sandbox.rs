@@ -3,13 +3,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm_actions::{HostAction, Operator};
+use cketerm_actions::{FencedNode, HostAction, Operator};
 use cketerm_engine::run::Handle;
 use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::EngineMode,
     host::{HostRow, Mode},
     names::NodeName,
+    policy::FenceBy,
 };
 use cketerm_rules::seen::Seen;
 use cketerm_runtime::tasks::Gate;
@@ -101,7 +102,8 @@ impl Site {
         let uid = self.host(name)["metadata"]["uid"].as_str().unwrap().to_owned();
         let node = self.stage.sandbox.objects.get(&NODES, "", name).unwrap();
         let node_uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
-        let action = HostAction::Fence(NodeName::new(name), node_uid);
+        let node = FencedNode { name: NodeName::new(name), uid: node_uid, by: FenceBy::Delete };
+        let action = HostAction::Fence(node);
         let done = self.operator.host(&format!("{NAMESPACE}/{name}"), &uid, action, Some("dead")).await;
         done.map_err(|e| e.text)
     }

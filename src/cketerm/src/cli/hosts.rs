@@ -5,8 +5,9 @@ use cketerm_clients::{net::Http, power::BmcClients, sabakan as client};
 use cketerm_model::{
     host::{HostRow, Mode, ProofSource},
     names::NodeName,
+    policy::FenceBy,
 };
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::{Context, options::Output, output::columns};
@@ -31,12 +32,15 @@ pub enum HostsCommand {
         #[arg(long = "as", value_name = "NAME")]
         key: Option<String>,
     },
-    /// Hold a host off, wait for proof that it is off, delete its Node, release it
+    /// Hold a host off, wait for proof that it is off, fence its Node, release it
     Fence {
         /// NAME, NAMESPACE/NAME, or the name or address of its Node
         name: String,
-        /// Node to delete; it must belong to this host.
+        /// Node to fence; it must belong to this host
         node: String,
+        /// Fence by the taint out-of-service, or delete the Node [default: policy fence]
+        #[arg(long, value_enum)]
+        by: Option<FenceWay>,
     },
     /// Remove cketerm's key; the host is turned on when no key is left
     Release {
@@ -105,6 +109,34 @@ impl From<HostRow> for Listed {
     }
 }
 
+/// The ways to fence a Node.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum FenceWay {
+    /// The taint node.kubernetes.io/out-of-service
+    Taint,
+    /// Deletion of the Node
+    Delete,
+}
+
+/// Returns the way that was given, else that of the policy. Without etcd it is the default policy's.
+async fn fence_by(given: Option<FenceWay>, context: &Context) -> Result<FenceBy, ActionError> {
+    match given {
+        Some(FenceWay::Taint) => return Ok(FenceBy::Taint),
+        Some(FenceWay::Delete) => return Ok(FenceBy::Delete),
+        None => {}
+    }
+    if !context.settings.sources.contains_key("etcd") {
+        return Ok(FenceBy::default());
+    }
+    let unread = |why: String| ActionError::failed(format!("hosts fence: {why}; say --by taint or --by delete"));
+    let store = context.store().await.map_err(|e| unread(e.text))?;
+    match store.policy().await.map_err(|e| unread(e.to_string()))?.map(|stored| stored.value) {
+        Some(Ok(policy)) => Ok(policy.fence),
+        Some(Err(why)) => Err(unread(format!("the policy cannot be read: {why}"))),
+        None => Ok(FenceBy::default()),
+    }
+}
+
 /// Runs one of the subcommands.
 pub async fn run(command: HostsCommand, context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("hosts").await?;
@@ -139,9 +171,16 @@ pub async fn run(command: HostsCommand, context: &Context) -> Result<(), ActionE
             });
             Ok(())
         }
-        HostsCommand::Fence { name, node } => {
-            let summary = hosts.fence_node(&name, &NodeName::new(node)).await?;
+        HostsCommand::Fence { name, node, by } => {
+            let by = fence_by(by, context).await?;
+            let summary = hosts.fence_node(&name, &NodeName::new(node), by).await?;
             context.print_message(&summary);
+            if by == FenceBy::Taint {
+                context.print_message(
+                    "a cketerm leader removes the taint after the next boot; without one: `kubectl taint nodes NODE \
+                     node.kubernetes.io/out-of-service-`",
+                );
+            }
             Ok(())
         }
         HostsCommand::Release { name, key } => {

@@ -164,6 +164,7 @@ fn detail(effect: &Effect) -> String {
         Effect::Recheck { node, .. } => node.to_string(),
         Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "remove the mark only" }.to_owned(),
         Effect::RunHook { hook, .. } => format!("{}: {}", hook.name, hook.target()),
+        Effect::ReturnToService { node } => format!("boot {}", node.boot_id),
         Effect::Settle { entry } | Effect::EndHooks { entry, .. } => entry.to_string(),
         Effect::TakeResult { result, .. } => {
             result.get().map_or_else(|| result.key.clone(), |r| format!("{}: {}", r.label.attempt, r.outcome.end))

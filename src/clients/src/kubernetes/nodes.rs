@@ -4,7 +4,7 @@
 use cketerm_model::{
     fault,
     fence::{Permit, Person},
-    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MetadataPatch, NodeRow, OWNER_ANNOTATION, Owner},
+    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MetadataPatch, NodeRow, OWNER_ANNOTATION, OutOfService, Owner},
     names::NodeName,
 };
 use serde_json::{Map, Value, json};
@@ -97,6 +97,10 @@ impl Kube {
 
     /// Sets and removes labels and annotations and replaces the taints, as `what` specifies, in one patch.
     pub async fn describe(&self, _: &Permit, node: &NodeRow, what: &MetadataPatch) -> Result<NodeRow, WriteError> {
+        self.patch_metadata(node, what).await
+    }
+
+    async fn patch_metadata(&self, node: &NodeRow, what: &MetadataPatch) -> Result<NodeRow, WriteError> {
         let mut patch = json!({"metadata": {
             "resourceVersion": node.resource_version, "labels": what.labels, "annotations": what.annotations,
         }});
@@ -119,6 +123,14 @@ impl Kube {
         }
         let answer: Node = self.send(with_body("PATCH", &node_path(&node.name), MERGE_PATCH, &patch)).await?;
         Ok(answer.into())
+    }
+
+    /// Takes a Node out of service for an operator, for fencing, with this record. Errors: as those of
+    /// [`Kube::describe`].
+    pub async fn take_out_of_service(&self, node: &NodeRow, record: &OutOfService) -> Result<NodeRow, WriteError> {
+        let record = serde_json::to_string(record)
+            .map_err(|e| WriteError::Refused { code: 0, message: format!("cannot encode the record: {e}") })?;
+        self.patch_metadata(node, &node.take_out_of_service(&record)).await
     }
 
     /// Deletes the Node of this name and UID for an operator, for fencing. Errors: [`WriteError::Conflict`] if the Node

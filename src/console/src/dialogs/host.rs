@@ -3,8 +3,11 @@
 
 use std::borrow::Cow;
 
-use cketerm_actions::HostAction;
-use cketerm_model::host::{HostRow, Mode};
+use cketerm_actions::{FencedNode, HostAction};
+use cketerm_model::{
+    host::{HostRow, Mode},
+    policy::FenceBy,
+};
 
 use super::tier;
 use crate::state::{
@@ -221,7 +224,8 @@ fn fence_of(app: &App, (id, host): (HostId, &HostRow)) -> Result<Dialog, String>
     };
     let hosts = [(id, host)];
     let title = format!("Fence node {} of host {name}?", node.name);
-    let action = HostAction::Fence(node.name.clone(), node.uid.clone());
+    let way = app.seen.snapshot.store.policy().fence;
+    let action = HostAction::Fence(FencedNode { name: node.name.clone(), uid: node.uid.clone(), by: way });
     let mut dialog = dialog(&hosts, title, "Fence 1 node", Some(action));
     dialog.expect = tier::confirmation_text(app, "fence", 1, 0);
     dialog.lines = warnings(app, &hosts);
@@ -229,7 +233,10 @@ fn fence_of(app: &App, (id, host): (HostId, &HostRow)) -> Result<Dialog, String>
         format!("host {name} is node {} by {by}", node.name),
         "1. the host is held off, hard, under the key cketerm-fence".to_owned(),
         "2. waits up to 15 min for the proof: power went off after the key was set".to_owned(),
-        format!("3. Node {} is deleted: its pods start elsewhere", node.name),
+        match way {
+            FenceBy::Delete => format!("3. Node {} is deleted: its pods start elsewhere", node.name),
+            FenceBy::Taint => format!("3. Node {} is tainted out-of-service: its pods start elsewhere", node.name),
+        },
         format!(
             "4. the host is released; if 2 or 3 fails, or you quit meanwhile, it stays held ({})",
             app.key("unhold")

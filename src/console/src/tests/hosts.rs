@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use cketerm_actions::HostAction;
+use cketerm_actions::{FencedNode, HostAction};
 use cketerm_model::{
     boot_time::BootTime,
     host::{HostRow, Mode, RebootAnnotations},
     kube::{NodeRow, SourceState},
     names::{Address, NodeName},
+    policy::FenceBy,
     reboot::RebootStatus,
     time::after,
 };
@@ -198,7 +199,11 @@ fn fencing_names_the_node_and_expires_when_host_or_node_changes() {
     let effects = press(&mut console(80, 24, "6 j j I"), "\"dead\" tab \"tokyo0 1\" enter enter");
     let action = Action::Hosts {
         hosts: vec![("metal3/m3".into(), "uid-m3".into())],
-        action: Some(HostAction::Fence(NodeName::new("worker-3"), "uid-worker-3".into())),
+        action: Some(HostAction::Fence(FencedNode {
+            name: NodeName::new("worker-3"),
+            uid: "uid-worker-3".into(),
+            by: FenceBy::Delete,
+        })),
         reason: Some("dead".into()),
     };
     assert_eq!(effects, [Effect::Act(action)]);

@@ -73,6 +73,22 @@ impl Actor {
         }
     }
 
+    /// Removes the taint of a Node that cketerm took out of service, and its record. The patch fails if the Node has
+    /// changed since it was seen with another boot.
+    pub(super) async fn return_to_service(&self, decided: BootTime, node: &NodeRow) -> Result<EffectOutcome, Stop> {
+        let permit = self.permit(&Guard::default(), decided)?;
+        let why = Some(format!("boot {}", node.boot_id));
+        let intent = self.record_intent(&permit, "return to service", &format!("node {}", node.name), why).await?;
+        let permit = self.permit(&Guard::default(), decided)?;
+        let written = self.kube.describe(&permit, node, &node.return_to_service()).await;
+        let outcome = self.node_written(node, written, "return to service", intent, None).await?;
+        if outcome == EffectOutcome::Done {
+            let text = "it has booted again: the taint node.kubernetes.io/out-of-service is removed".to_owned();
+            self.events.emit(NodeEvent::on(node, ("ReturnedToService", "ReturnToService"), text));
+        }
+        Ok(outcome)
+    }
+
     async fn node_written(
         &self,
         before: &NodeRow,

@@ -123,6 +123,7 @@ impl Actor {
             Effect::Release { node, uncordon, drop_keep, settle } => {
                 self.release(decided, &node, uncordon, drop_keep, settle).await
             }
+            Effect::ReturnToService { node } => self.return_to_service(decided, &node).await,
             Effect::Preview { pods, unprotected } => self.preview(&guard, decided, pods, &unprotected).await,
             Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, &machine, evict, delete).await,
             Effect::Recheck { node, pods, .. } => self.recheck(&guard, decided, &node, pods).await,

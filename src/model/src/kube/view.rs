@@ -6,7 +6,8 @@ use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BudgetRow, DaemonSetRow, EndpointsRow, KubeLinkState, NamespaceRow, NodePods, NodeRow, PodRow, SourceState,
+    BudgetRow, DaemonSetRow, EndpointsRow, KubeLinkState, NamespaceRow, NodePods, NodeRow, OUT_OF_SERVICE_ANNOTATION,
+    PodRow, SourceState,
 };
 use crate::{
     boot_time::{BootTime, Seconds},
@@ -44,6 +45,9 @@ pub struct KubeView {
     /// entry a look at its Node.
     #[serde(default)]
     pub drained_by_other: OrdSet<NodeName>,
+    /// Names of nodes that cketerm took out of service. Almost always empty.
+    #[serde(default)]
+    pub out_of_service: OrdSet<NodeName>,
     /// Namespaces by name.
     pub namespaces: OrdMap<String, Arc<NamespaceRow>>,
     /// Budgets by namespace and name.
@@ -107,6 +111,8 @@ impl KubeView {
         keep(&mut self.not_ready, &row.name, !row.ready);
         keep(&mut self.marked, &row.name, row.cke_mark || row.owner.is_some());
         keep(&mut self.drained_by_other, &row.name, row.drain_sign().is_some());
+        let annotations = &row.described.annotations;
+        keep(&mut self.out_of_service, &row.name, annotations.get(OUT_OF_SERVICE_ANNOTATION).is_some());
         let row = Arc::new(row);
         self.by_name.insert(row.name.clone(), Arc::clone(&row));
         self.nodes.insert(row.name.clone(), row);
@@ -128,6 +134,7 @@ impl KubeView {
         self.not_ready.remove(name);
         self.marked.remove(name);
         self.drained_by_other.remove(name);
+        self.out_of_service.remove(name);
     }
 
     /// Removes an address from the index if it is this node's.

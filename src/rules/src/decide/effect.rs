@@ -379,6 +379,11 @@ pub enum Effect {
         /// Ended entry whose remaining attempts then move into history, as with [`Effect::Settle`].
         settle: Option<EntryId>,
     },
+    /// Removes the taint and the record of a Node that cketerm took out of service.
+    ReturnToService {
+        /// The Node before the patch.
+        node: Arc<NodeRow>,
+    },
     /// Moves the remaining attempts of an ended entry into history. Its Node is gone or released already. It has
     /// nothing to do with `settle_seconds`.
     Settle {
@@ -430,6 +435,7 @@ impl Effect {
             Self::EndHooks { .. } => "ending hooks",
             Self::BootCheck { .. } => "checking boot",
             Self::Release { .. } => "uncordoning",
+            Self::ReturnToService { .. } => "returning to service",
             Self::Settle { .. } => "settling",
             Self::TakeResult { .. } => "taking over a result",
             Self::SetEndpoints { .. } => "endpoints",
@@ -470,6 +476,7 @@ impl Effect {
             | Self::HealthCheck { .. }
             | Self::Finish { .. }
             | Self::Release { .. }
+            | Self::ReturnToService { .. }
             | Self::Settle { .. }
             | Self::TakeResult { .. }
             | Self::Registry(_)

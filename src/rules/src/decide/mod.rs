@@ -50,6 +50,7 @@ mod gates;
 mod groups;
 mod hooks;
 mod host;
+mod out_of_service;
 mod pods;
 mod preview;
 mod readiness;
@@ -61,6 +62,7 @@ mod results;
 mod scheduler;
 #[cfg(test)]
 mod tests;
+mod uncordon_gates;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,6 +198,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.plan_registry();
     pass.plan_auto_repair();
     pass.plan_reboot_needed();
+    pass.return_to_service();
     pass.wake_for_windows();
     pass.set_phase();
     // Only the leader acts, and only on a live copy of etcd that is complete.
