@@ -129,8 +129,10 @@ async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
     };
     let found = cluster::check(&definition, stored.as_ref().map(|(constraints, _)| constraints));
     let notes = match (serde_json::from_value::<Cluster>(definition), stored) {
-        (Ok(cluster), Some((constraints, policy))) => limits::explained(&cluster, &policy, &constraints),
-        (Err(_), _) | (_, None) => Vec::new(), // the faults say what is wrong
+        (Ok(cluster), Some((constraints, policy))) if found.faults.is_empty() => {
+            limits::explained(&cluster, &policy, &constraints)
+        }
+        _ => Vec::new(), // the faults say what is wrong, or nothing is known of the limits
     };
     let lines =
         |faults: &[cluster::Fault], word: &str| faults.iter().map(|f| format!("{word}: {f}")).collect::<Vec<_>>();
