@@ -177,7 +177,7 @@ fn metrics_commands_and_etcd_agree_when_idle() {
     daemon.ready();
     let status =
         |index: usize| list(config, "repair-queue").get(index).map(|e| e["status"].clone()).unwrap_or_default();
-    wait_for("the scenario's first two repairs have ended", 240, || {
+    wait_for("the scenario's first two repairs have ended", 600, || {
         (status(0) == "succeeded" && status(1) == "failed").then_some(())
     });
     for queue in ["rq", "repair-queue"] {
