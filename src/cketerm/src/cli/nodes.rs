@@ -187,6 +187,9 @@ async fn print(context: &Context) -> Result<(), ActionError> {
     }
 }
 
+/// A Node with the author of its cordon.
+type Row = (NodeRow, Option<CordonedBy>);
+
 fn shown(cordon: &CordonedBy) -> String {
     match cordon.since {
         Some(since) => format!("{} since {}", cordon.by, since.strftime("%F %H:%M")),
@@ -194,7 +197,7 @@ fn shown(cordon: &CordonedBy) -> String {
     }
 }
 
-fn list(view: &StoreView, rows: Vec<(NodeRow, Option<CordonedBy>)>) -> Vec<Listed> {
+fn list(view: &StoreView, rows: Vec<Row>) -> Vec<Listed> {
     let empty = Definition::default();
     let cluster = &view.definition().unwrap_or(&empty).cluster;
     let mut entries: BTreeMap<Address, Vec<String>> = BTreeMap::new();
@@ -208,7 +211,6 @@ fn list(view: &StoreView, rows: Vec<(NodeRow, Option<CordonedBy>)>) -> Vec<Liste
             entries.entry(entry.address.clone()).or_default().push(format!("repairs/{index}"));
         }
     }
-    type Row = (NodeRow, Option<CordonedBy>);
     let mut rows: BTreeMap<NodeName, Row> = rows.into_iter().map(|row| (row.0.name.clone(), row)).collect();
     let one = |name: NodeName, address: Address, plane: bool, member: bool, row: Option<Row>| {
         let (row, cordoned_by) = row.unzip();

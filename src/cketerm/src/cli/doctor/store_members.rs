@@ -79,6 +79,7 @@ mod tests {
         Member { name: name.to_owned(), learner, ..Member::default() }
     }
 
+    #[allow(clippy::unnecessary_wraps)] // as the answers are
     fn status(leader: u64, errors: &[&str]) -> Result<MemberStatus, String> {
         let errors = errors.iter().map(|&e| e.to_owned()).collect();
         Ok(MemberStatus { leader, committed: 1, applied: 1, learner: false, errors })
