@@ -180,7 +180,7 @@ pub const TABLE: &[Binding] = &[
     change_binding(&["C"], Command::KeepCordoned, "keep-cordoned", "keep cordoned", "Keep the node cordoned when the work ends, or undo that"),
     change_binding(&["U"], Command::Release, "release", "uncordon", "Uncordon a node that an ended entry left cordoned"),
     change_binding(&["W"], Command::HostPower, "host-power", "power", "Hosts: reboot, hold off, turn on or turn off at once through Metal3's interface; no queue, no drain"),
-    change_binding(&["I"], Command::Fence, "fence", "fence", "Hosts: isolate: hold the host off, wait for proof, delete its Node, release the host"),
+    change_binding(&["I"], Command::Fence, "fence", "fence", "Hosts: isolate: hold the host off, wait for proof, fence its Node, release the host"),
     change_binding(&["T"], Command::Lead, "lead", "", "Let this console campaign and lead for this session, if nobody leads"),
     view_binding(Table, &["space"], Command::Mark, "mark", "mark", "Mark or unmark the row and move down"),
     view_binding(Table, &["*"], Command::MarkAll, "mark-all", "", "Mark all rows that match the filter; again: unmark them"),

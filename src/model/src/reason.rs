@@ -378,7 +378,7 @@ pub enum Reason {
     UncordonGateClosed {
         /// The condition, taint or pod that is waited for.
         missing: String,
-        /// Time at which the machine was back.
+        /// Start of its last command.
         since: Timestamp,
         /// Whether it has been closed for longer than `overdue_seconds`.
         overdue: bool,

@@ -27,7 +27,7 @@ pub struct UncordonGates {
     /// Whether all pods of DaemonSets on the Node must be Ready.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub daemon_sets: bool,
-    /// Seconds after the machine was back from which a closed gate counts as a fault.
+    /// Seconds after the start of the reboot command from which a closed gate counts as a fault.
     pub overdue_seconds: u64,
     /// Fields that this version does not know.
     #[serde(flatten)]

@@ -186,7 +186,7 @@ impl fmt::Display for Reason {
                 }
             }
             Self::UncordonGateClosed { missing, since, overdue } => {
-                write!(f, "booted, but {missing}: the Node stays cordoned since {}", at(*since))?;
+                write!(f, "booted, but {missing}: the Node stays cordoned; rebooted at {}", at(*since))?;
                 f.write_str(if *overdue { "; `cketerm rq done` goes on without it" } else { "" })
             }
             Self::BatchUnreadable { batch, key, why } => write!(

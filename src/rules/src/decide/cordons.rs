@@ -96,7 +96,7 @@ impl<'a> Pass<'a> {
         if !is_worker || !is_rebooted || !drain::is_uncordoned_by_release(node) || is_decided_by_person {
             return None;
         }
-        self.uncordon_gate_of_orphan(node)
+        self.uncordon_gate_of_orphan(node, id)
     }
 
     /// Reports whether the record may belong to a later leader. The record has another lease and appeared while this

@@ -1,11 +1,12 @@
 //! Gates of a site before the uncordon of a rebooted worker (policy `uncordon_gates`; REB-59).
 
 use cketerm_model::{
-    boot_time::{BootTime, Seconds},
+    entry::{EntryId, Stored},
     kube::NodeRow,
     reason::Reason,
     time::after,
 };
+use jiff::Timestamp;
 
 use super::{Pass, entry_context::EntryContext};
 
@@ -20,26 +21,31 @@ impl<'a> Pass<'a> {
             None => "the Node is gone".to_owned(),
             Some(node) => self.gate_of_node(node)?,
         };
-        let back = self.snap.work.get(&ctx.id).and_then(|work| work.recovered_since).unwrap_or(self.monotonic_now());
-        Some(self.closed(missing, back))
+        Some(self.closed(missing, self.last_command(ctx.id).or(ctx.since)))
     }
 
     /// Returns the reason why a rebooted worker whose entry is gone stays cordoned.
-    pub(super) fn uncordon_gate_of_orphan(&mut self, node: &NodeRow) -> Option<Reason> {
+    pub(super) fn uncordon_gate_of_orphan(&mut self, node: &NodeRow, entry: EntryId) -> Option<Reason> {
         if self.policy.uncordon_gates.is_empty() {
             return None;
         }
         let missing = self.gate_of_node(node)?;
-        Some(self.closed(missing, self.monotonic_now()))
+        Some(self.closed(missing, self.last_command(entry)))
     }
 
-    fn closed(&mut self, missing: String, back: BootTime) -> Reason {
-        let until = back + Seconds::from(self.policy.uncordon_gates.overdue_seconds);
-        let is_overdue = self.monotonic_now() >= until;
+    /// Returns the start of an entry's last command, which every leader knows.
+    fn last_command(&self, entry: EntryId) -> Option<Timestamp> {
+        self.snap.store.attempts_of(entry).next_back().and_then(Stored::get).map(|attempt| attempt.start)
+    }
+
+    fn closed(&mut self, missing: String, since: Option<Timestamp>) -> Reason {
+        let since = since.unwrap_or(self.now.wall);
+        let overdue_seconds = self.policy.uncordon_gates.overdue_seconds;
+        let until = after(since, i64::try_from(overdue_seconds).unwrap_or(i64::MAX));
+        let is_overdue = self.now.wall >= until;
         if !is_overdue {
-            self.wake_at(until);
+            self.wake_at_wall(until);
         }
-        let since = after(self.now.wall, -(self.monotonic_now() - back).whole());
         Reason::UncordonGateClosed { missing, since, overdue: is_overdue }
     }
 

@@ -10,11 +10,11 @@ use cketerm_model::{
 use super::scene::{Scene, controlled};
 use crate::decide::{Effect, End};
 
-/// A worker that is back after its reboot, under gates.
-fn back(gates: &str, seconds: f64) -> Scene {
+/// A worker that is back after its reboot, whose command began `age` seconds ago, under gates.
+fn back(gates: &str, age: i64) -> Scene {
     Scene::new(1)
-        .rebooting(0, 11, 30, Some(Ended::Exit(0)))
-        .checked(0, CheckAnswer::Yes, Some(seconds))
+        .rebooting(0, 11, age, Some(Ended::Exit(0)))
+        .checked(0, CheckAnswer::Yes, Some(1.0))
         .booted(11)
         .with(|s| s.policy.uncordon_gates = UncordonGates::read(gates).unwrap())
 }
@@ -28,11 +28,11 @@ fn closed(scene: &Scene) -> Option<(String, bool)> {
 
 #[test]
 fn an_entry_waits_with_its_slot_until_the_gate_opens() {
-    let scene = back("{conditions: {RaidHealthy: 'True'}, overdue_seconds: 60}", 59.0);
+    let scene = back("{conditions: {RaidHealthy: 'True'}, overdue_seconds: 60}", 59);
     assert_eq!(scene.ends(0), None);
     assert_eq!(closed(&scene), Some(("condition RaidHealthy is absent, not True".to_owned(), false)));
     assert!(scene.decide().wake.is_some(), "the engine wakes when the gate is overdue");
-    let overdue = back("{conditions: {RaidHealthy: 'True'}, overdue_seconds: 60}", 60.0);
+    let overdue = back("{conditions: {RaidHealthy: 'True'}, overdue_seconds: 60}", 60);
     assert_eq!(closed(&overdue).map(|(_, overdue)| overdue), Some(true));
     let open = scene.node(11, |n| n.conditions = [("RaidHealthy".to_owned(), "True".to_owned())].into_iter().collect());
     assert_eq!(open.ends(0), Some(End::Booted));
@@ -40,13 +40,13 @@ fn an_entry_waits_with_its_slot_until_the_gate_opens() {
 
 #[test]
 fn an_operators_done_goes_on_without_the_gate() {
-    let scene = back("{taints_gone: [cni/off], conditions: {RaidHealthy: 'True'}}", 1.0).order(0, Verb::Done, 10);
+    let scene = back("{taints_gone: [cni/off], conditions: {RaidHealthy: 'True'}}", 30).order(0, Verb::Done, 10);
     assert!(matches!(scene.ends(0), Some(End::DoneBy(_))), "{:?}", scene.reason(0));
 }
 
 #[test]
 fn pods_of_daemon_sets_must_be_ready_and_other_pods_do_not_count() {
-    let scene = back("{daemon_sets: true}", 1.0).pod(11, "web", |p| p.ready = false);
+    let scene = back("{daemon_sets: true}", 30).pod(11, "web", |p| p.ready = false);
     assert_eq!(scene.ends(0), Some(End::Booted));
     let waiting = scene.pod(11, "cni", |p| (p.ready, p.controller) = (false, controlled("DaemonSet", "cni")));
     assert_eq!(closed(&waiting), Some(("pod shop/cni of a DaemonSet is not Ready".to_owned(), false)));
@@ -58,7 +58,7 @@ fn pods_of_daemon_sets_must_be_ready_and_other_pods_do_not_count() {
 #[test]
 fn the_node_of_a_cancelled_reboot_waits_for_the_gate_too() {
     let gone = |gates: &str| {
-        back(gates, 1.0).with(|s| {
+        back(gates, 30).with(|s| {
             s.store.reboots.entries.remove(&0).unwrap();
         })
     };
