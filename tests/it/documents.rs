@@ -22,9 +22,10 @@ struct Document {
 }
 
 /// All documents with such lines.
-const DOCUMENTS: [Document; 17] = [
+const DOCUMENTS: [Document; 18] = [
     Document { name: "README.md", replacements: &[("target/release/cketerm", "cketerm")], before: &[] },
     Document { name: "docs/beside-cke.md", replacements: &[], before: &[] },
+    Document { name: "docs/conditions.md", replacements: &[], before: &[] },
     Document {
         name: "docs/from-ckecli.md",
         replacements: &[("/etc/cke/config.yml", "cke.yml"), (" FILE", " kubeconfig"), ("why 17", "why 0")],
@@ -172,6 +173,7 @@ macro_rules! run {
 
 run! {
     the_quick_start_runs_as_written: "README.md",
+    conditions_and_events_are_turned_on_as_written: "docs/conditions.md",
     the_first_hour_beside_cke_runs_as_written: "docs/from-ckecli.md",
     the_guide_runs_as_written: "docs/guide.md",
     backup_and_recovery_run_as_written: "docs/how-to/backup-and-recover.md",

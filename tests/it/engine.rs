@@ -20,6 +20,7 @@ mod live_output;
 mod lost_cancels;
 mod membership;
 mod migration;
+mod node_signs;
 mod preflight;
 mod reboot_needed;
 mod repairs;

@@ -204,7 +204,7 @@ fn effect(request: &ApiRequest) -> Option<Effect> {
         return None;
     }
     if let Some(name) = request.path.strip_prefix("/api/v1/nodes/") {
-        return Some(Effect::Node(name.to_owned()));
+        return Some(Effect::Node(name.strip_suffix("/status").unwrap_or(name).to_owned()));
     }
     let (_, rest) = request.path.split_once("/namespaces/")?;
     let mut parts = rest.split('/');
@@ -221,7 +221,8 @@ impl Effect {
         let (what, on) = (audit["what"].as_str().unwrap_or_default(), audit["on"].as_str().unwrap_or_default());
         match self {
             Self::Node(name) => {
-                ["cordon", "stamp", "uncordon", "release"].contains(&what) && on == format!("node {name}")
+                ["cordon", "stamp", "uncordon", "release", "conditions", "taint"].contains(&what)
+                    && on == format!("node {name}")
             }
             Self::Pod(pod) => {
                 let reason = audit["reason"].as_str().unwrap_or_default();

@@ -183,6 +183,11 @@ pub fn i11(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
+/// Reports whether it is cketerm's taint of planned reboots.
+fn is_planned(taint: &Value) -> bool {
+    taint["key"] == "cketerm.io/reboot-planned" && taint["effect"] == "PreferNoSchedule"
+}
+
 /// Parts of a Node that do not belong to cketerm.
 fn foreign_parts(node: &Value) -> (Vec<(&String, &Value)>, &Value, Vec<&Value>) {
     let own_annotations = [OWNER_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
@@ -190,7 +195,7 @@ fn foreign_parts(node: &Value) -> (Vec<(&String, &Value)>, &Value, Vec<&Value>) 
     let mut annotations: Vec<_> = annotations.filter(|(k, _)| !own_annotations.contains(&k.as_str())).collect();
     annotations.sort_by_key(|(k, _)| *k);
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    (annotations, &node["metadata"]["labels"], taints.filter(|t| t["key"] != CORDON_TAINT).collect())
+    (annotations, &node["metadata"]["labels"], taints.filter(|t| t["key"] != CORDON_TAINT && !is_planned(t)).collect())
 }
 
 /// I12: no engine makes a Node schedulable that carries `keep-cordoned`. None cordons again more than once for one

@@ -34,6 +34,7 @@ mod hosts;
 mod leadership;
 mod logins;
 mod membership;
+mod node_signs;
 mod notices;
 mod other_drainers;
 mod power_log;
@@ -142,6 +143,8 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I64", hooks::i64),
     ("I65", hooks::i65),
     ("I66", hooks::i66),
+    ("I67", node_signs::i67),
+    ("I68", node_signs::i68),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

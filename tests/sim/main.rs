@@ -30,6 +30,7 @@ mod long_runs;
 mod maintenance_windows;
 mod membership;
 mod mutations;
+mod node_signs;
 mod other_drainers;
 mod outages;
 mod output;
@@ -163,6 +164,7 @@ static STORIES: &[Stories] = &[
     other_drainers::STORIES,
     hooks::STORIES,
     agents::STORIES,
+    node_signs::STORIES,
 ];
 
 /// Plays the scenarios that are not drawn from a seed, in a complete run the long ones too, and reports whether all went

@@ -16,8 +16,8 @@ use cketerm_model::mutation::{self, Mutation};
 use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    agents, enqueues, handovers, hooks, long_runs, membership, other_drainers, outages, reboot_needed, refusals,
-    selection::Selection, shrink,
+    agents, enqueues, handovers, hooks, long_runs, membership, node_signs, other_drainers, outages, reboot_needed,
+    refusals, selection::Selection, shrink,
 };
 
 /// Number of seeds within which each mutation has to be found.
@@ -97,6 +97,9 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::HookFailureIgnored => &["I64", "I65"],
         Mutation::UncordonHookSkipped | Mutation::HookSlotFreed => &["I65"],
         Mutation::HookBesideItself | Mutation::HooksEndEarly | Mutation::AfterHookForgotten => &["I66"],
+        Mutation::SignsStay => &["I67", "I68"],
+        Mutation::ForeignConditionTaken => &["I67"],
+        Mutation::PlannedTaintStays => &["I68"],
     }
 }
 
@@ -212,6 +215,9 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         | Mutation::HookSlotFreed
         | Mutation::HooksEndEarly
         | Mutation::AfterHookForgotten => Some(|| hooks::STORIES.until_a_breach()),
+        Mutation::SignsStay | Mutation::ForeignConditionTaken | Mutation::PlannedTaintStays => {
+            Some(|| node_signs::STORIES.until_a_breach())
+        }
         _ => None,
     }
 }

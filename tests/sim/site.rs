@@ -2,6 +2,7 @@
 
 use cketerm_model::clock::Clock;
 use cketerm_scenario::{Options, Scenario, Stage};
+use fastrand::Rng;
 
 use crate::{
     engines::{LONG_COMMAND_TIMEOUT, hosts_keep_results},
@@ -65,6 +66,12 @@ pub async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     }
     if plan.api_servers_first {
         scenario.policy.insert("api_server_order".to_owned(), "first".into());
+    }
+    // a generator of its own, so that the rest of the seed's scenario does not change
+    if Rng::with_seed(seed ^ 0x7369_676e).u32(0..4) == 0 {
+        scenario.policy.insert("node_conditions".to_owned(), true.into());
+        scenario.policy.insert("planned_taint_waves".to_owned(), 2.into());
+        scenario.policy.insert("pod_events".to_owned(), true.into());
     }
     // otherwise no engine queries etcd members behind these control planes
     if quorum::random(seed).is_none() {

@@ -23,6 +23,9 @@ use super::{accept::accept_policy_change, error::ActionError, operator::Operator
 /// Policy fields that are written as YAML or JSON, or as `none`.
 pub const DOCUMENTS: [&str; 6] = ["windows", "freeze", "groups", "reboot_needed_signals", "hooks", "uncordon_gates"];
 
+/// Maximum number of waves whose Nodes get a taint.
+const MAX_TAINT_WAVES: u64 = 5;
+
 /// Names of the constraints.
 pub const CONSTRAINTS: [&str; 7] = [
     "control-plane-count",
@@ -277,6 +280,9 @@ fn check_range(name: &str, value: &Value) -> Result<(), String> {
         "gate_percent" | "unreachable_percent" if number > 100 => {
             Err(format!("policy {name} is a percentage of at most 100, not {number}"))
         }
+        "planned_taint_waves" if number > MAX_TAINT_WAVES => {
+            Err(format!("policy {name} must be at most {MAX_TAINT_WAVES}, not {number}; 0 = no taint"))
+        }
         "reboot_needed_per_day" if number > MAX_PER_DAY => {
             Err(format!("policy {name} must be at most {MAX_PER_DAY}, not {number}; 0 = no limit"))
         }
@@ -329,6 +335,8 @@ mod tests {
         assert!(set("reboot_needed", "always").unwrap_err().contains("`off`, `propose`, `queue`"));
         assert!(set("reboot_needed_at_once", "0").unwrap_err().contains("must be positive"));
         assert!(set("reboot_needed_per_day", "0").is_ok() && set("reboot_needed_per_day", "1001").is_err());
+        assert!(set("node_conditions", "true").unwrap().node_conditions);
+        assert!(set("planned_taint_waves", "5").is_ok() && set("planned_taint_waves", "6").is_err());
         let policy = set("reboot_needed_signals", "[flatcar]").unwrap();
         assert_eq!(policy.reboot_needed_signals.0.len(), 1);
         assert!(on(&policy, "reboot_needed_signals", "none").unwrap().reboot_needed_signals.0.is_empty());

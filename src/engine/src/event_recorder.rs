@@ -1,4 +1,4 @@
-//! Kubernetes Events on Nodes about the engine's actions. Recording is best effort and never delays work: a bounded
+//! Kubernetes Events on Nodes and Pods about the engine's actions. Recording is best effort and never delays work: a bounded
 //! queue drops what does not fit, each leadership has one task, and repeated events form a series. If the right to
 //! create Events is missing, one warning is logged.
 
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use cketerm_clients::kubernetes::{Kube, NodeEvent, WriteError, event_name};
+use cketerm_clients::kubernetes::{Kube, ObjectEvent, WriteError};
 use cketerm_model::{
     boot_time::{BootTime, Seconds},
     clock::Steady,
@@ -33,7 +33,7 @@ const REMEMBERED: usize = 2000;
 /// Queue of events to write. It is cheap to clone; its task ends with the last clone.
 #[derive(Clone)]
 pub(super) struct EventRecorder {
-    queue: mpsc::Sender<NodeEvent>,
+    queue: mpsc::Sender<ObjectEvent>,
     full: Arc<AtomicBool>,
 }
 
@@ -47,11 +47,11 @@ impl EventRecorder {
     }
 
     /// Queues the event, if there is room.
-    pub fn emit(&self, event: NodeEvent) {
+    pub fn emit(&self, event: ObjectEvent) {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.queue.try_send(event)
             && !self.full.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(node = event.node.as_str(), "Kubernetes accepts Events too slowly; some are dropped");
+            tracing::warn!(object = event.object(), "Kubernetes accepts Events too slowly; some are dropped");
         }
     }
 }
@@ -67,13 +67,13 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut events: mpsc::Receiver<NodeEvent>) {
+    async fn run(mut self, mut events: mpsc::Receiver<ObjectEvent>) {
         while let Some(event) = events.recv().await {
             self.write(&event).await;
         }
     }
 
-    async fn write(&mut self, event: &NodeEvent) {
+    async fn write(&mut self, event: &ObjectEvent) {
         let now = self.steady.now();
         let boot = now.boot;
         if self.paused_until.is_some_and(|until| boot < until) {
@@ -83,20 +83,20 @@ impl Writer {
         let mark = now.wall.as_nanosecond();
         let written = match self.series_table.add(event, boot, mark) {
             EventWrite::New(name) => self.kube.create_event(&permit, &name, event, &self.host, now.wall).await,
-            EventWrite::Again(name, count) => self.kube.repeat_event(&permit, &name, count, now.wall).await,
+            EventWrite::Again(name, count) => self.kube.repeat_event(&permit, &name, event, count, now.wall).await,
             EventWrite::Counted => return,
         };
         match written {
             Ok(()) => {}
             Err(WriteError::Refused { code: 403, message }) => {
                 if self.paused_until.is_none() {
-                    tracing::warn!(why = message, "no right to write Events on Nodes; all else continues");
+                    tracing::warn!(why = message, "no right to write Events; all else continues");
                 }
                 self.paused_until = Some(boot + FORBIDDEN_PAUSE);
             }
             Err(WriteError::NotFound) => self.series_table.forget(event),
             Err(e) => {
-                tracing::debug!(node = event.node.as_str(), reason = event.reason, error = %e, "Event not written");
+                tracing::debug!(object = event.object(), reason = event.reason, error = %e, "Event not written");
                 self.series_table.forget(event);
                 // A server that does not answer gets no immediate request for each waiting event.
                 tokio::time::sleep(Duration::from_millis(200)).await;
@@ -125,11 +125,11 @@ struct Series {
 
 /// Events written so far, so that a repetition becomes a series.
 #[derive(Default)]
-struct SeriesTable(BTreeMap<NodeEvent, Series>);
+struct SeriesTable(BTreeMap<ObjectEvent, Series>);
 
 impl SeriesTable {
     /// Adds the event; `mark` makes the names of new Events unique.
-    fn add(&mut self, event: &NodeEvent, now: BootTime, mark: i128) -> EventWrite {
+    fn add(&mut self, event: &ObjectEvent, now: BootTime, mark: i128) -> EventWrite {
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, series| now - series.last < SERIES);
         }
@@ -145,13 +145,13 @@ impl SeriesTable {
             series.written = now;
             return EventWrite::Again(series.name.clone(), series.count);
         }
-        let name = event_name(&event.node, &format!("{mark:x}"));
+        let name = event.event_name(&format!("{mark:x}"));
         self.0.insert(event.clone(), Series { name: name.clone(), count: 1, last: now, written: now });
         EventWrite::New(name)
     }
 
     /// Forgets the event, because it does not exist or its state is unknown.
-    fn forget(&mut self, event: &NodeEvent) {
+    fn forget(&mut self, event: &ObjectEvent) {
         self.0.remove(event);
     }
 }
@@ -159,21 +159,15 @@ impl SeriesTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cketerm_model::names::NodeName;
+    use cketerm_model::{kube::NodeRow, names::NodeName};
 
     fn at(second: f64) -> BootTime {
         BootTime::new(second)
     }
 
-    fn event(note: &str) -> NodeEvent {
-        NodeEvent {
-            node: NodeName::new("w1"),
-            uid: "u".to_owned(),
-            warning: true,
-            reason: "DrainBackedOff",
-            action: "Drain",
-            note: note.to_owned(),
-        }
+    fn event(note: &str) -> ObjectEvent {
+        let node = NodeRow { name: NodeName::new("w1"), uid: "u".to_owned(), ..NodeRow::default() };
+        ObjectEvent { warning: true, ..ObjectEvent::on(&node, ("DrainBackedOff", "Drain"), note.to_owned()) }
     }
 
     #[test]

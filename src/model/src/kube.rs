@@ -2,6 +2,7 @@
 //! small.
 
 mod control_plane;
+mod node_signs;
 mod other_drainer;
 mod out_of_service;
 mod view;
@@ -14,6 +15,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     control_plane::ControlPlaneSignals,
+    node_signs::{
+        ConditionChange, ConditionContent, FoundCondition, LifecycleCondition, PLANNED_TAINT, condition_reason,
+        is_own_reason, is_planned_taint, planned_taint,
+    },
     other_drainer::{DrainProgram, DrainSign},
     out_of_service::{OUT_OF_SERVICE_ANNOTATION, OUT_OF_SERVICE_TAINT, OutOfService},
     view::{CONTROL_PLANE_PODS, Index, KubeView},
@@ -96,9 +101,12 @@ pub struct NodeRow {
     /// `status.nodeInfo.osImage`.
     #[serde(default)]
     pub os_image: Box<str>,
-    /// Type and status of each condition, except Ready, and except the kubelet's own that are False.
+    /// Type and status of each condition, except Ready, the kubelet's own that are False, and cketerm's.
     #[serde(default)]
     pub conditions: PackedPairs,
+    /// Conditions of the life cycle, of cketerm and of others. Almost always empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lifecycle: Vec<FoundCondition>,
     /// `status.volumesInUse`.
     pub volumes_in_use: Vec<String>,
     /// Whether CKE's annotation has the value `true`.
@@ -141,6 +149,7 @@ impl NodeRow {
             kernel,
             os_image,
             conditions,
+            lifecycle,
             volumes_in_use,
             cke_mark,
             owner,
@@ -152,7 +161,8 @@ impl NodeRow {
             == (&self.name, &self.uid, &self.addresses, &self.boot_id, &self.kubelet)
             && (unschedulable, ready, ready_since) == (&self.unschedulable, &self.ready, &self.ready_since)
             && (cke_mark, owner, keep_cordoned) == (&self.cke_mark, &self.owner, &self.keep_cordoned)
-            && (kernel, os_image, conditions) == (&self.kernel, &self.os_image, &self.conditions)
+            && (kernel, os_image) == (&self.kernel, &self.os_image)
+            && (conditions, lifecycle) == (&self.conditions, &self.lifecycle)
             && (volumes_in_use, shown_labels) == (&self.volumes_in_use, &self.shown_labels)
             && (labels, taints) == (&self.described.labels, &self.described.taints)
     }

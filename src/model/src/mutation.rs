@@ -26,6 +26,12 @@ pub enum Mutation {
     EnqueueOutlivesCancel,
     /// A cancel that CKE's write has lost is not repeated.
     LostCancelForgotten,
+    /// Conditions and the taint stay on a Node although no entry justifies them.
+    SignsStay,
+    /// A condition of another program is overwritten.
+    ForeignConditionTaken,
+    /// The taint of planned reboots is never removed.
+    PlannedTaintStays,
     /// A member leaves the definition as soon as its Node is gone.
     NodeGraceIgnored,
     /// A member leaves the definition while an entry works on its machine.
@@ -302,6 +308,9 @@ pub static ALL: &[Mutation] = &[
     Mutation::HookSlotFreed,
     Mutation::HooksEndEarly,
     Mutation::AfterHookForgotten,
+    Mutation::SignsStay,
+    Mutation::ForeignConditionTaken,
+    Mutation::PlannedTaintStays,
 ];
 
 #[cfg(feature = "mutations")]
@@ -373,7 +382,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=66).map(|i| format!("I{i}")) {
+        for code in (1..=68).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

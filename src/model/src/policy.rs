@@ -273,6 +273,7 @@ impl From<ControlPlaneProbe> for String {
 }
 
 /// The whole policy. Absent fields have their defaults. With unknown fields an engine only observes.
+#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
@@ -329,6 +330,12 @@ pub struct Policy {
     /// Conditions for the uncordon of a rebooted worker.
     #[serde(skip_serializing_if = "UncordonGates::is_empty")]
     pub uncordon_gates: UncordonGates,
+    /// Whether Nodes get conditions that tell of cketerm's work on them.
+    pub node_conditions: bool,
+    /// Number of waves of reboots to come whose Nodes get a taint that new pods avoid; 0 = none.
+    pub planned_taint_waves: u64,
+    /// Whether Events are written about pods that a drain evicts, and about those that block it.
+    pub pod_events: bool,
     /// Whether large changes of the members wait for an approval.
     pub approval: Approval,
     /// Percentage of the nodes above which they wait.
@@ -383,6 +390,9 @@ impl Default for Policy {
             job_grace_seconds: 0,
             hooks: Hooks::default(),
             uncordon_gates: UncordonGates::default(),
+            node_conditions: false,
+            planned_taint_waves: 0,
+            pod_events: false,
             approval: Approval::default(),
             gate_percent: 10,
             sabakan_poll_seconds: 60,

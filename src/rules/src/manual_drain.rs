@@ -209,6 +209,7 @@ fn next(effect: Effect, progress: &Progress) -> Next {
         | Effect::RunAgain { .. }
         | Effect::RunHook { .. }
         | Effect::EndHooks { .. }
+        | Effect::SetNodeSigns { .. }
         | Effect::BootCheck { .. }
         | Effect::HealthCheck { .. }
         | Effect::Finish { .. }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use cketerm_actions::ActionError;
 use cketerm_model::{
     entry::Stored,
+    kube::PLANNED_TAINT,
     reboot::RebootStatus,
     repair::StepStatus,
     secret::{self, mask},
@@ -168,6 +169,12 @@ fn detail(effect: &Effect) -> String {
         Effect::Settle { entry } | Effect::EndHooks { entry, .. } => entry.to_string(),
         Effect::TakeResult { result, .. } => {
             result.get().map_or_else(|| result.key.clone(), |r| format!("{}: {}", r.label.attempt, r.outcome.end))
+        }
+        Effect::SetNodeSigns { node, conditions, taint } => {
+            let sign = |is_set: bool| if is_set { "+" } else { "-" };
+            let conditions = conditions.iter().map(|c| format!("{}{}", sign(c.content.is_some()), c.condition));
+            let taint = taint.map(|is_set| format!("{}{PLANNED_TAINT}", sign(is_set)));
+            format!("{}: {}", node.name, conditions.chain(taint).collect::<Vec<_>>().join(" "))
         }
         Effect::SetEndpoints { row, addresses } => {
             format!("{} {}/{}: {}", row.kind, row.namespace, row.name, addresses.join(", "))

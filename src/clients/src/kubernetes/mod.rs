@@ -45,6 +45,7 @@ mod host_power;
 mod hosts;
 mod links;
 mod live;
+mod node_signs;
 mod nodes;
 mod own_node;
 mod probe;
@@ -59,7 +60,7 @@ mod wire;
 
 pub use connect::{Kube, KubeSettings};
 pub use error::KubeError;
-pub use events::{NodeEvent, event_name};
+pub use events::ObjectEvent;
 pub use host_power::Credentials;
 pub use live::Streaming;
 pub use nodes::{Release, WriteError};

@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 use cketerm_model::{
     cluster::Taint,
     kube::{
-        BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, KEEP_CORDONED_ANNOTATION, NamespaceRow, NodeMetadata,
-        NodeRow, OWNER_ANNOTATION, PodRow,
+        BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, FoundCondition, KEEP_CORDONED_ANNOTATION,
+        LifecycleCondition, NamespaceRow, NodeMetadata, NodeRow, OWNER_ANNOTATION, PodRow, is_own_reason,
     },
     names::{Address, NodeName},
     selector::Selector,
@@ -56,6 +56,10 @@ struct Condition {
     status: String,
     #[serde(default, deserialize_with = "time_or_nearest")]
     last_transition_time: Option<Timestamp>,
+    #[serde(default)]
+    reason: Box<str>,
+    #[serde(default)]
+    message: Box<str>,
 }
 
 /// Parses a time of Kubernetes. Its calendar is wider than jiff's, and a kubelet may write any time into its own Node.
@@ -146,8 +150,18 @@ fn is_kept_condition(condition: &Condition) -> bool {
     match condition.r#type.as_str() {
         "Ready" => false,
         "MemoryPressure" | "DiskPressure" | "PIDPressure" | "NetworkUnavailable" => condition.status != "False",
-        _ => true,
+        _ => !is_own_reason(&condition.reason),
     }
+}
+
+/// Returns the condition if it is one of the life cycle.
+fn lifecycle_condition(condition: &Condition) -> Option<FoundCondition> {
+    Some(FoundCondition {
+        condition: LifecycleCondition::named(&condition.r#type)?,
+        status: condition.status.as_str().into(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+    })
 }
 
 /// Reports whether the views group by this label.
@@ -166,6 +180,7 @@ impl From<Node> for NodeRow {
         });
         let kept = status.conditions.iter().filter(|condition| is_kept_condition(condition));
         let conditions = kept.map(|condition| (condition.r#type.clone(), condition.status.clone())).collect();
+        let lifecycle = status.conditions.iter().filter_map(lifecycle_condition).collect();
         let ready = ready(&status.conditions);
         let mut addresses: Vec<Address> = Vec::with_capacity(status.addresses.len());
         let (internal, other): (Vec<_>, Vec<_>) =
@@ -188,6 +203,7 @@ impl From<Node> for NodeRow {
             kernel: status.node_info.kernel_version,
             os_image: status.node_info.os_image,
             conditions,
+            lifecycle,
             volumes_in_use: status.volumes_in_use,
             cke_mark: meta.annotations.get(CKE_ANNOTATION).is_some_and(|v| v == "true"),
             owner,

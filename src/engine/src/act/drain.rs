@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use cketerm_clients::kubernetes::{NodeEvent, Release, WriteError};
+use cketerm_clients::kubernetes::{ObjectEvent, Release, WriteError};
 use cketerm_model::{
     boot_time::BootTime,
     drain::{Answer, Verdict},
@@ -21,6 +21,7 @@ use cketerm_rules::{
 use super::{
     Actor, SHOWN_WITHIN, Stop,
     audit_intent::{AuditIntent, named, write_result},
+    pod_events::SentRequests,
 };
 
 impl Actor {
@@ -65,7 +66,7 @@ impl Actor {
             let address = node.addresses.first().cloned().unwrap_or_else(named);
             self.write_cke_record("reboot-uncordon", &address, "", self.steady.now().wall);
             let after = settle.map(|entry| format!(" after {entry}")).unwrap_or_default();
-            self.events.emit(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
+            self.events.emit(ObjectEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
         }
         match (settle, &outcome) {
             (Some(entry), EffectOutcome::Done) => self.settle(self.steady.now().boot, entry).await,
@@ -89,7 +90,8 @@ impl Actor {
         Ok(outcome)
     }
 
-    async fn node_written(
+    /// Completes the audit record of a patch, and waits until the live copy shows it.
+    pub(super) async fn node_written(
         &self,
         before: &NodeRow,
         written: Result<NodeRow, WriteError>,
@@ -124,6 +126,9 @@ impl Actor {
         unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
         let answers = self.send_evictions(guard, decided, &pods, true).await?;
+        let entry = guard.entry.map(|(id, _)| id);
+        let of = pods.iter().map(|(pod, _)| pod.as_ref());
+        self.record_pod_events(entry, SentRequests::Evictions { dry_run: true }, unprotected, of, &answers);
         Ok(EffectOutcome::Previewed(preview_result(&pods, unprotected, &answers)))
     }
 
@@ -135,6 +140,7 @@ impl Actor {
         machine: &str,
         evict: Vec<Budgeted>,
         delete: Vec<Arc<PodRow>>,
+        unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let evicted = evict.iter().map(|(pod, _)| pod.full_name());
@@ -158,7 +164,11 @@ impl Actor {
             }
             Err(_) => BTreeMap::new(),
         };
+        let evicted = evict.iter().map(|(pod, _)| pod.as_ref());
+        self.record_pod_events(entry, SentRequests::Evictions { dry_run: false }, unprotected, evicted, &answers);
         answers.extend(deleted.into_iter().filter_map(Result::ok));
+        let of = delete.iter().map(AsRef::as_ref);
+        self.record_pod_events(entry, SentRequests::Deletions, unprotected, of, &answers);
         let accepted = answers.values().filter(|a| a.verdict.accepts() || a.verdict == Verdict::Gone).count();
         self.record_outcome(intent, Ok(format!("{accepted} of {} accepted", answers.len())));
         Ok(EffectOutcome::Answers(answers))

@@ -8,8 +8,10 @@ mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
 mod hooks;
-mod node_event;
+mod node_signs;
+mod object_event;
 mod output;
+mod pod_events;
 mod power;
 mod queue;
 mod reboot_needed;
@@ -77,7 +79,7 @@ pub(super) struct Actor {
     pub ending: Arc<AtomicBool>,
     /// Serializes writes of CKE's operation records.
     pub cke_records: Arc<tokio::sync::Mutex<()>>,
-    /// Records Kubernetes Events on Nodes.
+    /// Records Kubernetes Events on Nodes and Pods.
     pub events: EventRecorder,
     /// Number of audit records that this leadership has written.
     pub audit_count: Arc<AtomicU64>,
@@ -125,7 +127,9 @@ impl Actor {
             }
             Effect::ReturnToService { node } => self.return_to_service(decided, &node).await,
             Effect::Preview { pods, unprotected } => self.preview(&guard, decided, pods, &unprotected).await,
-            Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, &machine, evict, delete).await,
+            Effect::Evict { evict, delete, unprotected } => {
+                self.evict(&guard, decided, &machine, evict, delete, &unprotected).await
+            }
             Effect::Recheck { node, pods, .. } => self.recheck(&guard, decided, &node, pods).await,
             Effect::Power { entry, fresh, force, on_delete, attempt } => {
                 let decided = decision_time(decided, fresh.as_ref());
@@ -150,6 +154,9 @@ impl Actor {
             Effect::TakeResult { result, attempt } => self.take_result(decided, &result, attempt.as_ref()).await,
             Effect::Registry(what) => self.register(decided, what).await,
             Effect::RebootNeeded(what) => self.reboot_needed(&guard, decided, what).await,
+            Effect::SetNodeSigns { node, conditions, taint } => {
+                self.set_node_signs(&guard, decided, &node, &conditions, taint).await
+            }
             Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
         };
         match outcome {

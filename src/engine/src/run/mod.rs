@@ -365,7 +365,9 @@ impl Loop {
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
         self.counters.ended(effect.as_str(), &outcome);
         let now = self.steady.now();
-        if !matches!(outcome, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
+        // Signs that fail are for nobody's work: they are tried again ever more seldom.
+        let is_failed_sign = matches!((&effect, &outcome), (Effect::SetNodeSigns { .. }, EffectOutcome::Failed(_)));
+        if !matches!(outcome, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) && !is_failed_sign {
             self.stale.remove(&machine);
         }
         let pause = match &outcome {
@@ -375,7 +377,11 @@ impl Loop {
             }
             EffectOutcome::Failed(why) => {
                 tracing::warn!(machine, what = effect.as_str(), why, "effect failed; retrying");
-                Some(memory::PAUSE)
+                let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
+                if is_failed_sign {
+                    self.stale.insert(machine.clone(), count);
+                }
+                Some(if is_failed_sign { memory::failed_sign_pause(count) } else { memory::PAUSE })
             }
             EffectOutcome::Stale(cause) => {
                 let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));

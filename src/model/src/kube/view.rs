@@ -48,6 +48,9 @@ pub struct KubeView {
     /// Names of nodes that cketerm took out of service. Almost always empty.
     #[serde(default)]
     pub out_of_service: OrdSet<NodeName>,
+    /// Names of nodes with conditions of cketerm, or with its taint.
+    #[serde(default, skip_serializing_if = "OrdSet::is_empty")]
+    pub signed: OrdSet<NodeName>,
     /// Namespaces by name.
     pub namespaces: OrdMap<String, Arc<NamespaceRow>>,
     /// Budgets by namespace and name.
@@ -113,6 +116,7 @@ impl KubeView {
         keep(&mut self.drained_by_other, &row.name, row.drain_sign().is_some());
         let annotations = &row.described.annotations;
         keep(&mut self.out_of_service, &row.name, annotations.get(OUT_OF_SERVICE_ANNOTATION).is_some());
+        keep(&mut self.signed, &row.name, row.has_signs());
         let row = Arc::new(row);
         self.by_name.insert(row.name.clone(), Arc::clone(&row));
         self.nodes.insert(row.name.clone(), row);
@@ -135,6 +139,7 @@ impl KubeView {
         self.marked.remove(name);
         self.drained_by_other.remove(name);
         self.out_of_service.remove(name);
+        self.signed.remove(name);
     }
 
     /// Removes an address from the index if it is this node's.

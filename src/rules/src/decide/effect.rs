@@ -11,7 +11,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     hook::Hook,
     hook_runs::{HookRun, HookRuns},
-    kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
+    kube::{BudgetRow, ConditionChange, EndpointsRow, NodeRow, Owner, PodRow},
     names::{Address, NodeName},
     reason::Reason,
     repair::RepairEntry,
@@ -43,7 +43,7 @@ pub struct Planned {
 ///
 /// | guard | compares | used by |
 /// | --- | --- | --- |
-/// | `Guard::default` | nothing | uncordon, history, results, registry, endpoints, checks of orphaned cordons |
+/// | `Guard::default` | nothing | uncordon, history, results, registry, endpoints, removed conditions, checks of orphaned cordons |
 /// | [`Guard::of_entry`] | the entry | end, backoff, unwind, renewed owner record, checks, success command |
 /// | `Pass::start_guard` | also the keys that allow a start, and the window's end | preview, evictions, fresh read |
 /// | `Pass::disruption_guard` | also the etcd members | start of a drain, move of the etcd leader, commands |
@@ -401,6 +401,15 @@ pub enum Effect {
     Registry(super::RegistryEffect),
     /// An action for Nodes that need a reboot.
     RebootNeeded(super::RebootNeededEffect),
+    /// Sets and removes conditions of a Node, and its taint. Nothing waits for it.
+    SetNodeSigns {
+        /// The Node before the patches.
+        node: Arc<NodeRow>,
+        /// Conditions to set and to remove.
+        conditions: Vec<ConditionChange>,
+        /// Whether the taint is set or removed; none = it stays as it is.
+        taint: Option<bool>,
+    },
     /// Replaces the addresses of an endpoints object.
     SetEndpoints {
         /// The object before the write.
@@ -438,6 +447,7 @@ impl Effect {
             Self::ReturnToService { .. } => "returning to service",
             Self::Settle { .. } => "settling",
             Self::TakeResult { .. } => "taking over a result",
+            Self::SetNodeSigns { .. } => "setting conditions",
             Self::SetEndpoints { .. } => "endpoints",
             Self::Registry(what) => what.as_str(),
             Self::RebootNeeded(what) => what.as_str(),
@@ -481,6 +491,7 @@ impl Effect {
             | Self::TakeResult { .. }
             | Self::Registry(_)
             | Self::RebootNeeded(_)
+            | Self::SetNodeSigns { .. }
             | Self::SetEndpoints { .. } => false,
         }
     }

@@ -31,6 +31,7 @@
 //! | `absences` | record of the members without a Node, for their grace periods |
 //! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
 //! | `hooks` | hooks of the site around a drain (I64 to I66) |
+//! | `node_signs` | conditions and a taint that tell others of the work (I67, I68) |
 //! | `endpoints` | removal of an API server in reboot from the endpoints |
 
 mod absences;
@@ -51,6 +52,7 @@ mod groups;
 mod hooks;
 mod host;
 mod out_of_service;
+mod node_signs;
 mod pods;
 mod preview;
 mod readiness;
@@ -199,6 +201,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.plan_auto_repair();
     pass.plan_reboot_needed();
     pass.return_to_service();
+    pass.plan_node_signs(&waiting);
     pass.wake_for_windows();
     pass.set_phase();
     // Only the leader acts, and only on a live copy of etcd that is complete.

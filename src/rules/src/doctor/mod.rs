@@ -175,6 +175,7 @@ pub fn checks(seen: &Seen, with_kubernetes: bool) -> Checks {
         members::membership(seen, &mut checks);
         servers::control_planes(snap, seen.now.boot, &mut checks);
         servers::etcd_members(snap, &mut checks);
+        servers::foreign_conditions(snap, &mut checks);
     }
     servers::leader(&snap.store, &mut checks);
     servers::queues(&snap.store, &mut checks);

@@ -267,3 +267,21 @@ pub(super) fn cordons(seen: &Seen, checks: &mut Checks) {
         checks.warning(SUBJECT, format!("{more} more Nodes stay cordoned"), "`cketerm nodes list` names them");
     }
 }
+
+/// Adds the Nodes on which another program has set conditions that cketerm would set.
+pub(super) fn foreign_conditions(snap: &Snapshot, checks: &mut Checks) {
+    if !snap.store.policy().node_conditions {
+        return;
+    }
+    let rows = snap.kube.nodes.values();
+    let foreign = rows.flat_map(|row| row.lifecycle.iter().filter(|found| !found.is_own()).map(move |f| (row, f)));
+    let found: Vec<String> =
+        foreign.map(|(row, f)| format!("{} on {} ({})", f.condition, row.name, f.reason)).collect();
+    if !found.is_empty() {
+        checks.warning(
+            Subject::Kubernetes,
+            format!("another program has set conditions that cketerm therefore leaves alone: {}", named(&found)),
+            "let one program set them, or turn the policy node_conditions off",
+        );
+    }
+}

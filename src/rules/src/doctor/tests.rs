@@ -165,3 +165,29 @@ fn without_etcd_nothing_else_is_judged() {
     let all = checks(&seen((StoreView::default(), kube, probes), engine), true);
     assert_eq!(all.0.iter().map(|check| check.subject).collect::<Vec<_>>(), [Subject::Etcd]);
 }
+
+#[test]
+fn conditions_of_another_program_are_named_while_cketerm_would_set_them() {
+    use cketerm_model::kube::{FoundCondition, LifecycleCondition};
+    let condition = LifecycleCondition::Drained;
+    let foreign =
+        FoundCondition { condition, status: "True".into(), reason: "SomebodyElse".into(), message: "m".into() };
+    for node_conditions in [true, false] {
+        let (mut store, mut kube, probes) = site();
+        let policy = Policy {
+            node_conditions,
+            etcd_members: EtcdMembers::None,
+            membership: Membership::Manual,
+            ..Policy::default()
+        };
+        store.policy = Some(stored(policy));
+        kube.put_node(NodeRow { lifecycle: vec![foreign.clone()], ..node("w1", "10.0.0.2") });
+        let found = problems(&seen((store, kube, probes), Engine::default()));
+        let named = found.iter().any(|(subject, outcome, text)| {
+            *subject == Subject::Kubernetes
+                && *outcome == Outcome::Warning
+                && text.contains("Drained on w1 (SomebodyElse)")
+        });
+        assert_eq!((named, found.len()), (node_conditions, usize::from(node_conditions)), "{found:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Reserved and spare nodes: the strategy `all-healthy` respects the taints of the Nodes (SAB-54, SAB-55).
 
-use cketerm_model::{cluster::Taint, policy::Strategy};
+use cketerm_model::{cluster::Taint, kube::is_planned_taint, policy::Strategy};
 
 use super::Draft;
 
@@ -30,6 +30,7 @@ impl Draft<'_> {
         self.taints(i).iter().all(|t| {
             t.key.starts_with("node.kubernetes.io/")
                 || matches!(t.key.as_str(), "cke.cybozu.com/state" | "cke.cybozu.com/master")
+                || is_planned_taint(t)
                 || Some(t.key.as_str()) == self.spare_key()
                 || tolerated.contains(&t.key)
         })

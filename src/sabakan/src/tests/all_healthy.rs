@@ -82,6 +82,8 @@ fn a_machine_with_foreign_taints_cannot_be_a_control_plane() {
         ("cke.cybozu.com/master", true),
         ("site/tolerated", true),
         ("site/spare", true),
+        // cketerm's own taint of planned reboots, with another effect
+        ("cketerm.io/reboot-planned", false),
     ] {
         let mut s = scene(&["cs", "cs"], 2, vec![machine(1), machine(2), machine(3)]).with(&[1], &[2, 3]);
         s.template.cluster.control_plane_tolerations = Some(vec!["site/tolerated".to_owned()]);
@@ -90,6 +92,14 @@ fn a_machine_with_foreign_taints_cannot_be_a_control_plane() {
         let wanted = if free { 2 } else { 3 };
         s.gives(Action::IncreaseControlPlane, &[1, wanted], &[5 - wanted]);
     }
+}
+
+/// SAB-54: the taint of planned reboots reserves nothing.
+#[test]
+fn the_taint_of_planned_reboots_does_not_reserve_a_node() {
+    let mut s = scene(&["cs", "cs"], 2, vec![machine(1), machine(2), machine(3)]).with(&[1], &[2, 3]);
+    s.nodes.get_or_insert_default().insert(NodeName::new("10.0.0.2"), vec![cketerm_model::kube::planned_taint()]);
+    s.gives(Action::IncreaseControlPlane, &[1, 2], &[3]);
 }
 
 /// SAB-55: spare nodes are preferred.

@@ -53,6 +53,15 @@ impl Scene {
         self.node(name, |n| merge(n, &body));
     }
 
+    /// Patches the status of a Node in its present state.
+    pub fn patch_status(&mut self, by: &str, name: &str, mut body: Value) {
+        let node = &self.objects[&("nodes".to_owned(), String::new(), name.to_owned())];
+        body["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"].clone();
+        self.records_action(by, "conditions", &format!("node {name}"), "");
+        self.ask(by, "PATCH", &format!("/api/v1/nodes/{name}/status"), body.clone(), 200);
+        self.node(name, |n| merge(n, &body));
+    }
+
     /// Records in the audit what an engine is about to do in Kubernetes.
     pub fn records_action(&mut self, by: &str, what: &str, on: &str, reason: &str) {
         let lease = self.leases.get(by).copied().unwrap_or(LEASE);

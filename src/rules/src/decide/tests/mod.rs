@@ -14,6 +14,7 @@ mod fuzz;
 mod groups;
 mod hooks;
 mod membership;
+mod node_signs;
 mod other_drainers;
 mod reboot_needed;
 mod reboot_signals;

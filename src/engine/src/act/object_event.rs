@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cketerm_clients::kubernetes::NodeEvent;
+use cketerm_clients::kubernetes::ObjectEvent;
 use cketerm_model::{
     cluster::Member,
     entry::{EntryId, Stored},
@@ -22,7 +22,7 @@ impl Actor {
         note: String,
     ) {
         if let Some(node) = self.node_at(address) {
-            self.events.emit(NodeEvent { warning, ..NodeEvent::on(&node, what, note) });
+            self.events.emit(ObjectEvent { warning, ..ObjectEvent::on(&node, what, note) });
         }
     }
 

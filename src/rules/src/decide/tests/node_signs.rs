@@ -1,0 +1,246 @@
+//! Conditions and the taint of planned reboots on Nodes.
+
+use std::collections::BTreeMap;
+
+use cketerm_model::{
+    attempt::Ended,
+    boot_time::Seconds,
+    cketerm_records::{Request, Verb, Who},
+    cluster::Taint,
+    entry::EntryId,
+    kube::{FoundCondition, LifecycleCondition, planned_taint},
+    reboot::RebootStatus,
+    time::after,
+};
+
+use super::scene::{Scene, now, stored};
+use crate::decide::{Effect, Guard, Planned};
+
+const PLANNED: LifecycleCondition = LifecycleCondition::MaintenancePlanned;
+const DRAINS: LifecycleCondition = LifecycleCondition::DrainInProgress;
+const DRAINED: LifecycleCondition = LifecycleCondition::Drained;
+const IN_WORK: LifecycleCondition = LifecycleCondition::MaintenanceInProgress;
+
+/// Workers that get conditions, with one reboot at a time.
+fn scene(workers: u8) -> Scene {
+    Scene::new(workers).with(|scene| scene.policy.node_conditions = true)
+}
+
+fn tainting(scene: Scene, waves: u64) -> Scene {
+    scene.with(|scene| scene.policy.planned_taint_waves = waves)
+}
+
+fn found(condition: LifecycleCondition, reason: &str, message: &str) -> FoundCondition {
+    FoundCondition { condition, status: "True".into(), reason: reason.into(), message: message.into() }
+}
+
+fn carrying(scene: Scene, last: u8, condition: LifecycleCondition, message: &str) -> Scene {
+    scene.node(last, |node| node.lifecycle.push(found(condition, "CketermReboot", message)))
+}
+
+fn tainted(scene: Scene, last: u8) -> Scene {
+    scene.node(last, |node| node.described.taints.push(planned_taint()))
+}
+
+fn signs(scene: &Scene) -> Vec<Planned> {
+    let effects = scene.decide().effects;
+    effects.into_iter().filter(|planned| matches!(planned.effect, Effect::SetNodeSigns { .. })).collect()
+}
+
+/// Changes of conditions by the last number of the Node's name: `true` = set.
+fn changes(scene: &Scene) -> BTreeMap<u8, Vec<(LifecycleCondition, bool)>> {
+    let each = signs(scene).into_iter().filter_map(|planned| match planned.effect {
+        Effect::SetNodeSigns { node, conditions, .. } if !conditions.is_empty() => {
+            let changes = conditions.iter().map(|change| (change.condition, change.content.is_some()));
+            Some((last(&node.name), changes.collect()))
+        }
+        _ => None,
+    });
+    each.collect()
+}
+
+/// Changes of the taint by the last number of the Node's name: `true` = set.
+fn taints(scene: &Scene) -> Vec<(u8, bool)> {
+    let each = signs(scene).into_iter().filter_map(|planned| match planned.effect {
+        Effect::SetNodeSigns { node, taint, .. } => Some((last(&node.name), taint?)),
+        _ => None,
+    });
+    let mut all: Vec<(u8, bool)> = each.collect();
+    all.sort_unstable();
+    all
+}
+
+fn last(name: &str) -> u8 {
+    name.rsplit('.').next().and_then(|last| last.parse().ok()).unwrap()
+}
+
+#[test]
+fn each_phase_of_an_entry_has_its_conditions() {
+    let drains = scene(2).draining(0, 11, 30);
+    assert_eq!(changes(&drains), [(11, vec![(DRAINS, true)])].into());
+    let rebooting = carrying(scene(2).rebooting(0, 11, 30, Some(Ended::Exit(0))), 11, DRAINS, "old");
+    assert_eq!(changes(&rebooting), [(11, vec![(DRAINS, false), (DRAINED, true), (IN_WORK, true)])].into());
+    // after the end nothing is left
+    let ended = carrying(carrying(scene(2), 11, DRAINED, "old"), 11, IN_WORK, "old");
+    assert_eq!(changes(&ended), [(11, vec![(DRAINED, false), (IN_WORK, false)])].into());
+    assert_eq!(changes(&scene(2)), BTreeMap::new());
+}
+
+#[test]
+fn a_forced_reboot_and_an_uncordoned_node_do_not_count_as_drained() {
+    let forced = scene(2).rebooting(0, 11, 30, None).with(|scene| {
+        let attempt = scene.store.attempts.get_mut(&(EntryId::reboot(0), 1)).unwrap();
+        std::sync::Arc::make_mut(attempt.value.as_mut().unwrap()).forced = true;
+    });
+    assert_eq!(changes(&forced), [(11, vec![(IN_WORK, true)])].into());
+    let uncordoned = scene(2).rebooting(0, 11, 30, None).node(11, |node| node.unschedulable = false);
+    assert_eq!(changes(&uncordoned), [(11, vec![(IN_WORK, true)])].into());
+}
+
+#[test]
+fn only_the_next_two_waves_are_planned_and_one_that_fell_behind_keeps_its_condition() {
+    // entry 0 is in work, 1 and 2 are next; 9 is last
+    let entries = [(1, 12), (2, 13), (3, 14), (9, 15)];
+    let queue = || scene(5).draining(0, 11, 30).queued(&entries);
+    let changed = changes(&queue());
+    assert_eq!(changed.keys().copied().collect::<Vec<_>>(), [11, 12, 13]);
+    assert_eq!(changed[&12], [(PLANNED, true)]);
+    let behind = carrying(queue(), 15, PLANNED, "reboots/9 waits for its turn");
+    assert!(!changes(&behind).contains_key(&15));
+    // the limit counts
+    let wider = queue().with(|scene| scene.cluster.reboot.max_concurrent_reboots = Some(2));
+    assert_eq!(changes(&wider).keys().copied().collect::<Vec<_>>(), [11, 13, 14, 15], "12 starts in this pass");
+}
+
+#[test]
+fn a_held_entry_is_not_planned_and_its_turn_goes_to_the_next() {
+    let held = scene(4).draining(0, 11, 30).queued(&[(1, 12), (2, 13), (3, 14)]).order(1, Verb::Hold, 10);
+    assert_eq!(changes(&held).keys().copied().collect::<Vec<_>>(), [11, 13, 14]);
+    let disabled = scene(4).queued(&[(1, 12), (2, 13)]).disabled();
+    assert_eq!(changes(&disabled), BTreeMap::new());
+}
+
+#[test]
+fn the_message_names_the_entry_and_the_user_and_is_kept_up_to_date() {
+    let request = Request {
+        who: Who { user: "ann".to_owned(), host: "h".to_owned(), ssh_client: None },
+        at: now(),
+        reason: Some("kernel".to_owned()),
+        node_uid: None,
+        batch: None,
+    };
+    let drains = scene(2)
+        .draining(0, 11, 30)
+        .with(|scene| drop(scene.store.requests.insert(EntryId::reboot(0), stored("request", 9, request))));
+    let content = |scene: &Scene| match &signs(scene).first().unwrap().effect {
+        Effect::SetNodeSigns { conditions, .. } => conditions[0].content.clone().unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let new = content(&drains);
+    assert_eq!((new.begins, new.reason), (true, "CketermReboot"));
+    assert_eq!(new.message, "cketerm drains the Node for reboots/0, requested by ann@h (kernel)");
+    let known = carrying(drains.clone(), 11, DRAINS, &new.message);
+    assert_eq!(changes(&known), BTreeMap::new());
+    let other = content(&carrying(drains, 11, DRAINS, "cketerm drains the Node for reboots/7"));
+    assert_eq!((other.begins, other.message), (false, new.message), "the transition keeps its time");
+}
+
+#[test]
+fn a_condition_of_another_program_stays_as_it_is() {
+    let foreign = |scene: Scene| scene.node(11, |node| node.lifecycle.push(found(DRAINED, "SomebodyElse", "m")));
+    assert_eq!(changes(&foreign(scene(2))), BTreeMap::new());
+    let rebooting = foreign(scene(2).rebooting(0, 11, 30, None));
+    assert_eq!(changes(&rebooting), [(11, vec![(IN_WORK, true)])].into());
+}
+
+#[test]
+fn a_policy_that_is_off_removes_everything_and_touches_no_other_node() {
+    let signed = |scene: Scene| tainted(carrying(scene, 11, DRAINS, "old"), 11);
+    let off = signed(Scene::new(2).draining(0, 11, 30));
+    assert_eq!((changes(&off), taints(&off)), ([(11, vec![(DRAINS, false)])].into(), vec![(11, false)]));
+    assert!(signs(&Scene::new(2).draining(0, 11, 30)).is_empty());
+    // nothing is removed while it is unknown which entries are in progress
+    for unknown in [
+        signed(Scene::new(2)).with(|scene| scene.store.last_seen = scene.boot - Seconds::new(60.0)),
+        signed(Scene::new(2)).with(|scene| scene.store.synced = false),
+        signed(Scene::new(2)).with(|scene| scene.snap.engine.leading = None),
+    ] {
+        assert!(signs(&unknown).is_empty());
+    }
+}
+
+#[test]
+fn the_conditions_of_an_entry_that_cannot_be_read_stay() {
+    let unreadable = |scene: Scene| {
+        carrying(scene.draining(0, 11, 30), 11, DRAINS, "old").with(|scene| {
+            scene.store.reboots.entries.get_mut(&0).unwrap().value = Err("bad".to_owned());
+        })
+    };
+    assert_eq!(changes(&unreadable(scene(2))), BTreeMap::new());
+    assert_eq!(changes(&unreadable(Scene::new(2))), [(11, vec![(DRAINS, false)])].into(), "the policy is off");
+}
+
+#[test]
+fn the_taint_is_on_the_next_waves_of_workers_and_leaves_one_wave_later() {
+    let entries = [(1, 12), (2, 13), (3, 14), (4, 15)];
+    let queue = || tainting(Scene::new(5), 2).draining(0, 11, 30).queued(&entries);
+    assert_eq!(taints(&queue()), [(12, true), (13, true)]);
+    assert_eq!(taints(&tainting(queue(), 1)), [(12, true)]);
+    assert_eq!(taints(&tainting(queue(), 99)), [(12, true), (13, true), (14, true), (15, true)]);
+    let known = tainted(tainted(tainted(queue(), 12), 13), 14);
+    assert_eq!(taints(&known), [], "one wave behind, it stays");
+    assert_eq!(taints(&tainted(known, 15)), [(15, false)]);
+    // in a drain it stays, in a reboot it goes
+    assert_eq!(taints(&tainted(tainting(Scene::new(5), 1).draining(0, 11, 30), 11)), []);
+    assert_eq!(taints(&tainted(tainting(Scene::new(5), 1).rebooting(0, 11, 30, None), 11)), [(11, false)]);
+}
+
+#[test]
+fn entries_that_do_not_start_soon_have_no_taint() {
+    let queue = || tainting(Scene::new(4), 1).draining(0, 11, 30).queued(&[(1, 12), (2, 13)]);
+    assert_eq!(taints(&queue().order(1, Verb::Hold, 10)), [(13, true)]);
+    assert_eq!(taints(&tainted(queue(), 12).order(1, Verb::Hold, 10)), [(12, false), (13, true)]);
+    assert_eq!(taints(&tainted(queue(), 12).disabled()), [(12, false)]);
+    assert_eq!(taints(&queue().node(12, |node| node.unschedulable = true)), [], "it is cordoned anyway");
+    // a control plane
+    assert_eq!(taints(&tainting(Scene::new(2), 1).draining(0, 11, 30).queued(&[(1, 2)])), []);
+    // a backoff: no new taint, and an old one stays
+    let later = after(now(), 60);
+    let backing_off = || queue().change(1, |entry| entry.drain_backoff_expire = Some(later));
+    assert_eq!(taints(&backing_off()), [(13, true)]);
+    assert_eq!(taints(&tainted(backing_off(), 12)), [(13, true)]);
+}
+
+#[test]
+fn taints_of_others_and_of_the_definition_stay() {
+    let same_key = Taint { effect: "NoExecute".to_owned(), ..planned_taint() };
+    let foreign = Scene::new(2).node(11, |node| node.described.taints.push(same_key));
+    assert!(signs(&foreign).is_empty());
+    let defined = |scene: Scene| {
+        scene.with(|scene| {
+            let node = scene.cluster.nodes.iter_mut().find(|node| node.address.as_str() == "10.0.0.11").unwrap();
+            node.taints = Some(vec![planned_taint()]);
+        })
+    };
+    assert!(signs(&defined(tainted(Scene::new(2), 11))).is_empty());
+    assert!(signs(&defined(tainting(Scene::new(3), 1).draining(0, 12, 30).queued(&[(1, 11)]))).is_empty());
+}
+
+#[test]
+fn the_signs_wait_for_no_one_and_nobody_waits_for_them() {
+    // the cordon of the same pass goes first
+    let starts = scene(2).entry(0, 11, RebootStatus::Draining, 30).work(0, |_| {});
+    let effects = starts.decide().effects;
+    assert!(matches!(effects.as_slice(), [Planned { effect: Effect::Stamp { .. }, .. }]), "{effects:?}");
+    // a drain goes on beside them, and the failure of a sign is no failure of the entry
+    let all = scene(2).draining(0, 11, 30).pod(11, "web", |_| {}).decide().effects;
+    let sign = all.iter().find(|planned| matches!(planned.effect, Effect::SetNodeSigns { .. })).unwrap();
+    assert_eq!((sign.entry, &sign.guard), (None, &Guard::of_entry(EntryId::reboot(0), 10)));
+    assert!(all.iter().any(|planned| planned.machine == "10.0.0.11"), "{all:?}");
+}
+
+#[test]
+fn one_pass_changes_at_most_ten_nodes() {
+    let many = (11..41).fold(Scene::new(30), |scene, last| tainted(scene, last));
+    assert_eq!(signs(&many).len(), 10);
+}
