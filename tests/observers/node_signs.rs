@@ -87,7 +87,9 @@ fn left<'a>(view: &'a View<'_>, carries: impl Fn(&Value) -> bool) -> Vec<&'a str
     let all = [RebootStatus::Queued, RebootStatus::Draining, RebootStatus::Rebooting];
     let has_repair = || {
         let lines = view.repairs.values();
-        lines.into_iter().any(|line| line.last().is_some_and(|entry| entry.as_ref().is_ok_and(|e| e.unfinished())))
+        lines.into_iter().any(|line| {
+            line.last().is_some_and(|entry| entry.as_ref().is_ok_and(cketerm_model::repair::RepairEntry::unfinished))
+        })
     };
     let mut names: Vec<&str> = last
         .into_iter()

@@ -166,8 +166,8 @@ mod tests {
     }
 
     fn event(note: &str) -> ObjectEvent {
-        let node = NodeRow { name: NodeName::new("w1"), uid: "u".to_owned(), ..NodeRow::default() };
-        ObjectEvent { warning: true, ..ObjectEvent::on(&node, ("DrainBackedOff", "Drain"), note.to_owned()) }
+        let row = NodeRow { name: NodeName::new("w1"), uid: "u".to_owned(), ..NodeRow::default() };
+        ObjectEvent { warning: true, ..ObjectEvent::on(&row, ("DrainBackedOff", "Drain"), note.to_owned()) }
     }
 
     #[test]

@@ -43,12 +43,12 @@ impl Actor {
             let Some(answer) = answers.get(&pod.uid) else { continue };
             let node = &pod.node;
             let blocked = |why: String| {
-                let note = format!("the drain of node {node}{for_entry} cannot evict the pod: {why}");
-                ObjectEvent { warning: true, ..ObjectEvent::on_pod(pod, ("EvictionBlocked", "Drain"), note) }
+                let text = format!("the drain of node {node}{for_entry} cannot evict the pod: {why}");
+                ObjectEvent { warning: true, ..ObjectEvent::on_pod(pod, ("EvictionBlocked", "Drain"), text) }
             };
             let leaves = |how: &str| {
-                let note = format!("{how} by the drain of node {node}{for_entry}");
-                ObjectEvent::on_pod(pod, ("Evicting", "Drain"), note)
+                let text = format!("{how} by the drain of node {node}{for_entry}");
+                ObjectEvent::on_pod(pod, ("Evicting", "Drain"), text)
             };
             let event = match (&answer.verdict, sent) {
                 (Verdict::Accepted, SentRequests::Evictions { dry_run: false }) => Some(leaves("evicted")),

@@ -241,6 +241,6 @@ fn the_signs_wait_for_no_one_and_nobody_waits_for_them() {
 
 #[test]
 fn one_pass_changes_at_most_ten_nodes() {
-    let many = (11..41).fold(Scene::new(30), |scene, last| tainted(scene, last));
+    let many = (11..41).fold(Scene::new(30), tainted);
     assert_eq!(signs(&many).len(), 10);
 }
