@@ -85,7 +85,7 @@ impl Actor {
         let outcome = self.node_written(node, written, "return to service", intent, None).await?;
         if outcome == EffectOutcome::Done {
             let text = "it has booted again: the taint node.kubernetes.io/out-of-service is removed".to_owned();
-            self.events.emit(NodeEvent::on(node, ("ReturnedToService", "ReturnToService"), text));
+            self.events.emit(ObjectEvent::on(node, ("ReturnedToService", "ReturnToService"), text));
         }
         Ok(outcome)
     }
