@@ -154,7 +154,8 @@ async fn programs(stage: Arc<Stage>, mut rng: Rng, began: Instant) -> BTreeMap<(
         sleep_until(began + at).await;
         at += Duration::from_millis(rng.u64(5_000..90_000));
         let (name, kind) = (&names[rng.usize(..names.len())], TYPES[rng.usize(..TYPES.len())]);
-        let content = json!({"type": kind, "status": ["True", "False"][rng.usize(..2)], "reason": "SomebodyElse",
+        let status = ["True", "False"][rng.usize(..2)];
+        let content = json!({"type": kind, "status": status, "reason": "SomebodyElse",
             "message": format!("at {}", at.as_secs())});
         let taints = rng.bool();
         let mut is_set = false;
