@@ -8,6 +8,7 @@ use cketerm_model::{
     constraints::Constraints,
     freeze::{Freeze, Groups},
     hook::Hooks,
+    outcomes::{Breaker, Canary},
     policy::{ControlPlaneProbe, Policy},
     reboot_signals::Signals,
     text::nearest,
@@ -21,7 +22,8 @@ use serde_json::{Map, Value};
 use super::{accept::accept_policy_change, error::ActionError, operator::Operator};
 
 /// Policy fields that are written as YAML or JSON, or as `none`.
-pub const DOCUMENTS: [&str; 6] = ["windows", "freeze", "groups", "reboot_needed_signals", "hooks", "uncordon_gates"];
+pub const DOCUMENTS: [&str; 8] =
+    ["windows", "freeze", "groups", "reboot_needed_signals", "hooks", "uncordon_gates", "breaker", "canary"];
 
 /// Maximum number of waves whose Nodes get a taint.
 const MAX_TAINT_WAVES: u64 = 5;
@@ -38,8 +40,8 @@ pub const CONSTRAINTS: [&str; 7] = [
 ];
 
 impl Operator {
-    /// Sets one field of the policy, validated by its type. `windows`, `freeze`, `groups`, `hooks` and
-    /// `reboot_needed_signals` take YAML or JSON, or `none`.
+    /// Sets one field of the policy, validated by its type. The fields of [`DOCUMENTS`]
+    /// take YAML or JSON, or `none`.
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
         let set_by = SetBy { who: self.who(), now: self.store.clock().wall() };
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
@@ -225,6 +227,8 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
         "reboot_needed_signals" => policy.reboot_needed_signals = Signals::read(text)?,
         "hooks" => policy.hooks = Hooks::read(text)?,
         "uncordon_gates" => policy.uncordon_gates = UncordonGates::read(text)?,
+        "breaker" => policy.breaker = if none { None } else { Some(Breaker::read(text)?) },
+        "canary" => policy.canary = if none { None } else { Some(Canary::read(text)?) },
         "groups" => policy.groups = if none { None } else { Some(Groups::read(text)?) },
         _ if none => policy.freeze = None,
         _ => {

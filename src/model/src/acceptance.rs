@@ -154,7 +154,7 @@ impl OperatorCommand {
             Self::Cancel => {
                 "`rq cancel`, `rq cancel-all`, `repair-queue delete`, `delete-finished`, `delete-unfinished`; `--batch`"
             }
-            Self::ResetBackoff => "`rq reset-backoff`, `repair-queue reset-backoff`",
+            Self::ResetBackoff => "`rq reset-backoff`, `repair-queue reset-backoff`, `rq reset-breaker`",
             Self::Enable => "`enable` of queue, integration or automatic repair",
             Self::Disable => "`disable` of queue, integration or automatic repair",
             Self::Settings => {

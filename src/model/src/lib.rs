@@ -28,6 +28,7 @@ pub mod labels;
 pub mod mutation;
 pub mod names;
 pub mod notice;
+pub mod outcomes;
 pub mod output;
 pub mod pairs;
 pub mod policy;

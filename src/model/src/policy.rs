@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     freeze::{Freeze, Groups},
     hook::Hooks,
+    outcomes::{Breaker, Canary},
     reboot_signals::Signals,
     selector::Selector,
     uncordon_gates::UncordonGates,
@@ -358,6 +359,12 @@ pub struct Policy {
     /// Limit of racks or other groups in progress at once; none = any number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
+    /// Breaker after machines that ended badly; none = no breaker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<Breaker>,
+    /// Machines of a batch that are rebooted before the others; none = all are alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
     /// Fields of a newer cketerm.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
@@ -402,6 +409,8 @@ impl Default for Policy {
             windows: None,
             freeze: None,
             groups: None,
+            breaker: None,
+            canary: None,
             unknown: Map::new(),
         }
     }
@@ -423,6 +432,8 @@ impl Policy {
         all.extend(self.windows.iter().flat_map(|w| below("windows", w.unknown_fields())));
         all.extend(self.freeze.iter().flat_map(|f| below("freeze", keys(&f.unknown))));
         all.extend(self.groups.iter().flat_map(|g| below("groups", keys(&g.unknown))));
+        all.extend(self.breaker.iter().flat_map(|b| below("breaker", keys(&b.unknown))));
+        all.extend(self.canary.iter().flat_map(|c| below("canary", keys(&c.unknown))));
         all.extend(below("hooks", self.hooks.unknown_fields()));
         all.extend(below("uncordon_gates", keys(&self.uncordon_gates.unknown)));
         all

@@ -185,6 +185,28 @@ pub enum Reason {
         limit: i64,
         names: Arc<[NodeName]>,
     },
+    /// `count` of the last `of` machines ended badly (policy `breaker`). `names` holds the first [`MAX_NAMES`] of them.
+    BreakerOpen {
+        count: u64,
+        of: u64,
+        names: Arc<[NodeName]>,
+    },
+    /// Gate of the site for starts (policy `start_gates`) that is closed, or whose answer is not known.
+    StartGateClosed {
+        gate: String,
+        why: String,
+    },
+    /// The first machines of its batch are rebooted alone (policy `canary`).
+    CanaryPending {
+        batch: BatchId,
+        /// Number of them that have booted, and their number.
+        booted: u64,
+        first: u64,
+        /// End of the time for which they must have been back; none before they are.
+        until: Option<Timestamp>,
+        /// Fault of one of them since it was back.
+        fault: Option<String>,
+    },
     ControlPlaneUnhealthy {
         node: NodeName,
         why: String,

@@ -191,7 +191,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
         | Reason::WaitingForRepairs { .. } => Place::Wave(0, None),
-        Reason::UnreachableGate { .. } => {
+        Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } | Reason::StartGateClosed { .. } => {
             let note = format!("nothing starts now: {reason}");
             if !notes.contains(&note) {
                 notes.push(note);
@@ -203,7 +203,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
             let machine = assumed.entry(*holder).map(|entry| format!("waits for {by} {group} ({})", entry.node));
             Place::Wave(0, Some(machine.unwrap_or_else(|| reason.to_string())))
         }
-        Reason::ControlPlaneUnhealthy { .. } => Place::Wave(0, Some(reason.to_string())),
+        Reason::CanaryPending { .. } | Reason::ControlPlaneUnhealthy { .. } => Place::Wave(0, Some(reason.to_string())),
         other @ (Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }
         | Reason::EtcdUnchecked { .. }

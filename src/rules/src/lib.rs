@@ -54,6 +54,7 @@ pub mod membership;
 pub mod memory;
 pub mod metal3;
 pub mod notices;
+pub mod outcomes;
 pub mod preflight_fault;
 pub mod publish;
 pub mod reboot_needed;

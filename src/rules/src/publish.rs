@@ -103,6 +103,9 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::WaitingForRepairs { .. } => Origin::Derivable,
         Reason::Backoff { cause: Some(_), .. }
         | Reason::UnreachableGate { .. }
+        | Reason::StartGateClosed { .. }
+        | Reason::CanaryPending { .. }
+        | Reason::BreakerOpen { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::ControlPlaneUnclear { .. }
         | Reason::DrainedByOther { .. }

@@ -82,6 +82,12 @@ pub enum RebootCommand {
         #[allow(missing_docs)]
         reason: Reason,
     },
+    /// Close the breaker after machines ended badly: what ended before, and what is in reboot, no longer counts
+    ResetBreaker {
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
     /// Preview reboots of these nodes, or of the queue: order, waves, pods, blockers
     Plan {
         /// Nodes by name or address; without any, the queue as it is
@@ -149,6 +155,11 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         }
         RebootCommand::ResetBackoff { index, reason } => {
             Box::pin(reset_backoff(QueueKind::Reboot, index, &reason, context)).await
+        }
+        RebootCommand::ResetBreaker { reason } => {
+            let reset = Box::pin(context.operator().await?.reset_breaker(reason.get())).await?;
+            context.print_message(&format!("breaker reset: {reset}"));
+            Ok(())
         }
         RebootCommand::Plan { node } => Box::pin(queue_plan::reboots(&node, context)).await,
         RebootCommand::Why { index } => why::run(EntryId::reboot(index), context).await,

@@ -4,6 +4,7 @@
 
 mod answer;
 pub mod batches;
+mod breaker;
 pub mod cancels;
 pub mod commit;
 pub mod connect;

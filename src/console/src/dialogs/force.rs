@@ -29,7 +29,12 @@ fn says(why: &Reason, bar: &Bar) -> bool {
     match bar {
         Bar::Disabled => matches!(why, Reason::QueueDisabled),
         Bar::Before(..) => matches!(why, Reason::Frozen { .. } | Reason::OutsideWindow { .. }),
-        Bar::Held(_) => matches!(why, Reason::UnreachableGate { .. }),
+        Bar::Held(_) => {
+            matches!(
+                why,
+                Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } | Reason::StartGateClosed { .. }
+            )
+        }
         Bar::Not(_) => matches!(
             why,
             Reason::NoEngine { .. }
@@ -51,6 +56,9 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
             Some("! force does not overcome this; the entry keeps its turn:")
         }
         Reason::UnreachableGate { .. }
+        | Reason::BreakerOpen { .. }
+        | Reason::StartGateClosed { .. }
+        | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }

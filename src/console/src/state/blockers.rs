@@ -99,6 +99,9 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::WaitingForJoin { .. }
         | Reason::WaitingForBoot { .. }
         | Reason::UnreachableGate { .. }
+        | Reason::BreakerOpen { .. }
+        | Reason::StartGateClosed { .. }
+        | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdUnchecked { .. }

@@ -114,6 +114,9 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::WaitingForControlPlane { .. }
         | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
+        | Reason::BreakerOpen { .. }
+        | Reason::StartGateClosed { .. }
+        | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }
@@ -240,6 +243,9 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
             let first = names.first().map_or("", |name| name.as_str());
             format!("{count} unreachable, limit {limit} ({first}{more})")
         }
+        Reason::BreakerOpen { count, of, .. } => format!("open breaker ({count} of {of} ended badly)"),
+        Reason::StartGateClosed { gate, .. } => format!("start gate {gate}"),
+        Reason::CanaryPending { fault: Some(fault), .. } => format!("canary: {fault}"),
         Reason::OutcomeUnknown { .. } => "outcome unknown".to_owned(),
         Reason::WaitingForBoot { .. } => "no boot".to_owned(),
         Reason::DeferredToWebhook { webhook, .. } | Reason::DeniedByWebhook { webhook, .. } => {
@@ -266,6 +272,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         | Reason::EtcdUnchecked { .. }
         | Reason::OutsideWindow { .. }
         | Reason::WaitingForGroup { .. }
+        | Reason::CanaryPending { fault: None, .. }
         | Reason::Backoff { .. }
         | Reason::PodsLeaving { .. }
         | Reason::EvictionRefused { .. }
@@ -328,6 +335,9 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::Frozen { .. } => "the end of the freeze",
         Reason::Ready | Reason::Working { .. } => "the next pass",
         Reason::UnreachableGate { .. } => "reachable nodes",
+        Reason::BreakerOpen { .. } => "an operator (open breaker)",
+        Reason::StartGateClosed { .. } => "a start gate",
+        Reason::CanaryPending { .. } => "the first machines of its batch",
         Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
         Reason::EtcdMemberUnhealthy { .. } | Reason::EtcdUnchecked { .. } => "healthy etcd members",
         Reason::EtcdQuorumWouldBeLost { .. } => "consent to lose etcd's quorum",

@@ -275,6 +275,9 @@ fn reason_kind(why: &Reason) -> String {
         other @ (Reason::WaitingForControlPlane { .. }
         | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
+        | Reason::BreakerOpen { .. }
+        | Reason::StartGateClosed { .. }
+        | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }

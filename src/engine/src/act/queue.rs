@@ -22,6 +22,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     decide::{End, Guard, backoff_seconds},
+    outcomes,
     snapshot::{EffectOutcome, StaleCause},
 };
 
@@ -241,6 +242,9 @@ impl Actor {
         let reason = if let End::DoneBy(order) = end { order.reason.clone() } else { None };
         puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));
         puts.extend(batch_end(keys, &view, id, end.kind()));
+        puts.extend(
+            outcomes::of(&view, id, end.kind(), ending.at).map(|outcome| Put::json(keys.outcome(id.index), &outcome)),
+        );
         if !ended {
             puts.push(Put::json(keys.history_of(id), &ending));
         }

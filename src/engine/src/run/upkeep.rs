@@ -12,7 +12,7 @@ use cketerm_model::{
     stored::{keys::Folder, transaction::Change},
     time::after,
 };
-use cketerm_rules::{batches, decide::Decision, publish, seen::Seen};
+use cketerm_rules::{batches, decide::Decision, outcomes, publish, seen::Seen};
 
 use super::{Loop, TICK};
 use crate::lead::CandidacyOrder;
@@ -92,7 +92,8 @@ impl Loop {
             return;
         }
         self.next_batch_upkeep = at + BATCH_UPKEEP;
-        let changes = batches::upkeep(self.store.keys(), &self.snap.store, now.wall);
+        let mut changes = batches::upkeep(self.store.keys(), &self.snap.store, now.wall);
+        changes.extend(outcomes::upkeep(self.store.keys(), &self.snap.store));
         if changes.is_empty() {
             return;
         }

@@ -42,6 +42,8 @@ impl Reason {
             },
             Self::CommandFailed { retry: CommandRetry::Scheduled | CommandRetry::OnceEnabled, .. }
             | Self::UnreachableGate { .. }
+            | Self::StartGateClosed { .. }
+            | Self::CanaryPending { fault: Some(_), .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdUnchecked { .. }
@@ -60,6 +62,7 @@ impl Reason {
             | Self::EffectFailed { .. }
             | Self::OutcomeUnknown { until: Some(_), .. } => Attention::Later,
             Self::EtcdQuorumWouldBeLost { .. }
+            | Self::BreakerOpen { .. }
             | Self::BlockedByManyPdbs { .. }
             | Self::PdbNeverAllows { .. }
             | Self::TerminatingStuck { .. }
@@ -92,6 +95,7 @@ impl Reason {
             | Self::WaitingForRepairs { .. }
             | Self::OutsideWindow { .. }
             | Self::WaitingForGroup { .. }
+            | Self::CanaryPending { fault: None, .. }
             | Self::PodsLeaving { .. }
             | Self::CommandRunning { .. }
             | Self::HookRunning { .. }
@@ -116,6 +120,8 @@ impl Reason {
     pub fn scope(&self) -> Scope {
         match self {
             Self::UnreachableGate { .. }
+            | Self::BreakerOpen { .. }
+            | Self::StartGateClosed { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdUnchecked { .. }
@@ -133,6 +139,7 @@ impl Reason {
             | Self::WaitingForRepairs { .. }
             | Self::OutsideWindow { .. }
             | Self::WaitingForGroup { .. }
+            | Self::CanaryPending { .. }
             | Self::Backoff { .. }
             | Self::BlockedByPdb { .. }
             | Self::BlockedByManyPdbs { .. }

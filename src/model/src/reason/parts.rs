@@ -12,11 +12,15 @@ impl Reason {
             Self::Backoff { until, .. } | Self::Frozen { until, .. } => Some(*until),
             Self::WaitingForHealth { until, .. } => *until,
             Self::OutsideWindow { next_open, .. } => *next_open,
+            Self::CanaryPending { until, fault: None, .. } => *until,
             Self::WaitingForSlot { .. }
             | Self::WaitingForWorkers { .. }
             | Self::WaitingForControlPlane { .. }
             | Self::WaitingForRepairs { .. }
             | Self::UnreachableGate { .. }
+            | Self::BreakerOpen { .. }
+            | Self::StartGateClosed { .. }
+            | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdQuorumWouldBeLost { .. }
@@ -98,6 +102,9 @@ impl Reason {
             | Self::WaitingForControlPlane { .. }
             | Self::WaitingForRepairs { .. }
             | Self::UnreachableGate { .. }
+            | Self::BreakerOpen { .. }
+            | Self::StartGateClosed { .. }
+            | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdQuorumWouldBeLost { .. }

@@ -59,6 +59,20 @@ impl fmt::Display for Reason {
                     some(names, 3, usize::try_from(*count).unwrap_or(names.len()))
                 )
             }
+            Self::BreakerOpen { count, of, names } => write!(
+                f,
+                "the breaker is open: {count} of the last {of} machines ended badly: {}; `rq reset-breaker` closes it",
+                some(names, 3, usize::try_from(*count).unwrap_or(names.len()))
+            ),
+            Self::StartGateClosed { gate, why } => write!(f, "start gate {gate} is closed: {why}"),
+            Self::CanaryPending { batch, booted, first, until, fault } => {
+                write!(f, "waits for the first {first} of batch {batch} ({booted} booted)")?;
+                match (fault, until) {
+                    (Some(fault), _) => write!(f, ": {fault}"),
+                    (None, Some(until)) => write!(f, ", others from {}", at(*until)),
+                    (None, None) => Ok(()),
+                }
+            }
             Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
             Self::EtcdMemberUnhealthy { member, why } => {
                 write!(f, "etcd member {member} is not healthy: {why}; fix it: other voters stay up")

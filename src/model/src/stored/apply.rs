@@ -156,6 +156,8 @@ impl StoreView {
             KeyKind::Hooks(id) => insert_value(&mut self.hooks, id, key, row),
             KeyKind::Needed(node) => insert_value(&mut self.needed, Ok(node), key, row),
             KeyKind::NeededLog => set_value(&mut self.needed_log, key, row),
+            KeyKind::Outcome(index) => insert_value(&mut self.outcomes, index, key, row),
+            KeyKind::BreakerReset => set_value(&mut self.breaker_reset, key, row),
             KeyKind::Batch(id) => insert_value(&mut self.batches, id, key, row),
             KeyKind::BatchEnd(id) => insert_value(&mut self.batch_ends, id, key, row),
             KeyKind::Registry(which) => self.registry.take(which, key, row),
@@ -197,6 +199,8 @@ impl StoreView {
             KeyKind::Hooks(Ok(id)) => drop(self.hooks.remove(&id)),
             KeyKind::Needed(node) => drop(self.needed.remove(&node)),
             KeyKind::NeededLog => self.needed_log = None,
+            KeyKind::Outcome(Ok(index)) => drop(self.outcomes.remove(&index)),
+            KeyKind::BreakerReset => self.breaker_reset = None,
             KeyKind::Batch(Ok(id)) => drop(self.batches.remove(&id)),
             KeyKind::BatchEnd(Ok(id)) => drop(self.batch_ends.remove(&id)),
             _ => {}
@@ -354,7 +358,7 @@ mod tests {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
 
-    const KEYS: [&str; 23] = [
+    const KEYS: [&str; 26] = [
         "leader//a",
         "leader//b",
         "leader//?",
@@ -376,6 +380,9 @@ mod tests {
         "cketerm/hooks/reboots/0",
         "cketerm/needed/w1",
         "cketerm/needed-log",
+        "cketerm/outcomes/0000000000000000",
+        "cketerm/outcomes/0",
+        "cketerm/breaker-reset",
         "cketerm/batches/00000000",
         "cketerm/batches/00000000/reboots/0",
     ];

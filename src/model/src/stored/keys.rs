@@ -142,6 +142,16 @@ impl Keys {
         self.at(&format!("cketerm/needed/{node}"))
     }
 
+    /// `cketerm/outcomes/<%016x>`: outcome of a reboot entry.
+    pub fn outcome(&self, index: u64) -> String {
+        self.at(&format!("cketerm/outcomes/{index:016x}"))
+    }
+
+    /// `cketerm/breaker-reset`: the last reset of the breaker.
+    pub fn breaker_reset(&self) -> String {
+        self.at("cketerm/breaker-reset")
+    }
+
     /// `cketerm/needed-log`: when the leader queued reboots that Nodes need.
     pub fn needed_log(&self) -> String {
         self.at("cketerm/needed-log")
@@ -385,6 +395,8 @@ mod tests {
             (keys.needed(&NodeName::new("w1")), KeyKind::Needed(NodeName::new("w1"))),
             (keys.needed(&NodeName::new("a/b")), KeyKind::Other),
             (keys.needed_log(), KeyKind::NeededLog),
+            (keys.outcome(17), KeyKind::Outcome(Ok(17))),
+            (keys.breaker_reset(), KeyKind::BreakerReset),
             (keys.cluster_revision(), KeyKind::Registry(RegistryKey::ClusterRevision)),
             (keys.sabakan("template"), KeyKind::Registry(RegistryKey::Template)),
             (keys.hold(), KeyKind::Registry(RegistryKey::Hold)),
@@ -414,6 +426,7 @@ mod tests {
             "cketerm/batches/0000000",
             "cketerm/batches/0000000A",
             "cketerm/batches/00000000/reboots/01",
+            "cketerm/outcomes/17",
             "cketerm/results/reboots-1-02",
             "cketerm/results/reboots/1/2",
             "cketerm/output/reboots/1/2",

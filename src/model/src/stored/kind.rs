@@ -127,6 +127,10 @@ pub enum KeyKind {
     Needed(NodeName),
     /// `cketerm/needed-log`.
     NeededLog,
+    /// `cketerm/outcomes/<%016x>`.
+    Outcome(Result<u64, String>),
+    /// `cketerm/breaker-reset`.
+    BreakerReset,
     /// `cketerm/constraints`.
     OurConstraints,
     /// `cketerm/engines/<lease>`.

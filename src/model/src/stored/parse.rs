@@ -40,6 +40,7 @@ impl Keys {
             "cketerm/stopped" => KeyKind::Stopped,
             "cketerm/daemon" => KeyKind::Daemon,
             "cketerm/needed-log" => KeyKind::NeededLog,
+            "cketerm/breaker-reset" => KeyKind::BreakerReset,
             "cketerm/constraints" => KeyKind::OurConstraints,
             _ => parse_folder_key(suffix),
         })
@@ -79,6 +80,8 @@ fn parse_folder_key(suffix: &str) -> KeyKind {
         }
     } else if let Some(node) = strip("cketerm/needed/").filter(|node| !node.is_empty() && !node.contains('/')) {
         KeyKind::Needed(NodeName::new(node))
+    } else if let Some(index) = strip("cketerm/outcomes/") {
+        KeyKind::Outcome(parse_index(index))
     } else if let Some(digest) = strip("cketerm/approvals/").filter(|d| !d.contains('/')) {
         KeyKind::Registry(RegistryKey::Approval(digest.to_owned()))
     } else if suffix.starts_with("cketerm/history/") {

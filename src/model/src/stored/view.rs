@@ -26,6 +26,7 @@ use crate::{
     entry_ref::{EntryRef, StoredEntry},
     hook_runs::HookRuns,
     names::NodeName,
+    outcomes::{BreakerReset, Outcome},
     output::CommandOutput,
     policy::{MemberSource, Membership, Policy},
     reboot::RebootEntry,
@@ -196,6 +197,12 @@ pub struct StoreView {
     /// `cketerm/needed-log`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_log: Option<Stored<NeededLog>>,
+    /// `cketerm/outcomes/` by index of the reboot entry.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub outcomes: OrdMap<u64, Stored<Outcome>>,
+    /// `cketerm/breaker-reset`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker_reset: Option<Stored<BreakerReset>>,
     /// `sabakan/…`, `cluster-revision`, `cketerm/approvals/…`.
     pub registry: RegistrySettings,
     /// `reboots/running`, as text: `true` while the queue is enabled and not empty, as in CKE.

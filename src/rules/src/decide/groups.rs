@@ -8,11 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::{
-    boot_time::Seconds, entry::EntryId, names::Address, reason::Reason, reboot::RebootStatus, time::seconds_between,
-};
+use cketerm_model::{entry::EntryId, names::Address, reason::Reason, reboot::RebootStatus};
 
 use super::{Pass, attempts::CommandState, entry_context::EntryContext};
+use crate::outcomes::has_counted_as_stuck;
 
 /// A group in progress.
 #[derive(Clone, Copy)]
@@ -53,7 +52,8 @@ impl<'a> Pass<'a> {
         Some(GroupSlots { by: groups.by.clone(), limit, in_work, of })
     }
 
-    fn context_of(&self, id: EntryId, address: &Address) -> Option<EntryContext<'a>> {
+    /// Returns the context of an entry of the reboot queue, if it is readable and its machine is a member.
+    pub(super) fn context_of(&self, id: EntryId, address: &Address) -> Option<EntryContext<'a>> {
         let stored = self.snap.store.reboots.entries.get(&id.index).filter(|_| id == EntryId::reboot(id.index))?;
         let definition = self.definition?;
         EntryContext::of_reboot(id, stored, definition.members.by_address(&definition.cluster, address)?)
@@ -61,13 +61,13 @@ impl<'a> Pass<'a> {
 
     /// Reports whether the machine will probably not move by itself: it has been `rebooting` for `stuck_seconds`, or it
     /// waits for an operator.
-    fn is_stuck(&self, ctx: EntryContext<'a>) -> bool {
+    pub(super) fn is_stuck(&self, ctx: EntryContext<'a>) -> bool {
         let entry = self.snap.store.reboots.entries.get(&ctx.id.index).and_then(|s| s.get());
         if entry.is_none_or(|e| e.status != RebootStatus::Rebooting) {
             return false;
         }
         let since = ctx.since.unwrap_or(self.now.wall);
-        if seconds_between(since, self.now.wall) >= Seconds::from(self.policy.stuck_seconds) {
+        if has_counted_as_stuck(&self.policy, since, self.now.wall) {
             return true;
         }
         let Some(command_spec) = self.command_spec(ctx) else { return false };

@@ -10,6 +10,7 @@
 //! | `gates` | gates for new starts: unreachable nodes, control-plane health, staleness (I6, I7) |
 //! | `etcd_quorum` | health of the other voting etcd members before a machine with a member is disrupted (I46) |
 //! | `windows` | windows and freezes (I8) |
+//! | `breaker`, `canary` | no start after machines that ended badly; the first machines of a batch alone |
 //! | `groups` | limit of racks or other groups in progress at once |
 //! | `scheduler` | choice of the entries that start: order, API servers, backoff, holds (I2, I5, I30) |
 //! | `effect` | effects that a decision requests, and the revisions that guard them (SAF-8, SAF-9) |
@@ -38,6 +39,8 @@ mod absences;
 mod attempts;
 mod auto_repair;
 mod boot;
+mod breaker;
+mod canary;
 mod claims;
 mod cordons;
 mod drain;

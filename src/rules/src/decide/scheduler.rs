@@ -36,10 +36,11 @@ impl<'a> Pass<'a> {
                 may
             });
         }
+        self.keep_canaries(&mut workers, &mut api_servers);
         if workers.is_empty() && api_servers.is_empty() {
             return;
         }
-        if let Some(gate) = self.stale().or_else(|| self.unreachable_gate()) {
+        if let Some(gate) = self.stale().or_else(|| self.unreachable_gate()).or_else(|| self.breaker_open()) {
             self.all_wait(workers.iter().chain(&api_servers), &gate);
             return;
         }

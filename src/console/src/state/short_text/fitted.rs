@@ -142,6 +142,15 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         Reason::WaitingForRepairs { .. } => vec!["CKE repairs first".to_owned()],
         Reason::WaitingForGroup { by, group, .. } => vec![format!("waits for {by} {group}")],
         Reason::Frozen { until, .. } => vec![format!("frozen, ends {}", when::until(*until, now))],
+        Reason::BreakerOpen { count, of, .. } => {
+            vec![format!("breaker open: {count} of {of} ended badly"), "breaker open".to_owned()]
+        }
+        Reason::StartGateClosed { gate, why } => {
+            vec![format!("gate {gate}: {why}"), format!("start gate {gate}")]
+        }
+        Reason::CanaryPending { fault: Some(fault), .. } => vec![format!("canary: {fault}")],
+        Reason::CanaryPending { until: Some(until), .. } => vec![format!("canary, {}", when::until(*until, now))],
+        Reason::CanaryPending { booted, first, .. } => vec![format!("waits for canaries ({booted}/{first})")],
         Reason::UnreachableGate { count, limit, .. } => vec![format!("{count} unreachable, limit {limit}")],
         Reason::OrderIgnored { verb, .. } => vec![format!("{verb} NOT IN FORCE: cancel it, or :stop")],
         Reason::BatchPauseIgnored { .. } => vec!["pause NOT IN FORCE: cancel it, or :stop".to_owned()],
