@@ -37,6 +37,7 @@ mod membership;
 mod node_signs;
 mod notices;
 mod other_drainers;
+mod outcomes;
 mod power_log;
 mod queue;
 mod quorum;
@@ -145,6 +146,9 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I66", hooks::i66),
     ("I67", node_signs::i67),
     ("I68", node_signs::i68),
+    ("I69", outcomes::i69),
+    ("I70", outcomes::i70),
+    ("I71", outcomes::i71),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

@@ -15,6 +15,7 @@ mod agent_protocol;
 mod admission_webhooks;
 mod agents;
 mod batch_operator;
+mod breaker;
 mod cke;
 mod coverage;
 mod definition_editor;
@@ -165,6 +166,7 @@ static STORIES: &[Stories] = &[
     hooks::STORIES,
     agents::STORIES,
     node_signs::STORIES,
+    breaker::STORIES,
 ];
 
 /// Plays the scenarios that are not drawn from a seed, in a complete run the long ones too, and reports whether all went

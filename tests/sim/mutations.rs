@@ -16,7 +16,7 @@ use cketerm_model::mutation::{self, Mutation};
 use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    agents, enqueues, handovers, hooks, long_runs, membership, node_signs, other_drainers, outages, reboot_needed,
+    agents, breaker, enqueues, handovers, hooks, long_runs, membership, node_signs, other_drainers, outages, reboot_needed,
     refusals, selection::Selection, shrink,
 };
 
@@ -100,6 +100,10 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::SignsStay => &["I67", "I68"],
         Mutation::ForeignConditionTaken => &["I67"],
         Mutation::PlannedTaintStays => &["I68"],
+        Mutation::SignsOutliveLeader => &["H11"],
+        Mutation::BreakerForgotten => &["I70"],
+        Mutation::CanariesForgotten => &["I71"],
+        Mutation::OutcomeForgotten => &["I69"],
     }
 }
 
@@ -215,8 +219,12 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         | Mutation::HookSlotFreed
         | Mutation::HooksEndEarly
         | Mutation::AfterHookForgotten => Some(|| hooks::STORIES.until_a_breach()),
-        Mutation::SignsStay | Mutation::ForeignConditionTaken | Mutation::PlannedTaintStays => {
-            Some(|| node_signs::STORIES.until_a_breach())
+        Mutation::SignsStay
+        | Mutation::ForeignConditionTaken
+        | Mutation::PlannedTaintStays
+        | Mutation::SignsOutliveLeader => Some(|| node_signs::STORIES.until_a_breach()),
+        Mutation::BreakerForgotten | Mutation::CanariesForgotten | Mutation::OutcomeForgotten => {
+            Some(|| breaker::STORIES.until_a_breach())
         }
         _ => None,
     }

@@ -3,7 +3,7 @@
 //! are killed.
 //!
 //! Beside the observers (I67, I68 and all others) the stories judge one rule: once nobody acts any more, the Nodes carry
-//! nothing of cketerm's, and everything of the other programs (H11).
+//! nothing of cketerm's, and everything of the other programs. Nor do they after the engine has resigned amid work (H11).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,6 +34,7 @@ pub const STORIES: Stories = Stories {
         ("conditions set", Least::Each(10)),
         ("taints set", Least::Each(1)),
         ("foreign conditions", Least::Each(5)),
+        ("signs at a hand-over", Least::Each(1)),
     ],
 };
 /// End of the part in which people and programs act.
@@ -110,7 +111,26 @@ async fn play(seed: u64) -> Story {
     story.add("conditions set", patches.iter().filter(sets).count());
     let taints = |request: &&&observers::record::ApiRequest| request.body["spec"]["taints"].is_array();
     story.add("taints set", patches.iter().filter(taints).count());
+    hand_over(&stage, &operator, &mut rng, &mut story).await;
     story
+}
+
+/// Queues reboots, lets the engine resign amid them, and looks at what it leaves for a leader that does not know the signs.
+async fn hand_over(stage: &Stage, operator: &Operator, rng: &mut Rng, story: &mut Story) {
+    let view = operator.store.read_view().await.unwrap();
+    let nodes = &view.definition().unwrap().cluster.nodes;
+    let some: Vec<String> = nodes.iter().take(8).map(|node| node.address.to_string()).collect();
+    operator.add_reboots(&addressed(&some), Some("hand-over")).await.unwrap();
+    sleep(Duration::from_secs(rng.u64(3..90))).await;
+    story.add("signs at a hand-over", signed(&stage.sandbox).len());
+    operator.set_policy("engine", "cke", None).await.unwrap();
+    let is_free = || async { operator.store.read_view().await.is_ok_and(|view| view.leader().is_none()) };
+    let resigned = reached(SETTLE_LIMIT, is_free).await;
+    let left = signed(&stage.sandbox);
+    if !resigned || !left.is_empty() {
+        let what = format!("resigned: {resigned}; the engine leaves signs on {left:?}");
+        story.breaches.push(Breach { code: "H11", at: stage.sandbox.clock.wall(), what });
+    }
 }
 
 async fn insisted_entries(operator: &Operator) -> Vec<EntryId> {

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -19,39 +19,55 @@ use cketerm_model::{
 };
 use tokio::sync::mpsc;
 
-/// Number of events that may wait to be written.
+/// Number of events that may wait to be written, of each kind of object.
 const QUEUE: usize = 512;
 /// Time within which a repeated event belongs to the same series.
 const SERIES: Seconds = Seconds::new(1800.0);
 /// Time between two writes of a series, at least.
 const SERIES_WRITE_INTERVAL: Seconds = Seconds::new(60.0);
-/// Time without any write after the right was found missing.
-const FORBIDDEN_PAUSE: Seconds = Seconds::new(600.0);
+/// Time without any write to a namespace that refused one.
+const REFUSED_PAUSE: Seconds = Seconds::new(600.0);
+/// Number of namespaces whose refusals are remembered.
+const MAX_REFUSING: usize = 1000;
 /// Number of series that are remembered.
 const REMEMBERED: usize = 2000;
+/// Time between two warnings about dropped events.
+const DROPPED_INTERVAL: Seconds = Seconds::new(600.0);
 
-/// Queue of events to write. It is cheap to clone; its task ends with the last clone.
+/// Queues of events to write. They are cheap to clone; their task ends with the last clone. Events on pods have a queue of
+/// their own: a drain of a hundred pods crowds out none on Nodes.
 #[derive(Clone)]
 pub(super) struct EventRecorder {
-    queue: mpsc::Sender<ObjectEvent>,
-    full: Arc<AtomicBool>,
+    on_nodes: mpsc::Sender<ObjectEvent>,
+    on_pods: mpsc::Sender<ObjectEvent>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl EventRecorder {
     /// Starts the task of one leadership, which reports as `host`.
     pub fn start(kube: Kube, fence: Fence, steady: Steady, host: String) -> Self {
-        let (queue, events) = mpsc::channel(QUEUE);
-        let writer = Writer { kube, fence, steady, host, series_table: SeriesTable::default(), paused_until: None };
-        cketerm_runtime::tasks::spawn(writer.run(events));
-        Self { queue, full: Arc::default() }
+        let (on_nodes, node_events) = mpsc::channel(QUEUE);
+        let (on_pods, pod_events) = mpsc::channel(QUEUE);
+        let dropped = Arc::<AtomicU64>::default();
+        let writer = Writer {
+            kube,
+            fence,
+            steady,
+            host,
+            series_table: SeriesTable::default(),
+            refusing: BTreeMap::new(),
+            dropped: Arc::clone(&dropped),
+            next_warning: BootTime::ZERO,
+        };
+        cketerm_runtime::tasks::spawn(writer.run(node_events, pod_events));
+        Self { on_nodes, on_pods, dropped }
     }
 
     /// Queues the event, if there is room.
     pub fn emit(&self, event: ObjectEvent) {
-        if let Err(mpsc::error::TrySendError::Full(event)) = self.queue.try_send(event)
-            && !self.full.swap(true, Ordering::Relaxed)
-        {
-            tracing::warn!(object = event.object(), "Kubernetes accepts Events too slowly; some are dropped");
+        let queue = if event.is_about_pod() { &self.on_pods } else { &self.on_nodes };
+        if let Err(mpsc::error::TrySendError::Full(_)) = queue.try_send(event) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -62,21 +78,43 @@ struct Writer {
     steady: Steady,
     host: String,
     series_table: SeriesTable,
-    /// Boot time until which nothing is written, because the right is missing; none = it was never missing.
-    paused_until: Option<BootTime>,
+    /// Boot time until which nothing is written to a namespace, because it refused an Event.
+    refusing: BTreeMap<String, BootTime>,
+    /// Number of events that were dropped since the last warning.
+    dropped: Arc<AtomicU64>,
+    next_warning: BootTime,
 }
 
 impl Writer {
-    async fn run(mut self, mut events: mpsc::Receiver<ObjectEvent>) {
-        while let Some(event) = events.recv().await {
+    async fn run(mut self, mut on_nodes: mpsc::Receiver<ObjectEvent>, mut on_pods: mpsc::Receiver<ObjectEvent>) {
+        loop {
+            let next = tokio::select! {
+                biased;
+                event = on_nodes.recv() => event,
+                event = on_pods.recv() => event,
+            };
+            let Some(event) = next else { return };
             self.write(&event).await;
+            self.warn_of_dropped();
+        }
+    }
+
+    fn warn_of_dropped(&mut self) {
+        let now = self.steady.now().boot;
+        if now < self.next_warning {
+            return;
+        }
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            self.next_warning = now + DROPPED_INTERVAL;
+            tracing::warn!(dropped, "Kubernetes accepts Events too slowly; some were dropped");
         }
     }
 
     async fn write(&mut self, event: &ObjectEvent) {
         let now = self.steady.now();
         let boot = now.boot;
-        if self.paused_until.is_some_and(|until| boot < until) {
+        if self.refusing.get(event.namespace()).is_some_and(|until| boot < *until) {
             return;
         }
         let Ok(permit) = self.fence.permit(now.boot) else { return };
@@ -88,11 +126,10 @@ impl Writer {
         };
         match written {
             Ok(()) => {}
+            // The right may be missing everywhere, or this namespace is terminating or has a quota or a webhook.
             Err(WriteError::Refused { code: 403, message }) => {
-                if self.paused_until.is_none() {
-                    tracing::warn!(why = message, "no right to write Events; all else continues");
-                }
-                self.paused_until = Some(boot + FORBIDDEN_PAUSE);
+                self.series_table.forget(event);
+                self.refuses(event, boot, &message);
             }
             Err(WriteError::NotFound) => self.series_table.forget(event),
             Err(e) => {
@@ -101,6 +138,26 @@ impl Writer {
                 // A server that does not answer gets no immediate request for each waiting event.
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
+        }
+    }
+
+    /// Remembers that a namespace refused an Event.
+    fn refuses(&mut self, event: &ObjectEvent, boot: BootTime, message: &str) {
+        if self.refusing.len() >= MAX_REFUSING {
+            self.refusing.retain(|_, until| boot < *until);
+        }
+        if self.refusing.len() >= MAX_REFUSING {
+            return;
+        }
+        let namespace = event.namespace().to_owned();
+        if self.refusing.insert(namespace, boot + REFUSED_PAUSE).is_none() {
+            let (namespace, object) = (event.namespace(), event.object());
+            tracing::warn!(
+                namespace,
+                object,
+                why = message,
+                "Events in this namespace are refused; all else continues"
+            );
         }
     }
 }
@@ -130,13 +187,8 @@ struct SeriesTable(BTreeMap<ObjectEvent, Series>);
 impl SeriesTable {
     /// Adds the event; `mark` makes the names of new Events unique.
     fn add(&mut self, event: &ObjectEvent, now: BootTime, mark: i128) -> EventWrite {
-        if self.0.len() >= REMEMBERED {
-            self.0.retain(|_, series| now - series.last < SERIES);
-        }
-        if self.0.len() >= REMEMBERED {
-            self.0.clear();
-        }
-        if let Some(series) = self.0.get_mut(event).filter(|series| now - series.last < SERIES) {
+        let key = series_of(event);
+        if let Some(series) = self.0.get_mut(&key).filter(|series| now - series.last < SERIES) {
             series.count = series.count.saturating_add(1);
             series.last = now;
             if now - series.written < SERIES_WRITE_INTERVAL {
@@ -145,21 +197,45 @@ impl SeriesTable {
             series.written = now;
             return EventWrite::Again(series.name.clone(), series.count);
         }
+        self.make_room(now);
         let name = event.event_name(&format!("{mark:x}"));
-        self.0.insert(event.clone(), Series { name: name.clone(), count: 1, last: now, written: now });
+        self.0.insert(key, Series { name: name.clone(), count: 1, last: now, written: now });
         EventWrite::New(name)
+    }
+
+    /// Forgets series that are over, or else the one that was repeated least recently.
+    fn make_room(&mut self, now: BootTime) {
+        if self.0.len() < REMEMBERED {
+            return;
+        }
+        self.0.retain(|_, series| now - series.last < SERIES);
+        if self.0.len() >= REMEMBERED
+            && let Some(oldest) = self.0.iter().min_by_key(|(_, series)| series.last).map(|(key, _)| key.clone())
+        {
+            self.0.remove(&oldest);
+        }
     }
 
     /// Forgets the event, because it does not exist or its state is unknown.
     fn forget(&mut self, event: &ObjectEvent) {
-        self.0.remove(event);
+        self.0.remove(&series_of(event));
     }
+}
+
+/// Returns what the events of one series have in common. The note of a pod's event may hold counts or a webhook's message,
+/// which differ at each repetition.
+fn series_of(event: &ObjectEvent) -> ObjectEvent {
+    let note = if event.is_about_pod() { String::new() } else { event.note.clone() };
+    ObjectEvent { note, ..event.clone() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cketerm_model::{kube::NodeRow, names::NodeName};
+    use cketerm_model::{
+        kube::{NodeRow, PodRow},
+        names::NodeName,
+    };
 
     fn at(second: f64) -> BootTime {
         BootTime::new(second)
@@ -185,6 +261,28 @@ mod tests {
         assert_eq!(series_table.add(&event("a"), at(61.0) + SERIES, 32), EventWrite::New(name("20")));
         series_table.forget(&event("a"));
         assert_eq!(series_table.add(&event("a"), at(3000.0), 33), EventWrite::New(name("21")));
+    }
+
+    #[test]
+    fn a_pod_has_one_series_of_each_reason_whatever_the_note() {
+        let pod = PodRow { namespace: "shop".to_owned(), name: "web".to_owned(), ..PodRow::default() };
+        let blocked = |note: &str| ObjectEvent::on_pod(&pod, ("EvictionBlocked", "Drain"), note.to_owned());
+        let mut series_table = SeriesTable::default();
+        assert!(matches!(series_table.add(&blocked("healthy 2"), at(0.0), 1), EventWrite::New(_)));
+        assert_eq!(series_table.add(&blocked("healthy 1"), at(1.0), 2), EventWrite::Counted);
+        let leaves = ObjectEvent::on_pod(&pod, ("Evicting", "Drain"), "healthy 2".to_owned());
+        assert!(matches!(series_table.add(&leaves, at(1.0), 3), EventWrite::New(_)));
+    }
+
+    #[test]
+    fn a_full_series_table_forgets_the_oldest_series_alone() {
+        let mut series_table = SeriesTable::default();
+        for n in 0..=REMEMBERED {
+            series_table.add(&event(&n.to_string()), at(0.1 * n as f64), n as i128);
+        }
+        let last = at(0.1 * REMEMBERED as f64);
+        assert_eq!(series_table.add(&event("1"), last, 0), EventWrite::Again("w1.1".to_owned(), 2));
+        assert!(matches!(series_table.add(&event("0"), last, 7), EventWrite::New(_)));
     }
 
     #[test]

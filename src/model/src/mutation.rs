@@ -32,6 +32,14 @@ pub enum Mutation {
     ForeignConditionTaken,
     /// The taint of planned reboots is never removed.
     PlannedTaintStays,
+    /// Signs of work to come stay when the leader resigns.
+    SignsOutliveLeader,
+    /// Drains start although the breaker is open.
+    BreakerForgotten,
+    /// All machines of a batch start at once.
+    CanariesForgotten,
+    /// A reboot that was withdrawn after its command has no outcome.
+    OutcomeForgotten,
     /// A member leaves the definition as soon as its Node is gone.
     NodeGraceIgnored,
     /// A member leaves the definition while an entry works on its machine.
@@ -311,6 +319,10 @@ pub static ALL: &[Mutation] = &[
     Mutation::SignsStay,
     Mutation::ForeignConditionTaken,
     Mutation::PlannedTaintStays,
+    Mutation::SignsOutliveLeader,
+    Mutation::BreakerForgotten,
+    Mutation::CanariesForgotten,
+    Mutation::OutcomeForgotten,
 ];
 
 #[cfg(feature = "mutations")]
@@ -382,7 +394,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=68).map(|i| format!("I{i}")) {
+        for code in (1..=71).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

@@ -1,4 +1,4 @@
-//! Outcomes of reboots (policies `breaker` and `canary`; STO-71, REB-60 to REB-62): a record for each machine whose reboot
+//! Outcomes of reboots (policies `breaker` and `canary`; STO-74, REB-60 to REB-62): a record for each machine whose reboot
 //! command was run, from which a new leader comes to the same conclusions as the last one.
 
 use jiff::Timestamp;

@@ -191,11 +191,6 @@ pub enum Reason {
         of: u64,
         names: Arc<[NodeName]>,
     },
-    /// Gate of the site for starts (policy `start_gates`) that is closed, or whose answer is not known.
-    StartGateClosed {
-        gate: String,
-        why: String,
-    },
     /// The first machines of its batch are rebooted alone (policy `canary`).
     CanaryPending {
         batch: BatchId,

@@ -191,7 +191,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
         | Reason::WaitingForRepairs { .. } => Place::Wave(0, None),
-        Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } | Reason::StartGateClosed { .. } => {
+        Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } => {
             let note = format!("nothing starts now: {reason}");
             if !notes.contains(&note) {
                 notes.push(note);

@@ -1,8 +1,9 @@
-//! Outcomes of reboots: which ends have one, and how many of them the leader keeps (STO-71).
+//! Outcomes of reboots: which ends have one, and how many of them the leader keeps (STO-74).
 
 use cketerm_model::{
     cketerm_records::EndKind,
     entry::{EntryId, QueueKind, Stored},
+    fault,
     outcomes::{BadEnd, Outcome},
     policy::Policy,
     reboot::RebootStatus,
@@ -24,6 +25,7 @@ pub fn of(store: &StoreView, id: EntryId, end: EndKind, now: Timestamp) -> Optio
         return None;
     }
     let entry = store.reboots.entries.get(&id.index)?.get()?;
+    fault!(OutcomeForgotten if entry.status == RebootStatus::Cancelled => return None);
     let bad = match end {
         EndKind::Cancelled | EndKind::Deleted | EndKind::Dequeued | EndKind::Failed | EndKind::Unrecorded => {
             Some(BadEnd::Withdrawn)

@@ -103,7 +103,6 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::WaitingForRepairs { .. } => Origin::Derivable,
         Reason::Backoff { cause: Some(_), .. }
         | Reason::UnreachableGate { .. }
-        | Reason::StartGateClosed { .. }
         | Reason::CanaryPending { .. }
         | Reason::BreakerOpen { .. }
         | Reason::ControlPlaneUnhealthy { .. }

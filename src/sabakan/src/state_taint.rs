@@ -18,7 +18,12 @@ pub fn state_taint(state: State, strategy: Strategy) -> Option<Taint> {
         State::Retiring | State::Retired => "NoExecute",
         State::Uninitialized | State::Healthy | State::Updating => return None,
     };
-    Some(Taint { key: STATE_TAINT.to_owned(), value: state.as_str().to_owned(), effect: effect.to_owned() })
+    Some(Taint {
+        key: STATE_TAINT.to_owned(),
+        value: state.as_str().to_owned(),
+        effect: effect.to_owned(),
+        ..Taint::default()
+    })
 }
 
 /// Returns the state taints of a node of the definition.

@@ -81,6 +81,16 @@ impl ObjectEvent {
         if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
     }
 
+    /// Returns the namespace in which the Event is.
+    pub fn namespace(&self) -> &str {
+        self.regarding.events_namespace()
+    }
+
+    /// Reports whether it is about a pod, not about a Node.
+    pub fn is_about_pod(&self) -> bool {
+        !self.regarding.namespace.is_empty()
+    }
+
     /// Returns a name for this Event. `mark` distinguishes it from others.
     pub fn event_name(&self, mark: &str) -> String {
         event_name(&self.regarding.name, mark)
@@ -118,7 +128,7 @@ impl Kube {
         Ok(())
     }
 
-    /// Records that the event occurred again, `count` times in all. Errors: [`WriteError::NotFound`] if the server has
+    /// Records that the event occurred again, `count` times in all, with its present note. Errors: [`WriteError::NotFound`] if the server has
     /// deleted the Event.
     pub async fn repeat_event(
         &self,
@@ -128,7 +138,8 @@ impl Kube {
         count: u32,
         at: Timestamp,
     ) -> Result<(), WriteError> {
-        let body = json!({"series": {"count": count, "lastObservedTime": format_micros(at)}});
+        let series = json!({"count": count, "lastObservedTime": format_micros(at)});
+        let body = json!({"series": series, "note": truncate(&event.note, MAX_NOTE)});
         let path = format!("{}/{name}", event.regarding.events_path());
         self.send::<Value>(with_body("PATCH", &path, MERGE_PATCH, &body)).await?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Reset of the breaker by an operator: one record, with its audit record in the same transaction (STO-71).
+//! Reset of the breaker by an operator: one record, with its audit record in the same transaction (STO-74).
 
 use cketerm_model::{entry::EntryId, fence::Person, outcomes::BreakerReset};
 use etcd_client::{Compare, CompareOp, TxnOp};

@@ -30,10 +30,7 @@ fn says(why: &Reason, bar: &Bar) -> bool {
         Bar::Disabled => matches!(why, Reason::QueueDisabled),
         Bar::Before(..) => matches!(why, Reason::Frozen { .. } | Reason::OutsideWindow { .. }),
         Bar::Held(_) => {
-            matches!(
-                why,
-                Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } | Reason::StartGateClosed { .. }
-            )
+            matches!(why, Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. })
         }
         Bar::Not(_) => matches!(
             why,
@@ -57,7 +54,6 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         }
         Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
-        | Reason::StartGateClosed { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }

@@ -100,7 +100,6 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::WaitingForBoot { .. }
         | Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
-        | Reason::StartGateClosed { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }

@@ -276,7 +276,6 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
-        | Reason::StartGateClosed { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }

@@ -3,6 +3,7 @@
 use cketerm_model::{
     boot_time::BootTime,
     entry::EntryId,
+    fence::Permit,
     kube::{ConditionChange, MetadataPatch, NodeRow, is_planned_taint, planned_taint},
 };
 use cketerm_rules::{
@@ -10,7 +11,7 @@ use cketerm_rules::{
     snapshot::{EffectOutcome, StaleCause},
 };
 
-use super::{Actor, Stop};
+use super::{Actor, Stop, audit_intent::AuditIntent};
 
 impl Actor {
     /// Changes conditions and the taint of a Node: one patch each, conditioned on `resourceVersion`, so that nothing of
@@ -54,8 +55,7 @@ impl Actor {
             format!("{} {state}", change.condition)
         });
         let named = named.collect::<Vec<_>>().join(", ");
-        let intent =
-            self.record_intent_for(&permit, entry, (what, &format!("node {}", node.name)), Some(named)).await?;
+        let intent = self.record_sign(&permit, what, node, named, entry).await?;
         let permit = self.permit(guard, decided)?;
         let written = self.kube.set_conditions(&permit, node, changes, self.steady.now().wall).await;
         let after = written.as_ref().ok().cloned();
@@ -75,10 +75,23 @@ impl Actor {
         let others = node.described.taints.iter().filter(|taint| !is_planned_taint(taint)).cloned();
         let taints = Some(others.chain(is_set.then(planned_taint)).collect());
         let named = format!("{} {}", planned_taint().key, if is_set { "set" } else { "removed" });
-        let intent =
-            self.record_intent_for(&permit, entry, (what, &format!("node {}", node.name)), Some(named)).await?;
+        let intent = self.record_sign(&permit, what, node, named, entry).await?;
         let permit = self.permit(guard, decided)?;
         let written = self.kube.describe(&permit, node, &MetadataPatch { taints, ..MetadataPatch::default() }).await;
         self.node_written(node, written, what, intent, entry).await
+    }
+
+    /// Records what is about to change. Each change has a record of its own: as repetitions of one step of the entry, they
+    /// would become one record that shows only the last change.
+    async fn record_sign(
+        &self,
+        permit: &Permit,
+        what: &str,
+        node: &NodeRow,
+        change: String,
+        entry: Option<EntryId>,
+    ) -> Result<AuditIntent, Stop> {
+        let change = entry.map_or_else(|| change.clone(), |id| format!("{change}, for {id}"));
+        self.record_intent_for(permit, None, (what, &format!("node {}", node.name)), Some(change)).await
     }
 }

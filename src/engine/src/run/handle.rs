@@ -169,6 +169,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         next_publish: BootTime::ZERO,
         next_prune: BootTime::ZERO,
         next_batch_upkeep: BootTime::ZERO,
+        signs_until: None,
         prune_progress: Arc::default(),
         incomplete_since: None,
         announced: None,

@@ -36,6 +36,9 @@ const ANNOUNCED_AFTER: Seconds = Seconds::new(5.0);
 /// Time between attempts to campaign, to propose an identity, or to create the schema.
 const RETRY_INTERVAL: Seconds = Seconds::new(3.0);
 
+/// Time for which a leader without work stays, so that it can remove its signs from Nodes before it resigns.
+const CLEAR_SIGNS: Seconds = Seconds::new(10.0);
+
 impl Loop {
     /// Campaigns, resigns, or writes schema and identity, as policy, preflight and other candidates require.
     pub(super) fn update_leadership(&mut self, now: Now) {
@@ -237,16 +240,30 @@ impl Loop {
         }
         // A machine between off and on must not stay off.
         let retires = self.snap.engine.resigning.is_some();
+        if !retires || queues {
+            self.signs_until = None;
+        }
         let cycles = self.leader.as_mut().and_then(|leader| leader.metal3.retire(retires, queues));
         if let (Some(resigning), Some(cycles)) = (&mut self.snap.engine.resigning, &cycles) {
             *resigning = format!("{resigning}; {cycles}");
         }
-        let in_work = cycles.is_some() || queues;
+        let in_work = cycles.is_some() || queues || (retires && !queues && self.clears_signs());
         if self.snap.engine.resigning.is_some() && !in_work && self.tasks.is_empty() {
             self.ask(CandidacyOrder::Resign);
             self.leader = None;
             self.snap.engine.leading = None;
         }
+    }
+
+    /// Reports whether the leader should stay a moment longer, because Nodes still carry its signs: another leader may not
+    /// know them.
+    fn clears_signs(&mut self) -> bool {
+        if self.snap.kube.signed.is_empty() {
+            return false;
+        }
+        let now = self.steady.now().boot;
+        let until = *self.signs_until.get_or_insert(now + CLEAR_SIGNS);
+        now < until
     }
 
     /// Passes the lock to a complete engine if this host cannot start programs and none of its commands runs (SAF-5).

@@ -113,6 +113,8 @@ struct Loop {
     next_prune: BootTime,
     /// Boot time of the next look at the batches.
     next_batch_upkeep: BootTime,
+    /// Boot time until which a leader without work waits with its resignation for its signs on Nodes to go.
+    signs_until: Option<BootTime>,
     /// Progress of the searches for old records, by folder.
     prune_progress: Arc<tokio::sync::Mutex<BTreeMap<String, FolderCursor>>>,
     incomplete_since: Option<BootTime>,
@@ -330,6 +332,7 @@ impl Loop {
                 what: planned.effect.as_str().to_owned(),
                 entry: planned.entry,
                 starts: planned.effect.starts(),
+                patches_node: planned.effect.patches_node(),
                 attempt,
                 since: now.boot,
             };
@@ -411,6 +414,7 @@ impl Loop {
                 what: "waiting to retry".to_owned(),
                 entry,
                 starts: effect.starts(),
+                patches_node: false,
                 attempt: None,
                 since: at,
             };

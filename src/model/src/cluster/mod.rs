@@ -102,8 +102,8 @@ impl Node {
     }
 }
 
-/// A taint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A taint. Two taints are equal if their key, value and effect are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Taint {
     /// Key of the taint.
@@ -115,7 +115,18 @@ pub struct Taint {
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[serde(deserialize_with = "null_is_default")]
     pub effect: String,
+    /// Fields that no rule reads, such as `timeAdded`: a write of all taints keeps those of other programs.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
 }
+
+impl PartialEq for Taint {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.key, &self.value, &self.effect) == (&other.key, &other.value, &other.effect)
+    }
+}
+
+impl Eq for Taint {}
 
 /// The `reboot` section (CLU-16, CLU-17).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

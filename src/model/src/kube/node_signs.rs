@@ -89,7 +89,12 @@ pub fn is_own_reason(reason: &str) -> bool {
 
 /// Returns the taint on Nodes that are rebooted soon.
 pub fn planned_taint() -> Taint {
-    Taint { key: PLANNED_TAINT.to_owned(), value: String::new(), effect: PLANNED_TAINT_EFFECT.to_owned() }
+    Taint {
+        key: PLANNED_TAINT.to_owned(),
+        value: String::new(),
+        effect: PLANNED_TAINT_EFFECT.to_owned(),
+        ..Taint::default()
+    }
 }
 
 /// Reports whether it is that taint. One with the same key and another effect is somebody else's.

@@ -97,7 +97,7 @@ mod tests {
         let taint = |key: &str, value: &str| {
             let mut row = NodeRow::default();
             let (key, value, effect) = (key.to_owned(), value.to_owned(), "NoSchedule".to_owned());
-            row.described.taints = vec![Taint { key, value, effect }];
+            row.described.taints = vec![Taint { key, value, effect, ..Taint::default() }];
             row.drain_sign().map(|sign| sign.program)
         };
         let annotation = |key: &str, value: &str| {

@@ -52,6 +52,7 @@ impl NodeRow {
             key: OUT_OF_SERVICE_TAINT.to_owned(),
             value: "nodeshutdown".to_owned(),
             effect: "NoExecute".to_owned(),
+            ..Taint::default()
         });
         MetadataPatch {
             labels: BTreeMap::new(),

@@ -42,7 +42,6 @@ impl Reason {
             },
             Self::CommandFailed { retry: CommandRetry::Scheduled | CommandRetry::OnceEnabled, .. }
             | Self::UnreachableGate { .. }
-            | Self::StartGateClosed { .. }
             | Self::CanaryPending { fault: Some(_), .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
@@ -121,7 +120,6 @@ impl Reason {
         match self {
             Self::UnreachableGate { .. }
             | Self::BreakerOpen { .. }
-            | Self::StartGateClosed { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdUnchecked { .. }

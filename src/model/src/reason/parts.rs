@@ -19,7 +19,6 @@ impl Reason {
             | Self::WaitingForRepairs { .. }
             | Self::UnreachableGate { .. }
             | Self::BreakerOpen { .. }
-            | Self::StartGateClosed { .. }
             | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
@@ -103,7 +102,6 @@ impl Reason {
             | Self::WaitingForRepairs { .. }
             | Self::UnreachableGate { .. }
             | Self::BreakerOpen { .. }
-            | Self::StartGateClosed { .. }
             | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }

@@ -6,7 +6,7 @@ use cketerm_model::{
     batch::{Batch, BatchId},
     entry::EntryId,
     fault,
-    outcomes::{Canary, Outcome},
+    outcomes::{BadEnd, Canary, Outcome},
     policy::ApiServerOrder,
     reason::Reason,
     time::after,
@@ -86,7 +86,10 @@ impl<'a> Pass<'a> {
         let first = canary.first.max(1);
         let of_batch = store.batch_ends.range((id, EntryId::reboot(0))..).take_while(|((batch, _), _)| *batch == id);
         let ended = of_batch.filter(|(_, end)| end.get().is_some_and(|end| end.good())).count() as u64;
-        let booted = batch.ends.done.saturating_add(ended);
+        let all = outcomes::in_order(store);
+        let is_late = |outcome: &Outcome| outcome.batch == Some(id) && outcome.bad == Some(BadEnd::Late);
+        let late = all.iter().filter(|(.., outcome)| is_late(outcome)).count() as u64;
+        let booted = batch.ends.done.saturating_add(ended).saturating_sub(late);
         let in_claims = self.claims.workers.values().chain(self.claims.api_servers.values());
         let in_work = in_claims.filter(|entry| store.batch_of(**entry) == Some(id)).count() as u64;
         let pending = |until, fault| Reason::CanaryPending { batch: id, booted, first, until, fault };
@@ -97,7 +100,6 @@ impl<'a> Pass<'a> {
         if booted.saturating_add(in_work) > first {
             return Canaries::Back;
         }
-        let all = outcomes::in_order(store);
         let good = |outcome: &&Outcome| outcome.batch == Some(id) && outcome.bad.is_none();
         let some = usize::try_from(first).unwrap_or(usize::MAX);
         let canaries: Vec<&Outcome> = all.iter().map(|(.., outcome)| *outcome).filter(good).take(some).collect();

@@ -462,6 +462,15 @@ impl Effect {
         if let Self::RunHook { entry, run, .. } = self { Some(run.id(*entry)) } else { None }
     }
 
+    /// Returns true if the effect patches the Node for the work on its machine or for the definition. A patch for others
+    /// waits meanwhile.
+    pub fn patches_node(&self) -> bool {
+        matches!(
+            self,
+            Self::Stamp { .. } | Self::Release { .. } | Self::Registry(super::RegistryEffect::Describe { .. })
+        )
+    }
+
     /// Returns true if the effect begins work on a machine, which counts as in progress from then on.
     pub fn starts(&self) -> bool {
         match self {

@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
+    cketerm_records::Verb,
     entry::{EntryId, Stored},
     entry_ref::EntryRef,
     fault,
@@ -17,7 +18,7 @@ use cketerm_model::{
     repair::StepStatus,
 };
 
-use super::{Effect, Guard, Pass, RegistryEffect, entry_context::EntryContext};
+use super::{Effect, Guard, Pass, attempts, entry_context::EntryContext};
 
 /// Beginning of the keys among the effects. The Node's own key stays free for its drain.
 const SIGNS_PREFIX: &str = "signs of ";
@@ -55,6 +56,17 @@ impl WorkPhase {
     }
 }
 
+/// Work to come that the signs announce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Announced {
+    /// That of the next waves.
+    NextWaves,
+    /// That which they announce already: this leader may start nothing now.
+    Known,
+    /// None: this leader resigns.
+    Nothing,
+}
+
 /// Signs that one Node should carry.
 #[derive(Clone, Debug, Default)]
 struct WantedSigns {
@@ -74,16 +86,27 @@ impl<'a> Pass<'a> {
         if is_off && kube.signed.is_empty() {
             return;
         }
-        // Without a definition or with an old copy of etcd it is unknown which entries are in progress.
-        let knows = self.definition.is_some() && self.etcd_synced() && self.etcd_copy_is_fresh() && self.kube_synced;
-        if !self.leading() || !knows || self.leadership_blocker().is_some() {
+        // With an old copy of etcd it is unknown which entries are in progress.
+        if !self.leading() || !self.etcd_synced() || !self.etcd_copy_is_fresh() || !self.kube_synced {
             return;
         }
+        // Nor is it known without a definition. But all signs go if both policies are off.
+        if self.definition.is_none() && !is_off {
+            return;
+        }
+        let announced = match self.leadership_blocker() {
+            None => Announced::NextWaves,
+            // The next leader may not know the signs, so none stays for work to come.
+            Some(_) if self.snap.engine.resigning.is_some() => Announced::Nothing,
+            Some(_) => Announced::Known,
+        };
+        fault!(SignsOutliveLeader if announced == Announced::Nothing => return);
         let mut wanted = Wanted::new();
         if self.policy.node_conditions {
-            self.want_conditions(waiting, &mut wanted);
+            self.want_conditions_of_work(announced, &mut wanted);
+            self.want_conditions_of_waiting(announced, waiting, &mut wanted);
         }
-        self.want_taints(waiting, &mut wanted);
+        self.want_taints(announced, waiting, &mut wanted);
         let nothing = WantedSigns::default();
         let without = kube.signed.iter().filter(|name| !wanted.contains_key(*name)).map(|name| (name, &nothing));
         let mut planned = 0;
@@ -119,19 +142,13 @@ impl<'a> Pass<'a> {
         self.plan(&format!("{SIGNS_PREFIX}{name}"), None, guard, effect)
     }
 
-    /// Reports whether this pass patches the Node or starts an entry on it, or a start is under way. A second patch in one
-    /// pass would only conflict with the first, and a cordon goes first.
+    /// Reports whether a patch of the Node or the start of an entry on it is planned in this pass, or under way. A second
+    /// patch would only conflict with the first, and a cordon goes first.
     fn is_about_to_change(&self, name: &NodeName) -> bool {
-        let is_change = |effect: &Effect| {
-            effect.starts()
-                || matches!(
-                    effect,
-                    Effect::Stamp { .. } | Effect::Release { .. } | Effect::Registry(RegistryEffect::Describe { .. })
-                )
-        };
+        let is_change = |effect: &Effect| effect.starts() || effect.patches_node();
         let key = name.as_str();
-        let is_starting = self.snap.in_flight.get(key).is_some_and(|flight| flight.starts);
-        is_starting || self.out.effects.iter().any(|planned| planned.machine == key && is_change(&planned.effect))
+        let is_changing = self.snap.in_flight.get(key).is_some_and(|flight| flight.starts || flight.patches_node);
+        is_changing || self.out.effects.iter().any(|planned| planned.machine == key && is_change(&planned.effect))
     }
 
     /// Returns the conditions of a Node that have to change. Those of other programs stay as they are.
@@ -190,24 +207,46 @@ impl<'a> Pass<'a> {
         (has != wanted && !defines()).then_some(wanted)
     }
 
-    /// Adds the conditions of all machines with work in progress, of queued repairs, and of the next waves of reboots. A
-    /// queued entry that left the next waves keeps its condition, so that a queue in motion makes none flap.
-    fn want_conditions(&self, waiting: &[EntryContext<'a>], wanted: &mut Wanted<'a>) {
+    /// Adds the conditions of all machines with work in progress, also while a Node is still cordoned for an entry that is
+    /// gone, and of queued repairs.
+    fn want_conditions_of_work(&self, announced: Announced, wanted: &mut Wanted<'a>) {
         let snap = self.snap;
         for (address, &id) in &self.claims.machines {
-            if let Some((node, phase)) = snap.node_of(address).zip(self.phase_in_work(id, address)) {
+            let Some((node, phase)) = snap.node_of(address).zip(self.phase_in_work(id, address)) else { continue };
+            let is_other_node =
+                || self.context_of(id, address).is_some_and(|ctx| self.wrong_node(ctx, Some(node)).is_some());
+            let shows = match phase {
+                WorkPhase::Planned => announced != Announced::Nothing && !is_other_node(),
+                WorkPhase::Draining => !is_other_node(),
+                WorkPhase::InWork { .. } => true,
+            };
+            if shows {
                 wanted.entry(&node.name).or_default().work = Some((id, phase));
             }
         }
-        let planned = |id: EntryId| Some((id, WorkPhase::Planned));
+        for node in snap.kube.marked.iter().filter_map(|name| snap.kube.by_name.get(name)) {
+            let gone = node.owner().map(|owner| owner.entry).filter(|id| !attempts::has_live_entry(snap, *id));
+            if let Some(id) = gone.filter(|id| node.unschedulable && attempts::any_command_began(snap, *id)) {
+                let signs = wanted.entry(&node.name).or_default();
+                signs.work = signs.work.or_else(|| Some((id, self.begun_work(id, node))));
+            }
+        }
         for (&index, stored) in &snap.store.repairs.entries {
+            let id = EntryId::repair(index);
             let Some(entry) = stored.get().filter(|entry| entry.unfinished() && !entry.claims_machine()) else {
                 continue;
             };
-            if let Some(node) = snap.node_of(&entry.address) {
-                wanted.entry(&node.name).or_default().work.get_or_insert((EntryId::repair(index), WorkPhase::Planned));
+            let Some(node) = snap.node_of(&entry.address).filter(|_| !self.is_entry_withheld(id)) else { continue };
+            if announced.includes(true, has_planned_condition(node)) {
+                wanted.entry(&node.name).or_default().work.get_or_insert((id, WorkPhase::Planned));
             }
         }
+    }
+
+    /// Adds the conditions of the next waves of reboots. A queued entry that left them keeps its condition, so that a queue in
+    /// motion makes none flap.
+    fn want_conditions_of_waiting(&self, announced: Announced, waiting: &[EntryContext<'a>], wanted: &mut Wanted<'a>) {
+        let kube = &self.snap.kube;
         let is_first = |ctx: &&EntryContext<'_>| match self.policy.api_server_order {
             ApiServerOrder::Last => !ctx.control_plane(),
             ApiServerOrder::First => ctx.control_plane(),
@@ -216,31 +255,30 @@ impl<'a> Pass<'a> {
         let in_turn = waiting.iter().filter(is_first).chain(later);
         let mut places = self.wave_size() * PLANNED_WAVES;
         for &ctx in in_turn {
-            if places == 0 && snap.kube.signed.is_empty() {
+            if places == 0 && kube.signed.is_empty() {
                 return;
             }
             let Some(node) = self.node_of(ctx) else { continue };
-            let has = snap.kube.signed.contains(&node.name)
-                && node.lifecycle_condition(LifecycleCondition::MaintenancePlanned).is_some();
-            let is_next = places > 0 && !self.is_withheld(ctx) && self.wrong_node(ctx, Some(node.as_ref())).is_none();
+            let has = kube.signed.contains(&node.name) && has_planned_condition(node);
+            if (places == 0 && !has) || self.is_withheld(ctx) || self.wrong_node(ctx, Some(node.as_ref())).is_some() {
+                continue;
+            }
+            let is_next = places > 0;
             places -= usize::from(is_next);
-            if is_next || has {
+            if announced.includes(is_next, has) {
                 let signs = wanted.entry(&node.name).or_default();
-                signs.work = signs.work.or_else(|| planned(ctx.id));
+                signs.work = signs.work.or(Some((ctx.id, WorkPhase::Planned)));
             }
         }
     }
 
     /// Returns the phase of the work that has claimed a machine; none = the entry is gone, and nothing runs.
     fn phase_in_work(&self, id: EntryId, address: &Address) -> Option<WorkPhase> {
-        let store = &self.snap.store;
-        let in_work = || {
-            let last = store.attempts_of(id).next_back().and_then(Stored::get);
-            let is_cordoned = self.snap.node_of(address).is_some_and(|node| node.unschedulable);
-            let was_drained = last.is_none_or(|attempt| !attempt.forced && attempt.drain_start.is_some());
-            WorkPhase::InWork { drained: is_cordoned && was_drained }
+        let in_work = || match self.snap.node_of(address) {
+            Some(node) => self.begun_work(id, node),
+            None => WorkPhase::InWork { drained: false },
         };
-        match store.entry(id).filter(|entry| entry.unfinished()) {
+        match self.snap.store.entry(id).filter(|entry| entry.unfinished()) {
             Some(EntryRef::Reboot(entry)) => match entry.status {
                 RebootStatus::Queued => Some(WorkPhase::Planned),
                 RebootStatus::Draining => Some(WorkPhase::Draining),
@@ -258,12 +296,19 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Returns the phase of work whose command has begun.
+    fn begun_work(&self, id: EntryId, node: &NodeRow) -> WorkPhase {
+        let last = self.snap.store.attempts_of(id).next_back().and_then(Stored::get);
+        let was_drained = last.is_none_or(|attempt| !attempt.forced && attempt.drain_start.is_some());
+        WorkPhase::InWork { drained: node.unschedulable && was_drained }
+    }
+
     /// Adds the taint of the next waves of workers. A Node keeps it for one wave longer, during a backoff and during its
     /// drain, so that it does not flap. During the reboot the cordon takes its place. Control planes get none: they go
     /// one at a time, and few pods can move to or from them.
-    fn want_taints(&self, waiting: &[EntryContext<'a>], wanted: &mut Wanted<'a>) {
+    fn want_taints(&self, announced: Announced, waiting: &[EntryContext<'a>], wanted: &mut Wanted<'a>) {
         let waves = usize::try_from(self.policy.planned_taint_waves.min(MAX_TAINT_WAVES)).unwrap_or_default();
-        if waves == 0 {
+        if waves == 0 || announced == Announced::Nothing {
             return;
         }
         let snap = self.snap;
@@ -288,7 +333,7 @@ impl<'a> Pass<'a> {
             let is_next = turn < wave * waves && !backs_off;
             turn += usize::from(!backs_off);
             let is_new = is_next && !node.unschedulable && self.wrong_node(ctx, Some(node.as_ref())).is_none();
-            if is_new || node.has_planned_taint() {
+            if announced.includes(is_new, node.has_planned_taint()) {
                 wanted.entry(&node.name).or_default().taint = true;
             }
         }
@@ -300,8 +345,31 @@ impl<'a> Pass<'a> {
         usize::try_from(limit).unwrap_or(0)
     }
 
-    /// Reports whether an operator withholds the entry: by a hold, a paused batch or the queue's switch.
+    /// Reports whether an operator withholds the entry: by a hold, a paused batch, the queue's switch or a freeze.
     fn is_withheld(&self, ctx: EntryContext<'_>) -> bool {
-        !self.queue_enabled(ctx.queue()) || self.on_hold(ctx).is_some() || self.batch_blocker(ctx).is_some()
+        self.is_entry_withheld(ctx.id) || self.batch_blocker(ctx).is_some()
     }
+
+    fn is_entry_withheld(&self, id: EntryId) -> bool {
+        let is_frozen = self.policy.freeze.as_ref().is_some_and(|freeze| freeze.holds(self.now.wall));
+        is_frozen
+            || !self.queue_enabled(id.queue)
+            || self.order(id, 0, Verb::Hold).is_some() // a hold is valid for every revision
+            || self.snap.store.paused_batch(id).is_some()
+    }
+}
+
+impl Announced {
+    /// Reports whether work to come is announced. `is_next`: it is in the next waves. `has`: it is announced already.
+    fn includes(self, is_next: bool, has: bool) -> bool {
+        match self {
+            Self::NextWaves => is_next || has,
+            Self::Known => has,
+            Self::Nothing => false,
+        }
+    }
+}
+
+fn has_planned_condition(node: &NodeRow) -> bool {
+    node.lifecycle_condition(LifecycleCondition::MaintenancePlanned).is_some()
 }

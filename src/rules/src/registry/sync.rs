@@ -67,7 +67,7 @@ mod tests {
     }
 
     fn taint(key: &str, value: &str, effect: &str) -> Taint {
-        Taint { key: key.into(), value: value.into(), effect: effect.into() }
+        Taint { key: key.into(), value: value.into(), effect: effect.into(), ..Taint::default() }
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub struct InFlight {
     pub entry: Option<EntryId>,
     /// Whether it starts work on the machine. The machine then counts as in progress already.
     pub starts: bool,
+    /// Whether it patches the machine's Node.
+    #[serde(default)]
+    pub patches_node: bool,
     /// The attempt whose command this engine is running.
     pub attempt: Option<String>,
     /// Boot time at which it began.

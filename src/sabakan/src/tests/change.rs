@@ -29,7 +29,7 @@ fn judged(current: &Cluster, next: &Cluster, list: &[Machine]) -> Gate {
 }
 
 fn taint(effect: &str) -> Vec<Taint> {
-    vec![Taint { key: "cke.cybozu.com/state".into(), value: "x".into(), effect: effect.into() }]
+    vec![Taint { key: "cke.cybozu.com/state".into(), value: "x".into(), effect: effect.into(), ..Taint::default() }]
 }
 
 #[test]

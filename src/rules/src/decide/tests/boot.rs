@@ -144,6 +144,7 @@ fn running(scene: Scene) -> Scene {
             what: "rebooting".to_owned(),
             entry: None,
             starts: false,
+            patches_node: false,
             attempt: Some("reboots-0-1".to_owned()),
             since: BOOT,
         };
@@ -245,6 +246,7 @@ fn i27_a_cancel_removes_the_entry_even_while_its_command_runs() {
                 what: "rebooting".to_owned(),
                 entry: None,
                 starts: false,
+                patches_node: false,
                 attempt: Some("reboots-0-1".to_owned()),
                 since: BOOT,
             };

@@ -163,6 +163,16 @@ fn fuzzed_cketerm_records_never_panic_or_hide_other_entries() {
                 "rebooted": {"boot_id": "after", "at": "2026-08-01T11:00:00Z"}}).to_string()],
         ),
         ("needed-log", "cketerm/needed-log", vec![json!({"queued": ["2026-08-01T11:00:00Z"]}).to_string()]),
+        (
+            "outcome",
+            "cketerm/outcomes/0000000000000001",
+            vec![json!({"address": "10.0.0.11", "at": "2026-08-01T11:00:00Z", "bad": "late", "batch": "6fy2jg00"}).to_string()],
+        ),
+        (
+            "breaker-reset",
+            "cketerm/breaker-reset",
+            vec![json!({"who": who, "at": "2026-08-01T11:00:00Z", "forgiven": ["reboots/1"]}).to_string()],
+        ),
         ("generated", "cketerm/generated", vec![json!({"at": "2026-08-01T11:00:00Z", "action": "taint-nodes", "reason": "x", "joining": ["10.0.0.1"]})
                 .to_string()]),
     ];

@@ -6,6 +6,7 @@ mod auto_repair;
 mod batches;
 mod boot;
 mod bounds;
+mod breaker;
 mod cordons;
 mod drain;
 mod etcd_quorum;

@@ -334,6 +334,7 @@ fn node_metadata_is_applied_only_while_the_integration_is_enabled() {
             key: "cke.cybozu.com/state".into(),
             value: "unhealthy".into(),
             effect: "NoSchedule".into(),
+            ..Taint::default()
         }]);
         s.cluster.nodes[7].taints = taints;
     });

@@ -38,6 +38,7 @@ fn flight(scene: &mut Scene, index: u64, age: f64) {
         what: "checking health".to_owned(),
         entry: Some(EntryId::repair(index)),
         starts: false,
+        patches_node: false,
         attempt: None,
         since: BOOT - Seconds::new(age),
     };

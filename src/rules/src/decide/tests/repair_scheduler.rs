@@ -78,6 +78,7 @@ fn i3_a_repair_that_is_starting_occupies_its_slot() {
         what: "repairing".to_owned(),
         entry: Some(EntryId::repair(0)),
         starts: true,
+        patches_node: false,
         attempt: None,
         since: BOOT,
     };

@@ -84,6 +84,7 @@ fn a_leader_ignores_results_of_its_running_commands_and_a_follower_all() {
             what: "rebooting".to_owned(),
             entry: None,
             starts: false,
+            patches_node: false,
             attempt: Some("reboots-0-1".to_owned()),
             since: BOOT,
         };

@@ -85,6 +85,7 @@ impl Weeks {
                     what: "rebooting".to_owned(),
                     entry: Some(id),
                     starts: false,
+                    patches_node: false,
                     attempt: Some(attempt.id.clone()),
                     since: self.boot(),
                 };
@@ -105,6 +106,7 @@ impl Weeks {
                     what: "checking boot".to_owned(),
                     entry: Some(id),
                     starts: false,
+                    patches_node: false,
                     attempt: None,
                     since: self.boot(),
                 };
