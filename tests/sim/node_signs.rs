@@ -129,7 +129,7 @@ async fn hand_over(stage: &Stage, operator: &Operator, rng: &mut Rng, story: &mu
     let left = signed(&stage.sandbox);
     if !resigned || !left.is_empty() {
         let what = format!("resigned: {resigned}; the engine leaves signs on {left:?}");
-        story.breaches.push(Breach { code: "H11", at: stage.sandbox.clock.wall(), what });
+        story.breaches.push(Breach { code: "H11", at: operator.store.clock().wall(), what });
     }
 }
 
