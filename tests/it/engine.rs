@@ -4,6 +4,7 @@
 mod behind_proxy;
 mod blocked;
 mod bounds;
+mod breaker;
 mod cancel_and_disable;
 mod cke_actor;
 mod cke_cost;
