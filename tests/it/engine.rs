@@ -22,6 +22,7 @@ mod lost_cancels;
 mod membership;
 mod migration;
 mod node_signs;
+mod own_node;
 mod preflight;
 mod reboot_needed;
 mod repairs;

@@ -83,7 +83,10 @@ pub fn i69(view: &View<'_>) -> Vec<Breach> {
                     None => !is_withdrawn && seconds < stuck + CLOCKS,
                 };
                 if !is_right {
-                    breach(format!("reboots/{} ends {:?} after {seconds:.0} s in {:?}", change.index, outcome.bad, entry.status));
+                    breach(format!(
+                        "reboots/{} ends {:?} after {seconds:.0} s in {:?}",
+                        change.index, outcome.bad, entry.status
+                    ));
                 }
             }
             None => {}
@@ -114,9 +117,8 @@ pub fn i70(view: &View<'_>) -> Vec<Breach> {
         }
         let reset = resets.iter().filter(|(revision, ..)| *revision < start.revision).next_back();
         let (since, forgiven) = reset.map_or((0, &[][..]), |(revision, _, reset)| (*revision, &reset.forgiven[..]));
-        let counted = all.iter().filter(|r| {
-            r.revision > since && r.at < from && !forgiven.contains(&EntryId::reboot(r.index))
-        });
+        let counted =
+            all.iter().filter(|r| r.revision > since && r.at < from && !forgiven.contains(&EntryId::reboot(r.index)));
         let bad: Vec<bool> = counted.map(|r| r.outcome.bad.is_some()).collect();
         let of = usize::try_from(breaker.of).unwrap_or(usize::MAX).min(bad.len()).max(1);
         let failed = |lot: &[bool]| lot.iter().filter(|bad| **bad).count() as u64 >= breaker.failures;

@@ -16,8 +16,8 @@ use cketerm_model::mutation::{self, Mutation};
 use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    agents, breaker, enqueues, handovers, hooks, long_runs, membership, node_signs, other_drainers, outages, reboot_needed,
-    refusals, selection::Selection, shrink,
+    agents, breaker, enqueues, handovers, hooks, long_runs, membership, node_signs, other_drainers, outages,
+    reboot_needed, refusals, selection::Selection, shrink,
 };
 
 /// Number of seeds within which each mutation has to be found.

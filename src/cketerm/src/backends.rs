@@ -54,5 +54,6 @@ pub async fn connect(settings: &Settings) -> anyhow::Result<Backends> {
         ttl: Duration::from_secs(settings.lease_ttl_seconds),
         host: host_name(),
         pid: std::process::id(),
+        node: settings.node.clone(),
     })
 }

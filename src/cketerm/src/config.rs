@@ -18,7 +18,7 @@ use cketerm_clients::{
     notices::{Channel, Receiver, UrlSource},
     store::EtcdSettings,
 };
-use cketerm_model::secret;
+use cketerm_model::{names::NodeName, secret};
 use cketerm_runtime::host::is_world_readable;
 
 /// CKE's own configuration file.
@@ -103,6 +103,8 @@ pub struct Settings {
     pub state_directory: PathBuf,
     /// TTL of the engine's lease in seconds.
     pub lease_ttl_seconds: u64,
+    /// The Node of the process's pod, from `CKETERM_NODE`. It is a fact, not a setting, so no file has it.
+    pub node: Option<NodeName>,
     /// The files that were read, in order.
     pub files: Vec<PathBuf>,
     /// The files that were looked for, in order, existing or not.
@@ -156,6 +158,7 @@ impl Default for Settings {
             command_env: Vec::new(),
             state_directory: PathBuf::from(STATE_DIRECTORY),
             lease_ttl_seconds: 60,
+            node: None,
             files: Vec::new(),
             searched_files: Vec::new(),
             sources: BTreeMap::new(),
@@ -324,6 +327,7 @@ impl Settings {
             self.lease_ttl_seconds = ttl.parse().map_err(wrong)?;
         }
         self.from = from;
+        self.node = environment("CKETERM_NODE").map(NodeName::new);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use cketerm_clients::{
     power::BmcClients,
     store::{Store, live::Live, members::EtcdMembers},
 };
-use cketerm_model::cketerm_records::EngineMode;
+use cketerm_model::{cketerm_records::EngineMode, names::NodeName};
 use cketerm_rules::console_leads::LeadAnswer;
 use tokio::sync::watch;
 
@@ -59,6 +59,8 @@ pub struct Backends {
     pub host: String,
     /// Process id.
     pub pid: u32,
+    /// The Node on which the process runs, if it runs in a pod that knows.
+    pub node: Option<NodeName>,
 }
 
 impl Backends {
@@ -93,6 +95,7 @@ impl Backends {
             examines: self.examines,
             ttl: self.ttl,
             host: self.host.clone(),
+            node: self.node.clone(),
             pid: self.pid,
             spawner: self.spawner.clone(),
             probes: self.probes.clone(),

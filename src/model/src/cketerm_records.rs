@@ -120,6 +120,9 @@ pub struct EngineRegistration {
     /// Address of its HTTP endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
+    /// The Node on which it runs, if it runs in a pod that knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeName>,
     /// Programs of the definition that its host lacks.
     #[serde(default)]
     pub missing_programs: Vec<String>,

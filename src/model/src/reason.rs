@@ -202,6 +202,10 @@ pub enum Reason {
         /// Fault of one of them since it was back.
         fault: Option<String>,
     },
+    /// The leader runs on this Node. It passes the lock to the engine on another host before the drain.
+    LeaderOnNode {
+        to: String,
+    },
     ControlPlaneUnhealthy {
         node: NodeName,
         why: String,

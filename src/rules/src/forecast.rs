@@ -190,7 +190,8 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::WaitingForSlot { .. }
         | Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
-        | Reason::WaitingForRepairs { .. } => Place::Wave(0, None),
+        | Reason::WaitingForRepairs { .. }
+        | Reason::LeaderOnNode { .. } => Place::Wave(0, None),
         Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } => {
             let note = format!("nothing starts now: {reason}");
             if !notes.contains(&note) {

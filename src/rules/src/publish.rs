@@ -105,6 +105,7 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::UnreachableGate { .. }
         | Reason::CanaryPending { .. }
         | Reason::BreakerOpen { .. }
+        | Reason::LeaderOnNode { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::ControlPlaneUnclear { .. }
         | Reason::DrainedByOther { .. }

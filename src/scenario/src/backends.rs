@@ -208,5 +208,6 @@ pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, links: &Links) -> B
         ttl: Duration::from_secs(10),
         host: name.to_owned(),
         pid: std::process::id(),
+        node: None,
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         }
         Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
+        | Reason::LeaderOnNode { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }

@@ -115,6 +115,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
+        | Reason::LeaderOnNode { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
         | Reason::EtcdMemberUnhealthy { .. }
@@ -271,6 +272,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         | Reason::OutsideWindow { .. }
         | Reason::WaitingForGroup { .. }
         | Reason::CanaryPending { fault: None, .. }
+        | Reason::LeaderOnNode { .. }
         | Reason::Backoff { .. }
         | Reason::PodsLeaving { .. }
         | Reason::EvictionRefused { .. }
@@ -334,6 +336,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::Ready | Reason::Working { .. } => "the next pass",
         Reason::UnreachableGate { .. } => "reachable nodes",
         Reason::BreakerOpen { .. } => "an operator (open breaker)",
+        Reason::LeaderOnNode { .. } => "a leader elsewhere",
         Reason::CanaryPending { .. } => "the first machines of its batch",
         Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
         Reason::EtcdMemberUnhealthy { .. } | Reason::EtcdUnchecked { .. } => "healthy etcd members",

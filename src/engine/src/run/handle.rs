@@ -52,6 +52,8 @@ pub struct Options {
     pub ttl: Duration,
     /// Host name: the value of the engine's key in `leader/`.
     pub host: String,
+    /// The Node on which the engine runs, if it runs in a pod that knows.
+    pub node: Option<NodeName>,
     /// Process id, for the registration.
     pub pid: u32,
     /// Runs the definition's commands.
@@ -125,7 +127,8 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let (seen_sender, seen) = watch::channel(Arc::new(Seen::default()));
     let (stop, stopped) = mpsc::channel(1);
     let steady = Steady::new(store.clock());
-    let engine = Engine { host: options.host.clone(), ttl: options.ttl.as_secs(), ..Engine::default() };
+    let (host, node) = (options.host.clone(), options.node.clone());
+    let engine = Engine { host, node, ttl: options.ttl.as_secs(), ..Engine::default() };
     let counters = Arc::new(Counters::default());
     let heartbeat = Heartbeat::new(options.ttl);
     cketerm_runtime::tasks::spawn(heartbeat.clone().watch());
@@ -169,6 +172,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         next_publish: BootTime::ZERO,
         next_prune: BootTime::ZERO,
         next_batch_upkeep: BootTime::ZERO,
+        pass_lock_to: None,
         signs_until: None,
         prune_progress: Arc::default(),
         incomplete_since: None,

@@ -235,7 +235,7 @@ impl Loop {
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
         let queues = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
             || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
-        if self.pass_lock_if_unable() {
+        if self.pass_lock_if_unable() || self.pass_lock_before_own_drain() {
             return;
         }
         // A machine between off and on must not stay off.
@@ -253,6 +253,18 @@ impl Loop {
             self.leader = None;
             self.snap.engine.leading = None;
         }
+    }
+
+    /// Passes the lock to another engine, because the Node of the engine's own pod is to be drained next and none of its
+    /// commands runs (SAF-41). The next leader continues from etcd, as after a crash.
+    fn pass_lock_before_own_drain(&mut self) -> bool {
+        let Some(to) = self.pass_lock_to.take() else { return false };
+        if self.snap.in_flight.values().any(|flight| flight.attempt.is_some()) {
+            return false;
+        }
+        tracing::info!(to, "passing the lock: the Node of this engine's pod is to be drained");
+        self.give_up("the Node of its own pod is to be drained");
+        true
     }
 
     /// Reports whether the leader should stay a moment longer, because Nodes still carry its signs: another leader may not
@@ -424,6 +436,7 @@ impl Loop {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: self.options.mode.clone(),
             http: self.options.http.clone(),
+            node: self.options.node.clone(),
             missing_programs: self.snap.engine.missing_programs.clone(),
             missing_settings: self.snap.engine.bmcs.missing_settings(),
             standing_back: None,

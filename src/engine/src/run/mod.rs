@@ -113,6 +113,8 @@ struct Loop {
     next_prune: BootTime,
     /// Boot time of the next look at the batches.
     next_batch_upkeep: BootTime,
+    /// Host of the engine that takes the lock, by the last pass.
+    pass_lock_to: Option<String>,
     /// Boot time until which a leader without work waits with its resignation for its signs on Nodes to go.
     signs_until: Option<BootTime>,
     /// Progress of the searches for old records, by folder.
@@ -183,6 +185,7 @@ impl Loop {
         let (mut decision, reading) = beside_cke::decision(&self.snap, now);
         self.counters.pass(self.clock.boot().saturating_duration_since(began));
         self.aim(&decision);
+        self.pass_lock_to.clone_from(&decision.pass_lock);
         if self.leader.is_some() {
             self.publish_progress(&decision, now);
             self.prune(now);

@@ -43,6 +43,7 @@ impl Reason {
             Self::CommandFailed { retry: CommandRetry::Scheduled | CommandRetry::OnceEnabled, .. }
             | Self::UnreachableGate { .. }
             | Self::CanaryPending { fault: Some(_), .. }
+            | Self::LeaderOnNode { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdUnchecked { .. }
@@ -138,6 +139,7 @@ impl Reason {
             | Self::OutsideWindow { .. }
             | Self::WaitingForGroup { .. }
             | Self::CanaryPending { .. }
+            | Self::LeaderOnNode { .. }
             | Self::Backoff { .. }
             | Self::BlockedByPdb { .. }
             | Self::BlockedByManyPdbs { .. }

@@ -18,6 +18,7 @@ impl Reason {
             | Self::WaitingForControlPlane { .. }
             | Self::WaitingForRepairs { .. }
             | Self::UnreachableGate { .. }
+            | Self::LeaderOnNode { .. }
             | Self::BreakerOpen { .. }
             | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
@@ -101,6 +102,7 @@ impl Reason {
             | Self::WaitingForControlPlane { .. }
             | Self::WaitingForRepairs { .. }
             | Self::UnreachableGate { .. }
+            | Self::LeaderOnNode { .. }
             | Self::BreakerOpen { .. }
             | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }

@@ -72,6 +72,9 @@ impl fmt::Display for Reason {
                     (None, None) => Ok(()),
                 }
             }
+            Self::LeaderOnNode { to } => {
+                write!(f, "the leader runs on this Node: it passes the lock to the engine on {to} first")
+            }
             Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
             Self::EtcdMemberUnhealthy { member, why } => {
                 write!(f, "etcd member {member} is not healthy: {why}; fix it: other voters stay up")

@@ -32,6 +32,7 @@
 //! | `absences` | record of the members without a Node, for their grace periods |
 //! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
 //! | `hooks` | hooks of the site around a drain (I64 to I66) |
+//! | `own_node` | another engine takes the lock before the Node of the leader's pod is drained |
 //! | `node_signs` | conditions and a taint that tell others of the work (I67, I68) |
 //! | `endpoints` | removal of an API server in reboot from the endpoints |
 
@@ -56,6 +57,7 @@ mod hooks;
 mod host;
 mod node_signs;
 mod out_of_service;
+mod own_node;
 mod pods;
 mod preview;
 mod readiness;
@@ -126,6 +128,8 @@ pub struct Decision {
     pub probe_often: bool,
     /// Whether a machine that may host an etcd member is in progress or next. The members are then queried often.
     pub ask_etcd: bool,
+    /// Host of the engine to which the leader passes the lock, because the Node of its own pod is to be drained.
+    pub pass_lock: Option<String>,
     /// Phase for CKE's `status` key (STO-16).
     pub phase: &'static str,
     /// Boot time at which the next pass is due even if nothing changes.

@@ -193,6 +193,10 @@ impl<'a> Pass<'a> {
             self.reason(ctx.id, Reason::Working { phase: "starts".to_owned() });
             return;
         }
+        if let Some(reason) = self.leader_is_on(ctx) {
+            self.reason(ctx.id, reason);
+            return;
+        }
         self.start_drain(ctx);
         // Later decisions of this pass count it as in progress.
         self.claims.add(ctx.address, ctx.id, ctx.control_plane());

@@ -1,6 +1,6 @@
 //! This engine: its identity, its leadership, and the faults of its host.
 
-use cketerm_model::boot_time::BootTime;
+use cketerm_model::{boot_time::BootTime, names::NodeName};
 use serde::{Deserialize, Serialize};
 
 use super::bmc_access::BmcAccess;
@@ -13,6 +13,9 @@ pub struct Engine {
     pub host: String,
     /// Lease of this engine; 0 = none yet.
     pub lease: i64,
+    /// The Node on which it runs, if it runs in a pod that knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeName>,
     /// Set while this engine leads.
     pub leading: Option<Leading>,
     /// Faults for which this engine only observes; empty = fit to lead.

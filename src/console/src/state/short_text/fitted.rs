@@ -142,6 +142,7 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         Reason::WaitingForRepairs { .. } => vec!["CKE repairs first".to_owned()],
         Reason::WaitingForGroup { by, group, .. } => vec![format!("waits for {by} {group}")],
         Reason::Frozen { until, .. } => vec![format!("frozen, ends {}", when::until(*until, now))],
+        Reason::LeaderOnNode { to } => vec![format!("lock passes to {to} first"), "lock passes on first".to_owned()],
         Reason::BreakerOpen { count, of, .. } => {
             vec![format!("breaker open: {count} of {of} ended badly"), "breaker open".to_owned()]
         }

@@ -17,6 +17,7 @@ mod hooks;
 mod membership;
 mod node_signs;
 mod other_drainers;
+mod own_node;
 mod reboot_needed;
 mod reboot_signals;
 mod recheck;
