@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::world::{Options, World, cluster::machines, in_both_worlds, program::Daemon, wait_for};
+use crate::world::{Options, World, cluster::machines, history::changes, in_both_worlds, program::Daemon, wait_for};
 
 in_both_worlds! {
     Options { kcm: false, kwok: true, ..Options::default() };
@@ -33,10 +33,14 @@ fn saf41_the_leader_passes_the_lock_on_before_its_own_node_is_drained(world: &Wo
     let (leader, other) = if first_leads { (first, second) } else { (second, first) };
     let (own, its) = if first_leads { (&all[1], &all[2]) } else { (&all[2], &all[1]) };
 
-    // the other engine must be complete before it can take the lock
-    wait_for("the other engine is complete", 60, || {
-        let engines = world.run(&["leader", "-o", "json"]);
-        (!engines.contains("\"complete\":false")).then_some(())
+    // only a complete engine can take the lock
+    wait_for("both engines are complete", 60, || {
+        let mut registered = std::collections::BTreeMap::new();
+        for change in changes(&world.etcd, "/cke/cketerm/engines/") {
+            let is_complete = change.json()["probes_seen"] == true && change.json()["etcd_members_seen"] == true;
+            registered.insert(change.key, is_complete);
+        }
+        (registered.values().filter(|complete| **complete).count() == 2).then_some(())
     });
     world.queue(&[own]);
     wait_for_leader(&other);
