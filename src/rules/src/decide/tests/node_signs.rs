@@ -8,13 +8,20 @@ use cketerm_model::{
     cketerm_records::{Request, Verb, Who},
     cluster::Taint,
     entry::EntryId,
+    freeze::Freeze,
     kube::{FoundCondition, LifecycleCondition, planned_taint},
     reboot::RebootStatus,
     time::after,
 };
 
-use super::scene::{Scene, now, stored};
-use crate::decide::{Effect, Guard, Planned};
+use serde_json::Map;
+
+use super::scene::{LEASE, Scene, now, stored};
+use crate::{
+    decide::{Effect, Guard, Planned},
+    preflight_fault::PreflightFault,
+    snapshot::InFlight,
+};
 
 const PLANNED: LifecycleCondition = LifecycleCondition::MaintenancePlanned;
 const DRAINS: LifecycleCondition = LifecycleCondition::DrainInProgress;
@@ -118,6 +125,59 @@ fn a_held_entry_is_not_planned_and_its_turn_goes_to_the_next() {
     assert_eq!(changes(&held).keys().copied().collect::<Vec<_>>(), [11, 13, 14]);
     let disabled = scene(4).queued(&[(1, 12), (2, 13)]).disabled();
     assert_eq!(changes(&disabled), BTreeMap::new());
+}
+
+#[test]
+fn what_an_operator_withholds_loses_its_condition_and_taint() {
+    let carries = |scene: Scene| tainted(carrying(tainting(scene, 2), 12, PLANNED, "reboots/1 waits for its turn"), 12);
+    let queue = || carries(scene(4).draining(0, 11, 30).queued(&[(1, 12), (2, 13)]));
+    assert!(!changes(&queue()).contains_key(&12));
+    let freeze = Freeze { until: after(now(), 60), reason: "x".to_owned(), who: Who::default(), unknown: Map::new() };
+    for withheld in
+        [queue().order(1, Verb::Hold, 10), queue().disabled(), queue().with(|scene| scene.policy.freeze = Some(freeze))]
+    {
+        assert_eq!(changes(&withheld).get(&12), Some(&vec![(PLANNED, false)]));
+        assert!(taints(&withheld).contains(&(12, false)));
+    }
+}
+
+#[test]
+fn a_leader_that_resigns_announces_nothing_and_keeps_the_conditions_of_work() {
+    let queue = scene(4).draining(0, 11, 30).queued(&[(1, 12), (2, 13)]);
+    let queue = tainted(carrying(tainting(queue, 2), 12, PLANNED, "reboots/1 waits for its turn"), 12);
+    let resigns = queue.clone().with(|scene| scene.snap.engine.resigning = Some("CKE waits".to_owned()));
+    assert_eq!(changes(&resigns), [(11, vec![(DRAINS, true)]), (12, vec![(PLANNED, false)])].into());
+    assert_eq!(taints(&resigns), [(12, false)]);
+    // an engine that may start nothing for now keeps what it announced, and announces nothing new
+    let fault = PreflightFault::RightsUnknown;
+    let barred = queue.with(|scene| scene.snap.engine.observing.push(fault));
+    assert_eq!(changes(&barred), [(11, vec![(DRAINS, true)])].into());
+    assert_eq!(taints(&barred), []);
+}
+
+#[test]
+fn a_node_that_is_still_cordoned_for_an_ended_entry_keeps_its_conditions() {
+    let left = scene(2).cordoned(11, 5).attempt(5, 11, 1, LEASE, 60, Some(Ended::Exit(0)));
+    assert_eq!(changes(&left), [(11, vec![(DRAINED, true), (IN_WORK, true)])].into());
+    let uncordoned = left.node(11, |node| node.unschedulable = false);
+    assert_eq!(changes(&uncordoned), BTreeMap::new());
+}
+
+#[test]
+fn signs_wait_while_the_node_is_patched_for_its_work() {
+    let flight = |patches_node| InFlight {
+        what: "uncordoning".to_owned(),
+        entry: None,
+        starts: false,
+        patches_node,
+        attempt: None,
+        since: super::scene::BOOT,
+    };
+    for (patches, expected) in [(true, 0), (false, 1)] {
+        let scene = carrying(scene(2), 11, DRAINED, "old")
+            .with(|scene| drop(scene.snap.in_flight.insert("10.0.0.11".to_owned(), flight(patches))));
+        assert_eq!(changes(&scene).len(), expected);
+    }
 }
 
 #[test]
