@@ -73,9 +73,11 @@ fn is_unreadable(view: &View<'_>, id: BatchId, revision: i64) -> bool {
     view.unreadable_batches.get(&id).is_some_and(|line| line.get(revision).is_some())
 }
 
-/// Reports whether the batch of a reboot was paused or unreadable at any moment of this time.
+/// Reports whether the batch of a reboot was paused or unreadable, or its canaries held it back, at any moment of this time.
 pub fn sometime_barred(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
-    sometime_paused(view, index, from, to) || sometime_unreadable(view, index, from, to)
+    sometime_paused(view, index, from, to)
+        || sometime_unreadable(view, index, from, to)
+        || super::outcomes::sometime_behind_canaries(view, index, from, to)
 }
 
 /// Reports whether the batch of a reboot was paused at any moment of this time.

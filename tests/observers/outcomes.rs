@@ -52,6 +52,11 @@ fn batch_of(view: &View<'_>, index: u64, revision: i64) -> Option<BatchId> {
     view.requests.get(&index)?.get(revision)?.batch
 }
 
+/// Batch of a reboot at the end of the record, or at this time if it is gone then.
+fn batch_at(view: &View<'_>, index: u64, to: Timestamp) -> Option<BatchId> {
+    batch_of(view, index, i64::MAX).or_else(|| view.requests.get(&index)?.at(to)?.batch)
+}
+
 /// I69, at each removal of a reboot by an engine, in that very revision: if its command was ever run and the policy asks
 /// for outcomes, its outcome is recorded. It is bad if the entry was withdrawn, and if the machine came back after it had
 /// counted as stuck; otherwise it is good.
@@ -128,6 +133,24 @@ pub fn i70(view: &View<'_>) -> Vec<Breach> {
         }
     }
     found
+}
+
+/// Reports whether a reboot may have waited for the canaries of its batch, or for an operator who resets the breaker, at any
+/// moment of this time.
+pub fn sometime_behind_canaries(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+    let canary = view.policies.at(to).and_then(|policy| policy.canary.clone());
+    let Some(canary) = canary else { return false };
+    let Some(batch) = batch_at(view, index, to) else { return false };
+    let all = recorded(view);
+    let booted: Vec<Timestamp> = all
+        .iter()
+        .filter(|r| r.outcome.batch == Some(batch) && r.outcome.bad.is_none() && r.at <= from)
+        .map(|r| r.at)
+        .collect();
+    let first = usize::try_from(canary.first).unwrap_or(usize::MAX);
+    let soak = canary.soak_seconds as f64 + CLOCKS;
+    // a canary that is not Ready at that time holds the others back too, and only the leader saw that
+    booted.len() <= first || booted.get(first - 1).is_none_or(|last| seconds_between(*last, from).get() < soak)
 }
 
 /// I71, at each start by an engine of an entry of a batch, in that very revision: as many of the batch's machines have

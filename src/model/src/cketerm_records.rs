@@ -21,7 +21,7 @@ use super::{
     attempt::CheckAnswer,
     batch::id::BatchId,
     entry::QueueKind,
-    names::Address,
+    names::{Address, NodeName},
     reason::{Blocker, Reason},
 };
 

@@ -13,6 +13,7 @@ use cketerm_model::{
     boot_time::BootTime,
     cketerm_records::{EngineMode, Who},
     clock::Steady,
+    names::NodeName,
 };
 use cketerm_rules::{
     console_leads::LeadAnswer,
