@@ -52,6 +52,13 @@ fn an_engine_with_exactly_the_documented_rights_reboots_workers_and_api_servers(
     unused.retain(|right| right != "patch events" && !streamed(right));
     assert_eq!(unused, Vec::<String>::new(), "docs/rbac.yaml grants rights that the engine does not use");
 
+    // a policy that needs one more right: the doctor names the right and its role
+    world.run(&["policy", "set", "node_conditions", "true"]);
+    let doctor = cketerm(&settings, &["doctor", "--problems"]);
+    assert!(doctor.stdout.contains("must not patch nodes/status"), "{} {}", doctor.stdout, doctor.stderr);
+    assert!(doctor.stdout.contains("cketerm-conditions"), "{}", doctor.stdout);
+    world.run(&["policy", "set", "node_conditions", "false"]);
+
     // without a right the engine observes, and names the missing right and the document that grants it
     drop(daemon);
     let kubeconfig = world.granted("blind", &["cketerm-hosts"]);

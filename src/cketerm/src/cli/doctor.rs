@@ -4,6 +4,7 @@
 mod configuration;
 mod etcd;
 mod power;
+mod rights;
 mod store_members;
 
 pub use self::etcd::OWN_ETCD;
@@ -61,6 +62,9 @@ async fn examined(context: &Context) -> Checks {
                         "correct `kubernetes` in the configuration, or let the API server answer",
                     ),
                 }
+            }
+            if let Some(kube) = &backends.kube {
+                rights::add(&seen.snapshot.store.policy(), kube, &mut found).await;
             }
             found.0.extend(checks(&seen, backends.kube.is_some()).0);
             if let Some(definition) = seen.snapshot.store.definition() {
