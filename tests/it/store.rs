@@ -39,6 +39,7 @@ fn registration() -> EngineRegistration {
         pid: 1,
         version: "0".to_owned(),
         mode: cketerm_model::cketerm_records::EngineMode::Daemon,
+        node: None,
         http: None,
         missing_programs: Vec::new(),
         missing_settings: Vec::new(),

@@ -270,6 +270,7 @@ impl World {
             pid: 1,
             version: "0.2.0".into(),
             mode: cketerm_model::cketerm_records::EngineMode::Console,
+            node: None,
             http: None,
             missing_programs: vec![],
             missing_settings: Vec::new(),

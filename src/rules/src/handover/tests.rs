@@ -28,6 +28,7 @@ fn daemon(host: &str) -> EngineRegistration {
         pid: 1,
         version: "0".to_owned(),
         mode: EngineMode::Daemon,
+        node: None,
         http: None,
         missing_programs: Vec::new(),
         missing_settings: Vec::new(),

@@ -137,6 +137,7 @@ fn a_deferring_candidate_is_reported_instead_of_a_missing_engine() {
             pid: 1,
             version: "0".to_owned(),
             mode: cketerm_model::cketerm_records::EngineMode::Daemon,
+            node: None,
             http: None,
             missing_programs: vec!["ipmi".to_owned()],
             missing_settings: Vec::new(),
