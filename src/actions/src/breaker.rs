@@ -1,4 +1,4 @@
-//! What the breaker of the reboot queue looks at, for the operator who resets it.
+//! The outcomes and entries that the breaker of the reboot queue counts, for the operator who resets it.
 
 use std::fmt;
 
