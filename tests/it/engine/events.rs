@@ -105,7 +105,7 @@ fn without_the_right_to_write_events_one_warning_is_logged_and_the_rest_works() 
     world.queue(&workers);
     world.wait_for_empty_queue(90);
     wait_for("the nodes are uncordoned", 20, || world.cordoned().is_empty().then_some(()));
-    let warnings = daemon.logged().matches("no right to write Events").count();
+    let warnings = daemon.logged().matches("Events in this namespace are refused").count();
     assert_eq!(warnings, 1, "{}", daemon.logged());
     assert!(events(&world, "w1").is_empty());
     // the engine does not keep trying to write Events
