@@ -10,9 +10,8 @@ impl Reason {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Backoff { until, .. } | Self::Frozen { until, .. } => Some(*until),
-            Self::WaitingForHealth { until, .. } => *until,
+            Self::WaitingForHealth { until, .. } | Self::CanaryPending { until, fault: None, .. } => *until,
             Self::OutsideWindow { next_open, .. } => *next_open,
-            Self::CanaryPending { until, fault: None, .. } => *until,
             Self::WaitingForSlot { .. }
             | Self::WaitingForWorkers { .. }
             | Self::WaitingForControlPlane { .. }
