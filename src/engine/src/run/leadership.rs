@@ -247,7 +247,7 @@ impl Loop {
         if let (Some(resigning), Some(cycles)) = (&mut self.snap.engine.resigning, &cycles) {
             *resigning = format!("{resigning}; {cycles}");
         }
-        let in_work = cycles.is_some() || queues || (retires && !queues && self.clears_signs());
+        let in_work = cycles.is_some() || queues || (retires && self.clears_signs());
         if self.snap.engine.resigning.is_some() && !in_work && self.tasks.is_empty() {
             self.ask(CandidacyOrder::Resign);
             self.leader = None;

@@ -36,7 +36,7 @@ impl Pass<'_> {
         Some(Reason::BreakerOpen {
             count: failed(bad) as u64,
             of: looked_in_all(breaker, bad.len()),
-            names: names.map(|machine| NodeName::new(&self.snap.machine(machine.address))).collect(),
+            names: names.map(|machine| NodeName::new(self.snap.machine(machine.address))).collect(),
         })
     }
 
