@@ -2,6 +2,7 @@
 
 use cketerm_model::{
     batch::BatchId,
+    boot_time::Seconds,
     entry::EntryId,
     outcomes::{BadEnd, BreakerReset, Outcome},
     policy::Policy,
@@ -80,7 +81,7 @@ pub fn i69(view: &View<'_>) -> Vec<Breach> {
             Some(_) if !was_run => breach(format!("reboots/{} has an outcome, but no command was run", change.index)),
             Some(Recorded { outcome, .. }) => {
                 let seconds = entry.last_transition_time.map_or(0.0, |since| seconds_between(since, change.at).get());
-                let stuck = policy.map_or(f64::MAX, |policy| policy.stuck_seconds as f64);
+                let stuck = policy.map_or(f64::MAX, |policy| Seconds::from(policy.stuck_seconds).get());
                 let is_withdrawn = entry.status != RebootStatus::Rebooting;
                 let is_right = match outcome.bad {
                     Some(BadEnd::Withdrawn) => is_withdrawn || outcome_is_of_stranger(view, &change),
@@ -120,7 +121,7 @@ pub fn i70(view: &View<'_>) -> Vec<Breach> {
         if !view.policies.throughout(from, start.at, |p| p.is_some_and(|p| p.breaker.as_ref() == Some(&breaker))) {
             continue;
         }
-        let reset = resets.iter().filter(|(revision, ..)| *revision < start.revision).next_back();
+        let reset = resets.iter().rfind(|(revision, ..)| *revision < start.revision);
         let (since, forgiven) = reset.map_or((0, &[][..]), |(revision, _, reset)| (*revision, &reset.forgiven[..]));
         let counted =
             all.iter().filter(|r| r.revision > since && r.at < from && !forgiven.contains(&EntryId::reboot(r.index)));
@@ -148,7 +149,7 @@ pub fn sometime_behind_canaries(view: &View<'_>, index: u64, from: Timestamp, to
         .map(|r| r.at)
         .collect();
     let first = usize::try_from(canary.first).unwrap_or(usize::MAX);
-    let soak = canary.soak_seconds as f64 + CLOCKS;
+    let soak = Seconds::from(canary.soak_seconds).get() + CLOCKS;
     // a canary that is not Ready at that time holds the others back too, and only the leader saw that
     booted.len() <= first || booted.get(first - 1).is_none_or(|last| seconds_between(*last, from).get() < soak)
 }
@@ -184,7 +185,7 @@ pub fn i71(view: &View<'_>) -> Vec<Breach> {
         }
         let has_passed = booted.len() as u64 + in_work > canary.first;
         let last = booted[usize::try_from(canary.first).unwrap_or(1) - 1];
-        if !has_passed && seconds_between(last.at, start.at).get() + CLOCKS < canary.soak_seconds as f64 {
+        if !has_passed && seconds_between(last.at, start.at).get() + CLOCKS < Seconds::from(canary.soak_seconds).get() {
             breach(format!("reboots/{} starts before the soak time of batch {batch} is over", start.index));
         }
     }
