@@ -22,21 +22,23 @@ const STALE: f64 = 10.0;
 const CLOCKS: f64 = 5.0;
 
 /// An outcome in etcd.
-struct Recorded {
+struct Recorded<'v> {
     revision: i64,
     at: Timestamp,
     index: u64,
-    outcome: Outcome,
+    outcome: &'v Outcome,
 }
 
-fn recorded(view: &View<'_>) -> Vec<Recorded> {
-    let keys = view.record.keys.iter();
-    keys.filter_map(|change| {
-        let index = u64::from_str_radix(change.key.strip_prefix("cketerm/outcomes/")?, 16).ok()?;
-        let outcome = serde_json::from_slice(change.value.as_deref()?).ok()?;
-        Some(Recorded { revision: change.revision, at: change.at, index, outcome })
-    })
-    .collect()
+/// Returns all outcomes in the order in which they were written.
+fn recorded<'v>(view: &'v View<'_>) -> Vec<Recorded<'v>> {
+    let written = view.outcomes.iter().filter_map(|(index, line)| {
+        let step = line.steps().first()?;
+        let outcome = step.value.as_ref()?;
+        Some(Recorded { revision: step.revision, at: step.at, index: *index, outcome })
+    });
+    let mut all: Vec<Recorded<'v>> = written.collect();
+    all.sort_unstable_by_key(|recorded| recorded.revision);
+    all
 }
 
 /// Resets of the breaker, each with its revision and time.
@@ -170,8 +172,9 @@ pub fn i71(view: &View<'_>) -> Vec<Breach> {
         if !asked.is_some_and(|asked| view.policies.throughout(asked, start.at, is_canary)) {
             continue;
         }
-        let good = |r: &&Recorded| r.outcome.batch == Some(batch) && r.outcome.bad.is_none() && r.revision <= before;
-        let booted: Vec<&Recorded> = all.iter().filter(good).collect();
+        let good =
+            |r: &&Recorded<'_>| r.outcome.batch == Some(batch) && r.outcome.bad.is_none() && r.revision <= before;
+        let booted: Vec<&Recorded<'_>> = all.iter().filter(good).collect();
         let others = view.entries.iter().filter(|(index, line)| {
             **index != start.index && batch_of(view, **index, before) == Some(batch) && in_progress(line.get(before))
         });

@@ -17,6 +17,7 @@ use cketerm_model::{
     cluster::{Cluster, Node as Member},
     constraints::Constraints,
     entry::{EntryId, QueueKind},
+    outcomes::Outcome,
     policy::Policy,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
@@ -105,6 +106,8 @@ pub struct View<'a> {
     pub unreadable_batches: BTreeMap<BatchId, Timeline<()>>,
     /// `cketerm/history/reboots-…` by index.
     pub endings: BTreeMap<u64, Timeline<Ending>>,
+    /// `cketerm/outcomes/` by index of the reboot entry.
+    pub outcomes: BTreeMap<u64, Timeline<Outcome>>,
     /// `cluster`; what cannot be read counts as none.
     pub clusters: Timeline<Cluster>,
     /// `constraints`, likewise.
@@ -180,6 +183,7 @@ impl<'a> View<'a> {
             batches: BTreeMap::new(),
             unreadable_batches: BTreeMap::new(),
             endings: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
             clusters: Timeline::default(),
             constraints: Timeline::default(),
             policies: Timeline::default(),
@@ -303,6 +307,11 @@ impl<'a> View<'a> {
             "history" => {
                 if let Some(index) = name.strip_prefix("reboots-").and_then(hex_index) {
                     self.endings.entry(index).or_default().push(at, revision, value.and_then(read));
+                }
+            }
+            "outcomes" => {
+                if let Some(index) = hex_index(name) {
+                    self.outcomes.entry(index).or_default().push(at, revision, value.and_then(read));
                 }
             }
             // the key of an engine's record has time, lease and entry

@@ -277,10 +277,11 @@ mod tests {
     #[test]
     fn a_full_series_table_forgets_the_oldest_series_alone() {
         let mut series_table = SeriesTable::default();
-        for n in 0..=REMEMBERED {
-            series_table.add(&event(&n.to_string()), at(0.1 * n as f64), n as i128);
+        let remembered = i32::try_from(REMEMBERED).unwrap();
+        for n in 0..=remembered {
+            series_table.add(&event(&n.to_string()), at(0.1 * f64::from(n)), i128::from(n));
         }
-        let last = at(0.1 * REMEMBERED as f64);
+        let last = at(0.1 * f64::from(remembered));
         assert_eq!(series_table.add(&event("1"), last, 0), EventWrite::Again("w1.1".to_owned(), 2));
         assert!(matches!(series_table.add(&event("0"), last, 7), EventWrite::New(_)));
     }
