@@ -41,7 +41,7 @@ fn saf41_the_lock_passes_to_a_complete_engine_elsewhere_before_the_own_node_is_d
 
 #[test]
 fn saf41_without_another_engine_that_can_take_over_the_drain_starts() {
-    let alone = [
+    let alone = vec![
         scene(),
         scene().engine(LEASE, Some(13), |_| {}),
         scene().engine(8, Some(11), |_| {}),
