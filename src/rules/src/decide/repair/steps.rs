@@ -136,6 +136,9 @@ impl<'a> Pass<'a> {
         if let Some(barred) = self.etcd_blocker(ctx).or_else(|| self.hook_program_missing(ctx)) {
             return Err(barred);
         }
+        if let Some(reason) = self.leader_is_on(ctx) {
+            return Err(reason);
+        }
         self.start_drain(ctx);
         Ok(Reason::Working { phase: "starting the drain".to_owned() })
     }

@@ -58,3 +58,15 @@ fn saf41_without_another_engine_that_can_take_over_the_drain_starts() {
     let elsewhere = scene().engine(8, Some(13), |_| {}).with(|s| s.snap.engine.node = None);
     assert_eq!(elsewhere.starts(), [0, 1], "an engine outside the cluster");
 }
+
+#[test]
+fn saf41_a_repair_that_drains_the_own_node_waits_too() {
+    let repair = |operation| {
+        let scene = Scene::repairing(3).repair(0, 11, operation).engine(8, Some(13), |_| {});
+        scene.with(|s| s.snap.engine.node = Some(NodeName::new("10.0.0.11")))
+    };
+    let drains = repair("drain");
+    assert_eq!(drains.repair_reason(0), Reason::LeaderOnNode { to: "pod-8".to_owned() });
+    assert!(drains.repairs(0).is_none() && drains.decide().pass_lock.as_deref() == Some("pod-8"));
+    assert_eq!(repair("plain").decide().pass_lock, None, "nothing is evicted");
+}
