@@ -1,11 +1,12 @@
 //! Breaker after machines that ended badly (policy `breaker`; REB-60, REB-61).
 
 use cketerm_model::{
-    entry::{EntryId, Stored},
+    entry::{EntryId, QueueKind, Stored},
     fault,
     names::{Address, NodeName},
     outcomes::Breaker,
     reason::{MAX_NAMES, Reason},
+    reboot::RebootStatus,
 };
 
 use super::Pass;
@@ -52,9 +53,14 @@ impl Pass<'_> {
             .map(|(.., outcome)| Looked { address: &outcome.address, is_bad: outcome.bad.is_some() })
             .collect();
         let in_work = self.claims.workers.iter().chain(&self.claims.api_servers);
-        let stuck = in_work.filter(|(address, id)| {
-            !forgiven.contains(id) && self.context_of(**id, address).is_some_and(|ctx| self.is_stuck(ctx))
-        });
+        // By time alone, as in outcomes: a machine whose command failed may boot nevertheless, and an open breaker would
+        // close by itself.
+        let is_stuck = |id: &EntryId| {
+            let entry = store.reboots.entries.get(&id.index).filter(|_| id.queue == QueueKind::Reboot)?.get()?;
+            let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting)?;
+            Some(outcomes::has_counted_as_stuck(&self.policy, since, self.now.wall))
+        };
+        let stuck = in_work.filter(|(_, id)| !forgiven.contains(id) && is_stuck(id) == Some(true));
         looked.extend(stuck.map(|(address, _)| Looked { address, is_bad: true }));
         looked
     }

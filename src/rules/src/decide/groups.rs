@@ -61,7 +61,7 @@ impl<'a> Pass<'a> {
 
     /// Reports whether the machine will probably not move by itself: it has been `rebooting` for `stuck_seconds`, or it
     /// waits for an operator.
-    pub(super) fn is_stuck(&self, ctx: EntryContext<'a>) -> bool {
+    fn is_stuck(&self, ctx: EntryContext<'a>) -> bool {
         let entry = self.snap.store.reboots.entries.get(&ctx.id.index).and_then(|s| s.get());
         if entry.is_none_or(|e| e.status != RebootStatus::Rebooting) {
             return false;

@@ -87,6 +87,8 @@ fn reb60_nothing_starts_after_so_many_of_the_last_machines_ended_badly() {
 fn reb61_a_stuck_machine_counts_and_a_reset_forgives_what_is_in_reboot() {
     let stuck = |age| scene().ended(1, 11, 90, BAD).rebooting(2, 15, age, Some(Ended::Exit(0))).breaker(2, 4);
     assert_eq!(stuck(1799).starts(), [10, 11]);
+    let failed = scene().ended(1, 11, 90, BAD).rebooting(2, 15, 60, Some(Ended::Exit(1))).breaker(2, 4);
+    assert_eq!(failed.starts(), [10, 11], "it may boot nevertheless");
     let open = stuck(1800);
     assert!(open.starts().is_empty());
     assert!(matches!(open.reason(10), Reason::BreakerOpen { count: 2, of: 2, .. }), "{}", open.reason(10));
