@@ -102,8 +102,8 @@ fn left<'a>(view: &'a View<'_>, carries: impl Fn(&Value) -> bool) -> Vec<&'a str
 }
 
 /// I67, at each patch of a Node's status by an engine: no condition of another program changed. A condition for a reboot
-/// that begins had an entry in that state when the engine decided. At the end of a calm record: no condition is left of
-/// which no entry has been for long.
+/// that begins had an entry in that state when the engine decided. At the end of a calm record: no condition is left on
+/// an uncordoned Node for which no entry has been for long.
 ///
 /// Not covered: conditions of repairs.
 pub fn i67(view: &View<'_>) -> Vec<Breach> {
@@ -134,7 +134,10 @@ pub fn i67(view: &View<'_>) -> Vec<Breach> {
             }
         }
     }
-    let carries = |node: &Value| TYPES.iter().any(|kind| condition(node, kind).is_some_and(is_own));
+    // A Node that stays cordoned, because its machine has not recovered, keeps its conditions.
+    let is_cordoned = |node: &Value| node["spec"]["unschedulable"] == true;
+    let carries =
+        |node: &Value| !is_cordoned(node) && TYPES.iter().any(|kind| condition(node, kind).is_some_and(is_own));
     for name in left(view, carries) {
         let what = format!("node {name} keeps a condition although no entry is for it");
         found.push(Breach { code: "I67", at: view.record.end, what });
