@@ -1,6 +1,7 @@
 //! Outcomes of reboots, the breaker and canaries (I69 to I71).
 
 use cketerm_model::{
+    attempt::Attempt,
     batch::BatchId,
     boot_time::Seconds,
     entry::EntryId,
@@ -75,7 +76,7 @@ pub fn i69(view: &View<'_>) -> Vec<Breach> {
             continue;
         }
         let first = view.attempts.range((change.index, 0)..(change.index + 1, 0));
-        let was_run = first.into_iter().any(|(_, line)| line.before(change.revision).is_some());
+        let was_run = first.into_iter().any(|(_, line)| line.before(change.revision).is_some_and(Attempt::began));
         let outcome = all.iter().find(|r| r.index == change.index && r.revision == change.revision);
         let mut breach = |what: String| found.push(Breach { code: "I69", at: change.at, what });
         match outcome {

@@ -13,7 +13,7 @@ use super::{error::ActionError, operator::Operator};
 /// Outcomes and entries that count until a reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BreakerContent {
-    /// Number of machines that ended since the last reset.
+    /// Number of reboots that ended since the last reset, without those that it forgave.
     pub ended: usize,
     /// Number of those that ended badly.
     pub bad: usize,
@@ -25,7 +25,12 @@ impl BreakerContent {
     /// Returns what counts now.
     pub fn of(view: &StoreView) -> Self {
         let since = view.breaker_reset.as_ref().map_or(0, |stored| stored.mod_revision);
-        let ended = view.outcomes.values().filter(|stored| stored.mod_revision > since).filter_map(Stored::get);
+        let forgiven = view.breaker_reset.as_ref().and_then(Stored::get).map_or(&[][..], |reset| &reset.forgiven);
+        let ended = view
+            .outcomes
+            .iter()
+            .filter(|(index, stored)| stored.mod_revision > since && !forgiven.contains(&EntryId::reboot(**index)));
+        let ended = ended.filter_map(|(_, stored)| stored.get());
         let (ended, bad) =
             ended.fold((0, 0), |(all, bad), outcome| (all + 1, bad + usize::from(outcome.bad.is_some())));
         let in_reboot = view.reboots.entries.iter();
@@ -60,7 +65,7 @@ impl fmt::Display for BreakerContent {
         if *self == Self::default() {
             return f.write_str("nothing had ended, and nothing is in reboot");
         }
-        write!(f, "{} of {} machines had ended badly; {} in reboot", self.bad, self.ended, self.in_reboot.len())?;
+        write!(f, "{} of {} reboots had ended badly; {} in reboot", self.bad, self.ended, self.in_reboot.len())?;
         if self.in_reboot.is_empty() { Ok(()) } else { f.write_str(", which no longer count") }
     }
 }

@@ -94,9 +94,20 @@ pub struct Outcome {
     /// The way it ended badly; none = it ended well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad: Option<BadEnd>,
+    /// Time at which it counted as stuck, if that was before its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck_at: Option<Timestamp>,
     /// Its batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchId>,
+}
+
+impl Outcome {
+    /// Returns the time from which the breaker counts it: its end, or the earlier time at which it counted as stuck. So its
+    /// place among the others does not change when it ends.
+    pub fn counts_from(&self) -> Timestamp {
+        self.stuck_at.map_or(self.at, |stuck| stuck.min(self.at))
+    }
 }
 
 /// Value of `cketerm/breaker-reset`: the last reset of the breaker. Outcomes that were written before it do not count.

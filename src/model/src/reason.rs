@@ -185,7 +185,7 @@ pub enum Reason {
         limit: i64,
         names: Arc<[NodeName]>,
     },
-    /// `count` of the last `of` machines ended badly (policy `breaker`). `names` holds the first [`MAX_NAMES`] of them.
+    /// `count` of the last `of` reboots ended badly (policy `breaker`). `names` holds the first [`MAX_NAMES`] of them.
     BreakerOpen {
         count: u64,
         of: u64,

@@ -1,6 +1,7 @@
 //! Outcomes of reboots: which ends have one, and how many of them the leader keeps (STO-74).
 
 use cketerm_model::{
+    attempt::Attempt,
     cketerm_records::EndKind,
     entry::{EntryId, QueueKind, Stored},
     fault,
@@ -21,26 +22,35 @@ const REMOVED_AT_ONCE: usize = 100;
 /// outcomes.
 pub fn of(store: &StoreView, id: EntryId, end: EndKind, now: Timestamp) -> Option<Outcome> {
     let policy = store.policy();
-    if id.queue != QueueKind::Reboot || !are_kept(&policy) || store.attempts_of(id).next().is_none() {
+    if id.queue != QueueKind::Reboot || !are_kept(&policy) || !was_run(store, id) {
         return None;
     }
     let entry = store.reboots.entries.get(&id.index)?.get()?;
     fault!(OutcomeForgotten if entry.status == RebootStatus::Cancelled => return None);
+    let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting);
+    let stuck_at = since.map(|since| counts_as_stuck_at(&policy, since)).filter(|stuck| *stuck <= now);
     let bad = match end {
         EndKind::Cancelled | EndKind::Deleted | EndKind::Dequeued | EndKind::Failed | EndKind::Unrecorded => {
             Some(BadEnd::Withdrawn)
         }
-        EndKind::Booted | EndKind::Done | EndKind::Succeeded => {
-            let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting);
-            since.filter(|since| has_counted_as_stuck(&policy, *since, now)).map(|_| BadEnd::Late)
-        }
+        EndKind::Booted | EndKind::Done | EndKind::Succeeded => stuck_at.map(|_| BadEnd::Late),
     };
-    Some(Outcome { address: entry.node.clone(), at: now, bad, batch: store.batch_of(id) })
+    Some(Outcome { address: entry.node.clone(), at: now, bad, stuck_at, batch: store.batch_of(id) })
+}
+
+/// Reports whether a command of the entry was ever begun. An attempt that cannot be read may have been.
+pub(crate) fn was_run(store: &StoreView, id: EntryId) -> bool {
+    store.attempts_of(id).any(|stored| stored.get().is_none_or(Attempt::began))
+}
+
+/// Returns the time from which a reboot that has lasted since then counts as stuck.
+pub(crate) fn counts_as_stuck_at(policy: &Policy, since: Timestamp) -> Timestamp {
+    after(since, i64::try_from(policy.stuck_seconds).unwrap_or(i64::MAX))
 }
 
 /// Reports whether a reboot that has lasted since then counts as stuck.
 pub(crate) fn has_counted_as_stuck(policy: &Policy, since: Timestamp, now: Timestamp) -> bool {
-    now >= after(since, i64::try_from(policy.stuck_seconds).unwrap_or(i64::MAX))
+    now >= counts_as_stuck_at(policy, since)
 }
 
 fn are_kept(policy: &Policy) -> bool {

@@ -68,10 +68,10 @@ fn i70_nothing_starts_after_failures_until_a_reset(world: &World) {
     assert!(world.run(&["rq", "why", "3"]).contains("`rq reset-breaker` closes it"));
     assert_eq!(begun(world), 1);
 
-    assert_eq!(reset(world, "looked at w1"), "breaker reset: 1 of 1 machines had ended badly; 0 in reboot");
+    assert_eq!(reset(world, "looked at w1"), "breaker reset: 1 of 1 reboots had ended badly; 0 in reboot");
     world.wait_for_empty_queue(120);
     assert_eq!(begun(world), 3);
-    assert_eq!(reset(world, "again"), "breaker reset: 0 of 2 machines had ended badly; 0 in reboot");
+    assert_eq!(reset(world, "again"), "breaker reset: 0 of 2 reboots had ended badly; 0 in reboot");
 }
 
 fn i71_the_first_machine_of_a_batch_runs_alone(world: &World) {

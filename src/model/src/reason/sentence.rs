@@ -61,7 +61,7 @@ impl fmt::Display for Reason {
             }
             Self::BreakerOpen { count, of, names } => write!(
                 f,
-                "the breaker is open: {count} of the last {of} machines ended badly: {}; `rq reset-breaker` closes it",
+                "the breaker is open: {count} of the last {of} reboots ended badly: {}; `rq reset-breaker` closes it",
                 some(names, 3, usize::try_from(*count).unwrap_or(names.len()))
             ),
             Self::CanaryPending { batch, booted, first, until, fault } => {

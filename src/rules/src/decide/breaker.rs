@@ -1,26 +1,29 @@
 //! Breaker after machines that ended badly (policy `breaker`; REB-60, REB-61).
 
 use cketerm_model::{
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, Stored},
     fault,
     names::{Address, NodeName},
     outcomes::Breaker,
     reason::{MAX_NAMES, Reason},
-    reboot::RebootStatus,
+    reboot::{RebootEntry, RebootStatus},
 };
+use jiff::Timestamp;
 
 use super::Pass;
 use crate::outcomes;
 
-/// A machine that the breaker looks at.
+/// A reboot that the breaker looks at.
 struct Looked<'a> {
+    /// Time from which it counts.
+    from: Timestamp,
     address: &'a Address,
     is_bad: bool,
 }
 
 impl Pass<'_> {
-    /// Returns a reason while the breaker is open: at some time since its last reset, `failures` of `of` machines in
-    /// succession ended badly, or are stuck now. What ends later does not close it, because nothing new starts.
+    /// Returns a reason while the breaker is open: at some time since its last reset, `failures` of `of` reboots in
+    /// succession ended badly, or are stuck now. What ends later does not close it: it comes after them.
     pub(super) fn breaker_open(&self) -> Option<Reason> {
         let breaker = self.policy.breaker.as_ref()?;
         fault!(BreakerForgotten => return None);
@@ -33,15 +36,19 @@ impl Pass<'_> {
             return None;
         }
         let bad = looked.windows(of).rev().find(|machines| failed(machines) >= failures)?;
-        let names = bad.iter().filter(|machine| machine.is_bad).take(MAX_NAMES);
-        Some(Reason::BreakerOpen {
-            count: failed(bad) as u64,
-            of: looked_in_all(breaker, bad.len()),
-            names: names.map(|machine| NodeName::new(self.snap.machine(machine.address))).collect(),
-        })
+        let mut names: Vec<NodeName> = Vec::new();
+        for reboot in bad.iter().filter(|reboot| reboot.is_bad) {
+            let name = NodeName::new(self.snap.machine(reboot.address));
+            if names.len() < MAX_NAMES && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let of = looked_in_all(breaker, bad.len());
+        Some(Reason::BreakerOpen { count: failed(bad) as u64, of, names: names.into() })
     }
 
-    /// Returns the machines that ended since the last reset, in order, and then those that are stuck.
+    /// Returns the reboots that count since the last reset, in the order in which they count: those that ended, those that
+    /// are stuck, and those that were withdrawn and whose outcome is written next.
     fn looked_at(&self) -> Vec<Looked<'_>> {
         let store = &self.snap.store;
         let reset = store.breaker_reset.as_ref();
@@ -50,23 +57,41 @@ impl Pass<'_> {
         let ended = outcomes::in_order(store).into_iter();
         let mut looked: Vec<Looked<'_>> = ended
             .filter(|(revision, id, _)| *revision > reset_revision && !forgiven.contains(id))
-            .map(|(.., outcome)| Looked { address: &outcome.address, is_bad: outcome.bad.is_some() })
+            .map(|(.., outcome)| Looked {
+                from: outcome.counts_from(),
+                address: &outcome.address,
+                is_bad: outcome.bad.is_some(),
+            })
             .collect();
-        let in_work = self.claims.workers.iter().chain(&self.claims.api_servers);
-        // By time alone, as in outcomes: a machine whose command failed may boot nevertheless, and an open breaker would
-        // close by itself.
-        let is_stuck = |id: &EntryId| {
-            let entry = store.reboots.entries.get(&id.index).filter(|_| id.queue == QueueKind::Reboot)?.get()?;
-            let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting)?;
-            Some(outcomes::has_counted_as_stuck(&self.policy, since, self.now.wall))
-        };
-        let stuck = in_work.filter(|(_, id)| !forgiven.contains(id) && is_stuck(id) == Some(true));
-        looked.extend(stuck.map(|(address, _)| Looked { address, is_bad: true }));
+        let open = store.reboots.entries.iter().filter(|(index, _)| !forgiven.contains(&EntryId::reboot(**index)));
+        let bad = open.filter_map(|(index, stored)| {
+            let entry = stored.get()?;
+            let from = self.bad_since(EntryId::reboot(*index), entry)?;
+            Some(Looked { from, address: &entry.node, is_bad: true })
+        });
+        looked.extend(bad);
+        // Those of one moment keep the order in which they were written.
+        looked.sort_by_key(|reboot| reboot.from);
         looked
+    }
+
+    /// Returns the time from which an open entry counts as bad: its machine is stuck, or it was withdrawn after its command
+    /// was run and is removed next. The slot of a withdrawn one is free already, and its outcome is not there yet.
+    fn bad_since(&self, id: EntryId, entry: &RebootEntry) -> Option<Timestamp> {
+        let is_member = || self.definition.is_none_or(|d| d.members.by_address(&d.cluster, &entry.node).is_some());
+        let is_rebooting = entry.status == RebootStatus::Rebooting;
+        if is_rebooting && is_member() {
+            // By time alone, as in outcomes: a machine whose command failed may boot nevertheless, and an open breaker
+            // would close by itself.
+            let stuck = outcomes::counts_as_stuck_at(&self.policy, entry.last_transition_time?);
+            return (stuck <= self.now.wall).then_some(stuck);
+        }
+        let is_withdrawn = entry.status == RebootStatus::Cancelled || !is_member();
+        (is_withdrawn && outcomes::was_run(&self.snap.store, id)).then_some(self.now.wall)
     }
 }
 
-/// Returns the number of machines for the message: as many as the policy names, or fewer if fewer have ended.
+/// Returns the number of reboots for the message: as many as the policy names, or fewer if fewer have ended.
 fn looked_in_all(breaker: &Breaker, seen: usize) -> u64 {
     breaker.of.min(seen as u64)
 }

@@ -8,6 +8,7 @@ use cketerm_model::{
     names::Address,
     outcomes::{BadEnd, Breaker, BreakerReset, Canary, Outcome},
     reason::Reason,
+    reboot::RebootStatus,
     time::after,
 };
 
@@ -22,7 +23,7 @@ impl Scene {
     fn ended(mut self, index: u64, worker: u8, age: i64, bad: Option<BadEnd>) -> Self {
         let revision = 1000 - age;
         let address = Address::new(format!("10.0.0.{worker}"));
-        let outcome = Outcome { address, at: after(now(), -age), bad, batch: Some(batch()) };
+        let outcome = Outcome { address, at: after(now(), -age), bad, stuck_at: None, batch: Some(batch()) };
         self.store.outcomes.insert(index, stored("outcome", revision, outcome));
         let end = if bad.is_none() { EndKind::Booted } else { EndKind::Cancelled };
         self.store.batch_ends.insert((batch(), EntryId::reboot(index)), stored("end", revision, end));
@@ -75,7 +76,7 @@ fn reb60_nothing_starts_after_so_many_of_the_last_machines_ended_badly() {
     assert!(open.starts().is_empty());
     assert_eq!(
         open.reason(10).to_string(),
-        "the breaker is open: 2 of the last 3 machines ended badly: 10.0.0.11, 10.0.0.13; `rq reset-breaker` closes it"
+        "the breaker is open: 2 of the last 3 reboots ended badly: 10.0.0.11, 10.0.0.13; `rq reset-breaker` closes it"
     );
     let later = (4..9).fold(open, |scene, index| scene.ended(index, 14, 60 - i64::try_from(index).unwrap(), None));
     assert!(later.starts().is_empty(), "what was in work ends well and does not close it");
@@ -96,6 +97,39 @@ fn reb61_a_stuck_machine_counts_and_a_reset_forgives_what_is_in_reboot() {
     let reset = open.breaker(1, 4).reset(10, &[2]);
     assert_eq!(reset.starts(), [10, 11]);
     assert_eq!(reset.ended(2, 15, 5, Some(BadEnd::Late)).starts(), [10, 11], "its end was forgiven too");
+}
+
+#[test]
+fn reb60_what_ends_well_later_does_not_close_an_open_breaker() {
+    // 15 has been stuck for a minute; the good ends come after that
+    let stuck = || scene().ended(1, 11, 90, BAD).rebooting(2, 15, 1860, Some(Ended::Exit(0))).breaker(2, 3);
+    assert!(stuck().starts().is_empty());
+    assert!(stuck().ended(3, 12, 50, None).ended(4, 13, 40, None).starts().is_empty());
+    // and when it comes back late, it keeps its place
+    let late = scene().ended(1, 11, 90, BAD).ended(3, 12, 50, None).ended(4, 13, 40, None).breaker(2, 3);
+    let late = late.ended(2, 15, 5, Some(BadEnd::Late));
+    let back = |stuck_at| {
+        late.clone().with(|s| {
+            let slot = s.store.outcomes.get_mut(&2).unwrap();
+            let outcome = slot.get().unwrap().clone();
+            slot.value = Ok(std::sync::Arc::new(Outcome { stuck_at, ..outcome }));
+        })
+    };
+    assert!(back(Some(after(now(), -60))).starts().is_empty());
+    assert_eq!(back(None).starts(), [10, 11, 12], "in the order of their ends they are far apart");
+}
+
+#[test]
+fn reb61_a_withdrawn_reboot_counts_before_its_outcome_is_written() {
+    let rebooting = || scene().rebooting(2, 15, 60, Some(Ended::Exit(0))).breaker(1, 4);
+    assert_eq!(rebooting().starts(), [10, 11]);
+    let cancelled = rebooting().change(2, |entry| entry.status = RebootStatus::Cancelled);
+    assert!(cancelled.starts().is_empty(), "its slot is free, and its outcome comes with its removal");
+    let stranger = rebooting().with(|s| s.cluster.nodes.retain(|node| *node.address != *Scene::address(15)));
+    assert!(stranger.starts().is_empty());
+    // a command that never began did nothing to the machine
+    let never = scene().rebooting(2, 15, 60, Some(Ended::NotStarted("no such file".to_owned()))).breaker(1, 4);
+    assert_eq!(never.change(2, |entry| entry.status = RebootStatus::Cancelled).starts(), [10, 11, 12]);
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! The leader passes the lock on before the Node of its own pod is drained (SAF-41).
 
-use cketerm_model::{cketerm_records::EngineRegistration, names::NodeName, reason::Reason};
+use cketerm_model::{
+    cketerm_records::{EngineMode, EngineRegistration},
+    names::NodeName,
+    reason::Reason,
+    stored::view::Candidate,
+};
 
 use super::scene::{LEASE, Scene, stored};
 
@@ -13,6 +18,13 @@ impl Scene {
         registration.node = worker.map(|last| NodeName::new(format!("10.0.0.{last}")));
         change_fn(&mut registration);
         self.store.engines.insert(lease, stored("engine", 5, registration));
+        self.candidate(LEASE, 2).candidate(lease, lease)
+    }
+
+    fn candidate(mut self, lease: i64, create_revision: i64) -> Self {
+        let key = format!("leader//{lease:x}");
+        let candidate = Candidate { key, lease, host: format!("pod-{lease}"), create_revision };
+        self.store.candidates.insert(create_revision, candidate);
         self
     }
 }
@@ -48,7 +60,9 @@ fn saf41_without_another_engine_that_can_take_over_the_drain_starts() {
         scene().engine(8, Some(13), |engine| engine.probes_seen = false),
         scene().engine(8, Some(13), |engine| engine.standing_back = Some("it waits".to_owned())),
         scene().engine(8, Some(13), |_| {}).node(13, |node| node.unschedulable = true),
-        scene().engine(8, Some(12), |_| {}).draining(1, 12, 5),
+        scene().engine(8, Some(13), |engine| engine.mode = EngineMode::Console),
+        // the oldest candidate gets the lock, and it is CKE
+        scene().engine(8, Some(13), |_| {}).candidate(5, 5),
         scene().engine(8, Some(99), |_| {}),
     ];
     for (place, scene) in alone.into_iter().enumerate() {
@@ -57,6 +71,17 @@ fn saf41_without_another_engine_that_can_take_over_the_drain_starts() {
     }
     let elsewhere = scene().engine(8, Some(13), |_| {}).with(|s| s.snap.engine.node = None);
     assert_eq!(elsewhere.starts(), [0, 1], "an engine outside the cluster");
+}
+
+#[test]
+fn saf41_two_engines_whose_nodes_are_both_queued_are_not_drained_at_once() {
+    let both = scene().engine(8, Some(12), |_| {});
+    assert!(both.starts().is_empty(), "the node of the next leader waits until it leads");
+    assert_eq!(both.decide().pass_lock.as_deref(), Some("pod-8"));
+    // in the other order the own node waits until the other engine's is back
+    let busy = both.draining(1, 12, 5);
+    assert!(!busy.starts().contains(&0) && busy.decide().pass_lock.is_none());
+    assert_eq!(busy.reason(0), Reason::LeaderOnNode { to: "pod-8".to_owned() });
 }
 
 #[test]
