@@ -19,6 +19,7 @@ mod faults;
 mod hooks;
 mod live_output;
 mod lost_cancels;
+mod maintenance;
 mod membership;
 mod migration;
 mod node_signs;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    power_log, reboot_needed,
+    maintenance, power_log, reboot_needed,
     record::{Acknowledged, AcknowledgedCommand, Breach},
     repair,
     view::{EntryChange, View, in_progress, member, shift, status},
@@ -63,7 +63,8 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
             })
         });
         let repaired = repair::held(view, |a| addresses.contains(a), from, to);
-        if !drains && !repaired {
+        let maintained = maintenance::held(view, |a| addresses.contains(a), from, to);
+        if !drains && !repaired && !maintained {
             let what = format!("{} {} on node {name}, which no entry drains", w.request.method, w.pod);
             found.push(Breach { code: "I27", at: to, what });
         }

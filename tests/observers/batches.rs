@@ -65,6 +65,7 @@ fn batch_id(view: &View<'_>, entry: EntryId, revision: i64) -> Option<BatchId> {
     let requests = match entry.queue {
         QueueKind::Reboot => &view.requests,
         QueueKind::Repair => &view.repair_requests,
+        QueueKind::Maintenance => return None,
     };
     requests.get(&entry.index)?.get(revision)?.batch
 }

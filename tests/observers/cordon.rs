@@ -3,7 +3,7 @@
 use cketerm_model::{
     cketerm_records::{Ending, Verb},
     entry::{EntryId, QueueKind},
-    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner},
+    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MAINTENANCE_ANNOTATION, OWNER_ANNOTATION, Owner},
     policy::WorkerCompletion,
     reboot::RebootStatus,
 };
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    power_log,
+    maintenance, power_log,
     record::Breach,
     repair,
     view::{Node, NodeWrite, View, in_progress, member, shift, status},
@@ -42,7 +42,8 @@ fn breach(code: &'static str, w: &NodeWrite<'_>, what: &str) -> Breach {
 pub fn i9(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| cordons(w)) {
-        let put = w.request.body["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
+        let annotation = |name: &str| w.request.body["metadata"]["annotations"][name].as_str();
+        let put = annotation(OWNER_ANNOTATION).or_else(|| annotation(MAINTENANCE_ANNOTATION));
         let owner = put.and_then(|text| serde_json::from_str::<Owner>(text).ok());
         if owner.as_ref().is_none_or(|o| o.uid != w.before.uid) {
             found.push(breach("I9", w, "cordoned without an owner record in the same patch"));
@@ -95,7 +96,8 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
 fn claimed_by_entry(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timestamp) -> bool {
     let Some(cluster) = view.clusters.at(to) else { return true };
     let address = cluster.nodes.iter().find(|m| m.node_name() == name).map(|m| m.address.as_str());
-    if repair::held(view, |a| Some(a) == address || node.addresses.iter().any(|n| n == a), from, to) {
+    let is_its = |a: &str| Some(a) == address || node.addresses.iter().any(|n| n == a);
+    if repair::held(view, is_its, from, to) || maintenance::held(view, is_its, from, to) {
         return true;
     }
     view.entries.iter().any(|(index, line)| {
@@ -113,6 +115,10 @@ fn claimed_by_entry(view: &View<'_>, name: &str, node: &Node, from: Timestamp, t
 
 /// Reports whether its machine was powered for the entry and was not seen back, or can never be seen back.
 fn is_orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
+    if owner.entry.queue == QueueKind::Maintenance {
+        // it ran no command: the Node goes back once it is Ready
+        return !node.ready;
+    }
     if owner.entry.queue == QueueKind::Repair {
         let mut attempts = view.repair_attempts.range((owner.entry.index, 0)..=(owner.entry.index, u32::MAX));
         let boot_id = attempts.find_map(|(_, l)| l.steps().first()?.value.as_ref()?.boot_id.clone());
@@ -190,7 +196,7 @@ fn is_planned(taint: &Value) -> bool {
 
 /// Parts of a Node that do not belong to cketerm.
 fn foreign_parts(node: &Value) -> (Vec<(&String, &Value)>, &Value, Vec<&Value>) {
-    let own_annotations = [OWNER_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
+    let own_annotations = [OWNER_ANNOTATION, MAINTENANCE_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
     let annotations = node["metadata"]["annotations"].as_object().into_iter().flatten();
     let mut annotations: Vec<_> = annotations.filter(|(k, _)| !own_annotations.contains(&k.as_str())).collect();
     annotations.sort_by_key(|(k, _)| *k);

@@ -33,6 +33,7 @@ mod hooks;
 mod hosts;
 mod leadership;
 mod logins;
+mod maintenance;
 mod membership;
 mod node_signs;
 mod notices;
@@ -149,6 +150,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I69", outcomes::i69),
     ("I70", outcomes::i70),
     ("I71", outcomes::i71),
+    ("I72", maintenance::i72),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

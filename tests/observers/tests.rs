@@ -9,6 +9,7 @@ mod drains;
 mod hooks;
 mod hosts;
 mod leadership_and_reports;
+mod maintenance;
 mod membership;
 mod node_signs;
 mod notices;
@@ -33,7 +34,7 @@ fn assert_breaches(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let all = 1..=71;
+    let all = 1..=72;
     let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
 }

@@ -17,6 +17,7 @@ use cketerm_model::{
     cluster::{Cluster, Node as Member},
     constraints::Constraints,
     entry::{EntryId, QueueKind},
+    maintenance::MaintenanceEntry,
     outcomes::Outcome,
     policy::Policy,
     reboot::{RebootEntry, RebootStatus},
@@ -108,6 +109,8 @@ pub struct View<'a> {
     pub endings: BTreeMap<u64, Timeline<Ending>>,
     /// `cketerm/outcomes/` by index of the reboot entry.
     pub outcomes: BTreeMap<u64, Timeline<Outcome>>,
+    /// Maintenances by index. One that cannot be read counts as none.
+    pub maintenance: BTreeMap<u64, Timeline<MaintenanceEntry>>,
     /// `cluster`; what cannot be read counts as none.
     pub clusters: Timeline<Cluster>,
     /// `constraints`, likewise.
@@ -184,6 +187,7 @@ impl<'a> View<'a> {
             unreadable_batches: BTreeMap::new(),
             endings: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            maintenance: BTreeMap::new(),
             clusters: Timeline::default(),
             constraints: Timeline::default(),
             policies: Timeline::default(),
@@ -278,8 +282,15 @@ impl<'a> View<'a> {
                     let all = match id.queue {
                         QueueKind::Reboot => &mut self.attempts,
                         QueueKind::Repair => &mut self.repair_attempts,
+                        QueueKind::Maintenance => return,
                     };
                     all.entry((id.index, n)).or_default().push(at, revision, value.and_then(read));
+                }
+            }
+            "maintenance" => {
+                let index = name.strip_prefix("data/").and_then(|index| u64::from_str_radix(index, 16).ok());
+                if let Some(index) = index {
+                    self.maintenance.entry(index).or_default().push(at, revision, value.and_then(read));
                 }
             }
             "orders" => {
@@ -292,6 +303,7 @@ impl<'a> View<'a> {
                     let all = match id.queue {
                         QueueKind::Reboot => &mut self.requests,
                         QueueKind::Repair => &mut self.repair_requests,
+                        QueueKind::Maintenance => return,
                     };
                     all.entry(id.index).or_default().push(at, revision, value.and_then(read));
                 }

@@ -31,6 +31,7 @@ mod long_runs;
 mod maintenance_windows;
 mod membership;
 mod mutations;
+mod node_maintenance;
 mod node_signs;
 mod other_drainers;
 mod outages;
@@ -167,6 +168,7 @@ static STORIES: &[Stories] = &[
     agents::STORIES,
     node_signs::STORIES,
     breaker::STORIES,
+    node_maintenance::STORIES,
 ];
 
 /// Plays the scenarios that are not drawn from a seed, in a complete run the long ones too, and reports whether all went

@@ -16,8 +16,8 @@ use cketerm_model::mutation::{self, Mutation};
 use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    agents, breaker, enqueues, handovers, hooks, long_runs, membership, node_signs, other_drainers, outages,
-    reboot_needed, refusals, selection::Selection, shrink,
+    agents, breaker, enqueues, handovers, hooks, long_runs, membership, node_maintenance, node_signs, other_drainers,
+    outages, reboot_needed, refusals, selection::Selection, shrink, stories::Stories,
 };
 
 /// Number of seeds within which each mutation has to be found.
@@ -104,6 +104,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::BreakerForgotten => &["I70"],
         Mutation::CanariesForgotten => &["I71"],
         Mutation::OutcomeForgotten => &["I69"],
+        Mutation::MaintenanceForgotten | Mutation::MaintenanceForEver | Mutation::MaintenanceIgnored => &["I72"],
     }
 }
 
@@ -185,32 +186,41 @@ pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
     if not_found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Scenario that is played in place of seeds, for effects that grow for days or need one fault at one moment. No seed
-/// shows them.
+/// What is played in place of seeds, for effects that grow for days or need one fault at one moment. No seed shows them.
 #[cfg(feature = "mutations")]
-fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult> {
+enum Played {
+    /// One scenario.
+    Scenario(fn() -> long_runs::ScenarioResult),
+    /// Stories, from the seed that found the mutation in an earlier run.
+    Stories(&'static Stories, u64),
+}
+
+#[cfg(feature = "mutations")]
+fn scenario_for(mutation: Mutation) -> Option<Played> {
+    use Played::Scenario;
+    let stories = |stories, seed| Some(Played::Stories(stories, seed));
     match mutation {
-        Mutation::TransactionUnbounded | Mutation::AuditFlooded => Some(long_runs::days),
-        Mutation::StaleUnnamed => Some(outages::api_server_outage),
-        Mutation::GraceForgotten => Some(outages::long_grace_period),
-        Mutation::WatchTrusted => Some(outages::silent_node_watch),
-        Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(outages::failover),
-        Mutation::EnqueueOutlivesCancel => Some(enqueues::cancelled),
-        Mutation::LostCancelForgotten => Some(|| handovers::STORIES.until_a_breach()),
-        Mutation::ListOrderIgnored => Some(|| refusals::STORIES.until_a_breach()),
+        Mutation::TransactionUnbounded | Mutation::AuditFlooded => Some(Scenario(long_runs::days)),
+        Mutation::StaleUnnamed => Some(Scenario(outages::api_server_outage)),
+        Mutation::GraceForgotten => Some(Scenario(outages::long_grace_period)),
+        Mutation::WatchTrusted => Some(Scenario(outages::silent_node_watch)),
+        Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(Scenario(outages::failover)),
+        Mutation::EnqueueOutlivesCancel => Some(Scenario(enqueues::cancelled)),
+        Mutation::LostCancelForgotten => stories(&handovers::STORIES, 1),
+        Mutation::ListOrderIgnored => stories(&refusals::STORIES, 1),
         Mutation::NodeGraceIgnored
         | Mutation::MemberInWorkLeaves
         | Mutation::ControlPlaneLeavesUnasked
-        | Mutation::VanishedNodeCounts => Some(|| membership::STORIES.until_a_breach()),
+        | Mutation::VanishedNodeCounts => stories(&membership::STORIES, 1),
         Mutation::NeededTwice | Mutation::StillSetAsks | Mutation::NeededLimitsIgnored => {
-            Some(|| reboot_needed::STORIES.until_a_breach())
+            stories(&reboot_needed::STORIES, 1)
         }
-        Mutation::OtherDrainerIgnored => Some(|| other_drainers::STORIES.until_a_breach()),
+        Mutation::OtherDrainerIgnored => stories(&other_drainers::STORIES, 1),
         Mutation::OrderBootIgnored
         | Mutation::AgentRebootsTwice
         | Mutation::WithdrawnOrderObeyed
         | Mutation::AnswerOfAnother
-        | Mutation::AgentBelieved => Some(|| agents::STORIES.until_a_breach()),
+        | Mutation::AgentBelieved => stories(&agents::STORIES, 1),
         Mutation::HookSkipped
         | Mutation::HookFailureIgnored
         | Mutation::UncordonHookSkipped
@@ -218,13 +228,16 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         | Mutation::HookRecordForgotten
         | Mutation::HookSlotFreed
         | Mutation::HooksEndEarly
-        | Mutation::AfterHookForgotten => Some(|| hooks::STORIES.until_a_breach()),
+        | Mutation::AfterHookForgotten => stories(&hooks::STORIES, 1),
         Mutation::SignsStay
         | Mutation::ForeignConditionTaken
         | Mutation::PlannedTaintStays
-        | Mutation::SignsOutliveLeader => Some(|| node_signs::STORIES.until_a_breach()),
+        | Mutation::SignsOutliveLeader => stories(&node_signs::STORIES, 1),
         Mutation::BreakerForgotten | Mutation::CanariesForgotten | Mutation::OutcomeForgotten => {
-            Some(|| breaker::STORIES.until_a_breach())
+            stories(&breaker::STORIES, 1)
+        }
+        Mutation::MaintenanceForgotten | Mutation::MaintenanceForEver | Mutation::MaintenanceIgnored => {
+            stories(&node_maintenance::STORIES, 1)
         }
         _ => None,
     }
@@ -235,15 +248,20 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
 fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
     mutation::set(Some(mutation));
     let began = Instant::now();
-    if let Some(scenario) = scenario_for(mutation) {
-        let found = scenario().breaches.into_iter().find(|b| names(mutation).contains(&b.code));
+    if let Some(played) = scenario_for(mutation) {
+        let result = match played {
+            Played::Scenario(scenario) => scenario(),
+            Played::Stories(stories, seed) => stories.until_a_breach(seed, names(mutation)),
+        };
+        let found = result.breaches.into_iter().find(|b| names(mutation).contains(&b.code));
         mutation::set(None);
         // each simulation also runs this scenario without a mutation, which shows that the scenario itself breaks
         // nothing
         let seconds = began.elapsed().as_secs_f64();
         match &found {
             Some(breach) => {
-                println!("found  {mutation:?} by {} in its scenario in {seconds:.1} s: {}", breach.code, breach.what);
+                let (code, what, summary) = (breach.code, &breach.what, &result.summary);
+                println!("found  {mutation:?} by {code} in {summary} in {seconds:.1} s: {what}");
             }
             None => println!("MISSED {mutation:?}: not by {:?} in its scenario, {seconds:.1} s", names(mutation)),
         }

@@ -43,7 +43,7 @@ async fn read_once(store: &Store, kube: &Kube, name: &str) {
         return;
     };
     let Some(definition) = view.definition() else { return };
-    for queue in QueueKind::ALL {
+    for queue in QueueKind::QUEUES {
         let _ = Preview::of(kube, &node, definition.cluster.eviction(queue), &facts).await;
     }
 }

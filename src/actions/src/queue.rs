@@ -137,6 +137,9 @@ impl Operator {
             match found {
                 EntryRef::Reboot(found) => fits(found, entry, verb)?,
                 EntryRef::Repair(found) => repair::fits(found, entry, verb)?,
+                EntryRef::Maintenance(_) => {
+                    return Err(ActionError::misused(format!("{entry} takes no orders: release it instead")));
+                }
             }
             let in_work = found.in_work();
             if verb == Verb::Retry {
@@ -202,7 +205,7 @@ impl Operator {
 
     /// Returns the UIDs of the Nodes by address, as far as Kubernetes answers in time. Without them, the drain's start
     /// records the UID.
-    async fn node_uids(
+    pub(super) async fn node_uids(
         &self,
         addresses: &[Address],
         cluster: &Cluster,

@@ -55,6 +55,7 @@ pub enum OperatorCommand {
     Engine,
     Unhold,
     ResumeBatch,
+    EndMaintenance,
     Unfreeze,
     ApplyAgain,
     GiveCordonBack,
@@ -64,6 +65,7 @@ pub enum OperatorCommand {
     Release,
     Hold,
     PauseBatch,
+    Maintain,
     KeepCordoned,
     Approve,
     HoldApplying,
@@ -116,7 +118,7 @@ impl Acceptance {
 
 impl OperatorCommand {
     /// All values, in the order of the table.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::Add,
         Self::Cancel,
         Self::ResetBackoff,
@@ -129,6 +131,7 @@ impl OperatorCommand {
         Self::Engine,
         Self::Unhold,
         Self::ResumeBatch,
+        Self::EndMaintenance,
         Self::Unfreeze,
         Self::ApplyAgain,
         Self::GiveCordonBack,
@@ -138,6 +141,7 @@ impl OperatorCommand {
         Self::Release,
         Self::Hold,
         Self::PauseBatch,
+        Self::Maintain,
         Self::KeepCordoned,
         Self::Approve,
         Self::HoldApplying,
@@ -166,6 +170,7 @@ impl OperatorCommand {
             Self::Engine => "`policy set engine`",
             Self::Unhold => "`rq unhold`, `repair-queue unhold`",
             Self::ResumeBatch => "`rq resume`, `repair-queue resume`",
+            Self::EndMaintenance => "`maintenance release`",
             Self::Unfreeze => "`unfreeze`; `policy set` of `freeze`, `windows` or `groups` to `none`",
             Self::ApplyAgain => "`sabakan unhold`",
             Self::GiveCordonBack => "`nodes keep-cordoned --give-back`",
@@ -175,6 +180,7 @@ impl OperatorCommand {
             Self::Release => "release of a cordon that a cancelled entry left",
             Self::Hold => "`rq hold`, `repair-queue hold`",
             Self::PauseBatch => "`rq pause`, `repair-queue pause`",
+            Self::Maintain => "`maintenance add`",
             Self::KeepCordoned => "`nodes keep-cordoned`",
             Self::Approve => "`sabakan approve`",
             Self::HoldApplying => "`sabakan hold`",
@@ -187,7 +193,7 @@ impl OperatorCommand {
 
     /// Returns the first version, major and minor, whose engines honour this command; `None` if all do.
     pub fn since(self) -> Option<(u32, u32)> {
-        matches!(self, Self::PauseBatch).then_some((0, 2))
+        matches!(self, Self::PauseBatch | Self::Maintain).then_some((0, 2))
     }
 
     /// Returns the name of the command for messages.
@@ -205,6 +211,7 @@ impl OperatorCommand {
             Self::Engine => "policy engine",
             Self::Unhold => "unhold",
             Self::ResumeBatch => "resume of a batch",
+            Self::EndMaintenance => "maintenance release",
             Self::Unfreeze => "unfreeze",
             Self::ApplyAgain => "sabakan unhold",
             Self::GiveCordonBack => "nodes keep-cordoned --give-back",
@@ -214,6 +221,7 @@ impl OperatorCommand {
             Self::Release => "release",
             Self::Hold => "hold",
             Self::PauseBatch => "pause",
+            Self::Maintain => "maintenance add",
             Self::KeepCordoned => "nodes keep-cordoned",
             Self::Approve => "sabakan approve",
             Self::HoldApplying => "sabakan hold",
@@ -236,6 +244,7 @@ impl OperatorCommand {
                 "cancel the batch (`cketerm rq cancel --batch BATCH`), disable its queue (`cketerm rq disable`, `cketerm \
                  repair-queue disable`), or stop both queues with `cketerm stop`"
             }
+            Self::Maintain => "`cketerm nodes cordon NODE` and `cketerm nodes drain NODE`, with your own rights",
             Self::Retry => {
                 "cancel the entry and add it again, or run the power command yourself with `cketerm power cycle ADDRESS`"
             }
@@ -268,6 +277,7 @@ impl OperatorCommand {
             | Self::Engine
             | Self::Unhold
             | Self::ResumeBatch
+            | Self::EndMaintenance
             | Self::Unfreeze
             | Self::ApplyAgain
             | Self::GiveCordonBack => "",
@@ -288,13 +298,17 @@ impl OperatorCommand {
             | Self::Engine
             | Self::Unhold
             | Self::ResumeBatch
+            | Self::EndMaintenance
             | Self::Unfreeze
             | Self::ApplyAgain
             | Self::GiveCordonBack => AcceptanceClass::Always,
             Self::Retry | Self::Done | Self::Force | Self::Release => AcceptanceClass::Order,
-            Self::Hold | Self::PauseBatch | Self::KeepCordoned | Self::Approve | Self::HoldApplying => {
-                AcceptanceClass::Hold
-            }
+            Self::Hold
+            | Self::PauseBatch
+            | Self::Maintain
+            | Self::KeepCordoned
+            | Self::Approve
+            | Self::HoldApplying => AcceptanceClass::Hold,
             Self::Freeze | Self::Windows | Self::Groups | Self::Policy => AcceptanceClass::Rule,
         }
     }

@@ -1,4 +1,4 @@
-//! An entry of either queue, for actions that both queues share: drain, command, backoff.
+//! An entry of any kind, for actions that all kinds share: drain, command, backoff.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,13 +6,14 @@ use serde::Serialize;
 use super::{
     entry::{EntryId, QueueKind},
     entry_ref::EntryRef,
+    maintenance::{MaintenanceEntry, MaintenanceStatus},
     names::Address,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
     time::{after, whole_seconds},
 };
 
-/// Entry of either queue. It is serialized as the entry itself.
+/// Entry of any kind. It is serialized as the entry itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum QueueEntry {
@@ -20,6 +21,8 @@ pub enum QueueEntry {
     Reboot(RebootEntry),
     /// Entry of the repair queue.
     Repair(RepairEntry),
+    /// A maintenance.
+    Maintenance(MaintenanceEntry),
 }
 
 impl QueueEntry {
@@ -28,6 +31,7 @@ impl QueueEntry {
         match self {
             Self::Reboot(e) => EntryRef::Reboot(e),
             Self::Repair(e) => EntryRef::Repair(e),
+            Self::Maintenance(e) => EntryRef::Maintenance(e),
         }
     }
 
@@ -62,15 +66,17 @@ impl QueueEntry {
         match self {
             Self::Reboot(e) => Self::Reboot(e.moved_to(RebootStatus::Draining, now)),
             Self::Repair(e) => Self::Repair(e.moved_to(RepairStatus::Processing, StepStatus::Draining, now)),
+            Self::Maintenance(e) => Self::Maintenance(e.moved_to(MaintenanceStatus::Draining, now)),
         }
     }
 
-    /// Returns the entry in `rebooting` or `watching`: its command is about to run.
+    /// Returns the entry in `rebooting` or `watching`: its command is about to run. A maintenance is `in-maintenance` then.
     #[must_use]
     pub fn commanded(&self, now: Timestamp) -> Self {
         match self {
             Self::Reboot(e) => Self::Reboot(e.moved_to(RebootStatus::Rebooting, now)),
             Self::Repair(e) => Self::Repair(e.moved_to(RepairStatus::Processing, StepStatus::Watching, now)),
+            Self::Maintenance(e) => Self::Maintenance(e.moved_to(MaintenanceStatus::InMaintenance, now)),
         }
     }
 
@@ -86,6 +92,9 @@ impl QueueEntry {
             Self::Repair(e) => {
                 Self::Repair(RepairEntry { drain_backoff_count: count, drain_backoff_expire: until, ..e })
             }
+            Self::Maintenance(e) => {
+                Self::Maintenance(MaintenanceEntry { drain_backoff_count: count, drain_backoff_expire: until, ..e })
+            }
         }
     }
 
@@ -95,6 +104,7 @@ impl QueueEntry {
         match self {
             Self::Reboot(e) => Self::Reboot(e.moved_to(RebootStatus::Queued, now)),
             Self::Repair(e) => Self::Repair(e.moved_to(RepairStatus::Processing, StepStatus::Waiting, now)),
+            Self::Maintenance(e) => Self::Maintenance(e.moved_to(MaintenanceStatus::Queued, now)),
         }
     }
 
@@ -105,6 +115,7 @@ impl QueueEntry {
         let since = match &mut same {
             Self::Reboot(e) => &mut e.last_transition_time,
             Self::Repair(e) => &mut e.last_transition_time,
+            Self::Maintenance(e) => &mut e.last_transition_time,
         };
         *since = Some(whole_seconds(now));
         same

@@ -233,6 +233,7 @@ impl Attempt {
             (false, Some(step), _) => format!("command of step {}", step.saturating_add(1)),
             (false, None, QueueKind::Reboot) => "reboot command".to_owned(),
             (false, None, QueueKind::Repair) => "repair command".to_owned(),
+            (false, None, QueueKind::Maintenance) => "maintenance".to_owned(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One of the two queues.
+/// Kind of work on a machine: an entry of one of CKE's two queues, or a maintenance of cketerm's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueKind {
@@ -12,26 +12,33 @@ pub enum QueueKind {
     Reboot,
     /// `repairs/` in etcd, `repair-queue` on the command line.
     Repair,
+    /// `cketerm/maintenance/` in etcd, `maintenance` on the command line. It has no batches, and follows the switch of the
+    /// reboot queue.
+    Maintenance,
 }
 
 impl QueueKind {
-    /// Both queues, in the order in which they are shown.
-    pub const ALL: [Self; 2] = [Self::Reboot, Self::Repair];
+    /// CKE's two queues, in the order in which they are shown.
+    pub const QUEUES: [Self; 2] = [Self::Reboot, Self::Repair];
 
-    /// Returns the folder below the prefix: `reboots` or `repairs`.
+    /// All kinds, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Reboot, Self::Repair, Self::Maintenance];
+
+    /// Returns the first part of an entry's name: `reboots`, `repairs` or `maintenance`.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Reboot => "reboots",
             Self::Repair => "repairs",
+            Self::Maintenance => "maintenance",
         }
     }
 
-    /// Returns the other queue.
-    #[must_use]
-    pub fn other(self) -> Self {
+    /// Returns the folder below the prefix. CKE's queues have it beside CKE's other keys.
+    pub fn path(self) -> &'static str {
         match self {
-            Self::Reboot => Self::Repair,
-            Self::Repair => Self::Reboot,
+            Self::Reboot => "reboots",
+            Self::Repair => "repairs",
+            Self::Maintenance => "cketerm/maintenance",
         }
     }
 
@@ -40,6 +47,7 @@ impl QueueKind {
         match self {
             Self::Reboot => "rq",
             Self::Repair => "repair-queue",
+            Self::Maintenance => "maintenance",
         }
     }
 
@@ -48,14 +56,16 @@ impl QueueKind {
         match self {
             Self::Reboot => "rq cancel",
             Self::Repair => "repair-queue delete",
+            Self::Maintenance => "maintenance release",
         }
     }
 
-    /// Returns the status of an entry whose command ran: `rebooting` or `watching`.
+    /// Returns the status of an entry after its drain: `rebooting`, `watching` or `in-maintenance`.
     pub fn status_after_command(self) -> &'static str {
         match self {
             Self::Reboot => "rebooting",
             Self::Repair => "watching",
+            Self::Maintenance => "in-maintenance",
         }
     }
 }
@@ -65,6 +75,7 @@ impl fmt::Display for QueueKind {
         f.write_str(match self {
             Self::Reboot => "reboot",
             Self::Repair => "repair",
+            Self::Maintenance => "maintenance",
         })
     }
 }
@@ -88,6 +99,11 @@ impl EntryId {
     pub fn repair(index: u64) -> Self {
         Self { queue: QueueKind::Repair, index }
     }
+
+    /// Returns the identifier of a maintenance.
+    pub fn maintenance(index: u64) -> Self {
+        Self { queue: QueueKind::Maintenance, index }
+    }
 }
 
 impl fmt::Display for EntryId {
@@ -104,11 +120,14 @@ impl FromStr for EntryId {
             let queue = match folder {
                 "reboots" => QueueKind::Reboot,
                 "repairs" => QueueKind::Repair,
+                "maintenance" => QueueKind::Maintenance,
                 _ => return None,
             };
             Some(Self { queue, index: index.parse().ok()? })
         });
-        parsed.ok_or_else(|| format!("{text:?} is not an entry: expected reboots/INDEX or repairs/INDEX"))
+        parsed.ok_or_else(|| {
+            format!("{text:?} is not an entry: expected reboots/INDEX, repairs/INDEX or maintenance/INDEX")
+        })
     }
 }
 

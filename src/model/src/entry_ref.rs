@@ -1,16 +1,17 @@
-//! Borrowed entry of either queue: each question that both queues can answer is answered here, once.
+//! Borrowed entry of any kind: each question that all kinds can answer is answered here, once.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
     entry::{EntryId, QueueKind, Stored},
+    maintenance::{MaintenanceEntry, MaintenanceStatus},
     names::Address,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
 };
 
-/// Readable entry of either queue, borrowed. It is serialized as the entry itself.
+/// Readable entry of any kind, borrowed. It is serialized as the entry itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum EntryRef<'a> {
@@ -18,6 +19,8 @@ pub enum EntryRef<'a> {
     Reboot(&'a RebootEntry),
     /// Entry of the repair queue.
     Repair(&'a RepairEntry),
+    /// A maintenance.
+    Maintenance(&'a MaintenanceEntry),
 }
 
 impl<'a> EntryRef<'a> {
@@ -26,6 +29,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => EntryId::reboot(e.index),
             Self::Repair(e) => EntryId::repair(e.index),
+            Self::Maintenance(e) => EntryId::maintenance(e.index),
         }
     }
 
@@ -38,15 +42,23 @@ impl<'a> EntryRef<'a> {
     pub fn as_reboot(self) -> Option<&'a RebootEntry> {
         match self {
             Self::Reboot(e) => Some(e),
-            Self::Repair(_) => None,
+            Self::Repair(_) | Self::Maintenance(_) => None,
         }
     }
 
     /// Returns the entry if the repair queue holds it.
     pub fn as_repair(self) -> Option<&'a RepairEntry> {
         match self {
-            Self::Reboot(_) => None,
+            Self::Reboot(_) | Self::Maintenance(_) => None,
             Self::Repair(e) => Some(e),
+        }
+    }
+
+    /// Returns the entry if it is a maintenance.
+    pub fn as_maintenance(self) -> Option<&'a MaintenanceEntry> {
+        match self {
+            Self::Reboot(_) | Self::Repair(_) => None,
+            Self::Maintenance(e) => Some(e),
         }
     }
 
@@ -55,6 +67,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => &e.node,
             Self::Repair(e) => &e.address,
+            Self::Maintenance(e) => &e.node,
         }
     }
 
@@ -64,6 +77,7 @@ impl<'a> EntryRef<'a> {
             Self::Reboot(e) => e.status.to_string(),
             Self::Repair(e) if e.status == RepairStatus::Processing => e.step_status.to_string(),
             Self::Repair(e) => e.status.to_string(),
+            Self::Maintenance(e) => e.status.to_string(),
         }
     }
 
@@ -72,6 +86,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => e.last_transition_time,
             Self::Repair(e) => e.last_transition_time,
+            Self::Maintenance(e) => e.last_transition_time,
         }
     }
 
@@ -80,6 +95,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => e.drain_backoff_count,
             Self::Repair(e) => e.drain_backoff_count,
+            Self::Maintenance(e) => e.drain_backoff_count,
         }
     }
 
@@ -88,6 +104,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => e.drain_backoff_expire,
             Self::Repair(e) => e.drain_backoff_expire,
+            Self::Maintenance(e) => e.drain_backoff_expire,
         }
     }
 
@@ -96,6 +113,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => e.status == RebootStatus::Queued,
             Self::Repair(e) => e.status == RepairStatus::Queued && !e.deleted,
+            Self::Maintenance(e) => e.status == MaintenanceStatus::Queued && e.released.is_none(),
         }
     }
 
@@ -105,6 +123,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => e.status == RebootStatus::Queued,
             Self::Repair(e) => e.unfinished() && e.step_status == StepStatus::Waiting,
+            Self::Maintenance(_) => self.is_queued(),
         }
     }
 
@@ -114,6 +133,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => e.claims_machine(),
             Self::Repair(e) => e.claims_machine(),
+            Self::Maintenance(e) => e.claims_machine(),
         }
     }
 
@@ -122,12 +142,13 @@ impl<'a> EntryRef<'a> {
         self.claims_machine() && self.unfinished()
     }
 
-    /// Reports whether the entry's command ran or is about to run. A repair that has ended keeps the state of its last
+    /// Reports whether the entry's command ran or is about to run, or its Node was drained for a maintenance. A repair that has ended keeps the state of its last
     /// step.
     pub fn is_after_command(self) -> bool {
         match self {
             Self::Reboot(e) => e.status == RebootStatus::Rebooting,
             Self::Repair(e) => e.step_status == StepStatus::Watching,
+            Self::Maintenance(e) => e.status == MaintenanceStatus::InMaintenance,
         }
     }
 
@@ -136,13 +157,14 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => e.status == RebootStatus::Cancelled,
             Self::Repair(e) => e.deleted,
+            Self::Maintenance(e) => e.released.is_some(),
         }
     }
 
     /// Reports whether the entry has ended and stays in the queue until somebody deletes it, which only a repair does.
     pub fn finished(self) -> bool {
         match self {
-            Self::Reboot(_) => false,
+            Self::Reboot(_) | Self::Maintenance(_) => false,
             Self::Repair(e) => e.finished(),
         }
     }
@@ -152,6 +174,7 @@ impl<'a> EntryRef<'a> {
         match self {
             Self::Reboot(e) => e.status != RebootStatus::Cancelled,
             Self::Repair(e) => e.unfinished(),
+            Self::Maintenance(e) => e.released.is_none(),
         }
     }
 }
@@ -165,6 +188,12 @@ impl<'a> From<&'a RebootEntry> for EntryRef<'a> {
 impl<'a> From<&'a RepairEntry> for EntryRef<'a> {
     fn from(entry: &'a RepairEntry) -> Self {
         Self::Repair(entry)
+    }
+}
+
+impl<'a> From<&'a MaintenanceEntry> for EntryRef<'a> {
+    fn from(entry: &'a MaintenanceEntry) -> Self {
+        Self::Maintenance(entry)
     }
 }
 

@@ -26,7 +26,7 @@ pub use self::{
 pub use super::described::{MetadataPatch, NodeMetadata, PackedPairs};
 use super::{
     boot_time::BootTime,
-    entry::EntryId,
+    entry::{EntryId, QueueKind},
     names::{Address, NodeName},
     selector::Selector,
 };
@@ -35,6 +35,9 @@ use super::{
 pub const CKE_ANNOTATION: &str = "cke.cybozu.com/reboot";
 /// cketerm's record of the cordon, its entry and the previous state: JSON of [`Owner`].
 pub const OWNER_ANNOTATION: &str = "cketerm.io/owner";
+/// The same record for a maintenance. It has a name of its own because CKE and older versions of cketerm, which know
+/// nothing of maintenance, must leave the cordon alone: to them it is an administrator's.
+pub const MAINTENANCE_ANNOTATION: &str = "cketerm.io/maintenance";
 /// Annotation that hands a cordon of cketerm over to the administrator; any value.
 pub const KEEP_CORDONED_ANNOTATION: &str = "cketerm.io/keep-cordoned";
 
@@ -66,6 +69,16 @@ pub struct Owner {
     /// Number of times that cketerm cordoned the node again after somebody uncordoned it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub recordoned: u32,
+}
+
+impl Owner {
+    /// Returns the annotation that holds the record.
+    pub fn annotation(&self) -> &'static str {
+        match self.entry.queue {
+            QueueKind::Reboot | QueueKind::Repair => OWNER_ANNOTATION,
+            QueueKind::Maintenance => MAINTENANCE_ANNOTATION,
+        }
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
@@ -111,7 +124,7 @@ pub struct NodeRow {
     pub volumes_in_use: Vec<String>,
     /// Whether CKE's annotation has the value `true`.
     pub cke_mark: bool,
-    /// cketerm's annotation: none, readable, or why not.
+    /// cketerm's annotation: none, readable, or why not. That of a reboot or repair comes before that of a maintenance.
     pub owner: Option<Result<Owner, String>>,
     /// Whether an administrator keeps the cordon.
     pub keep_cordoned: bool,

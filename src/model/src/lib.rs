@@ -25,6 +25,7 @@ pub mod hook_runs;
 pub mod host;
 pub mod kube;
 pub mod labels;
+pub mod maintenance;
 pub mod mutation;
 pub mod names;
 pub mod notice;

@@ -434,6 +434,15 @@ pub enum Reason {
     DuplicateOf {
         index: u64,
     },
+    /// The machine is in maintenance, or is drained for one: another entry of the same machine waits, and so does the
+    /// maintenance itself, for its end.
+    InMaintenance {
+        entry: EntryId,
+        until: Timestamp,
+        /// Reason of its request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
     MachineInRepair {
         entry: EntryId,
     },

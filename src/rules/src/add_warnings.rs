@@ -171,13 +171,15 @@ fn entries(store: &StoreView, queue: QueueKind) -> Vec<(EntryId, EntryRef<'_>)> 
     let ids: Vec<u64> = match queue {
         QueueKind::Reboot => store.reboots.entries.keys().copied().collect(),
         QueueKind::Repair => store.repairs.entries.keys().copied().collect(),
+        QueueKind::Maintenance => store.maintenance.entries.keys().copied().collect(),
     };
     let ids = ids.into_iter().map(|index| EntryId { queue, index });
     ids.filter_map(|id| Some((id, store.entry(id)?))).collect()
 }
 
 fn in_other_queue(store: &StoreView, queue: QueueKind, member: &Member<'_>) -> Option<AddWarning> {
-    let mut others = entries(store, queue.other()).into_iter();
+    let others = QueueKind::ALL.into_iter().filter(|other| *other != queue);
+    let mut others = others.flat_map(|other| entries(store, other));
     let (entry, found) = others.find(|(_, entry)| entry.unfinished() && *entry.address() == member.address)?;
     Some(AddWarning::InOtherQueue { node: member.node_name().clone(), entry, status: found.status() })
 }
@@ -203,7 +205,7 @@ fn control_plane(
         let others = others.iter().map(|other| other.node_name().clone()).collect();
         warnings.push(AddWarning::LastReadyControlPlane { node: node.clone(), others });
     }
-    let mut working = QueueKind::ALL.into_iter().flat_map(|queue| entries(store, queue));
+    let mut working = QueueKind::QUEUES.into_iter().flat_map(|queue| entries(store, queue));
     let in_work = working.find_map(|(id, entry)| {
         let other = others.iter().find(|other| entry.claims_machine() && *entry.address() == other.address)?;
         Some((other.node_name().clone(), id))

@@ -63,6 +63,7 @@ pub fn state_in(view: &StoreView, id: EntryId, cancel: &AcceptedCancel) -> Cance
     match id.queue {
         QueueKind::Reboot => state(cancel, view.reboots.entries.get(&id.index)),
         QueueKind::Repair => state(cancel, view.repairs.entries.get(&id.index)),
+        QueueKind::Maintenance => CancelState::Over,
     }
 }
 

@@ -247,6 +247,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
         | Reason::DuplicateOf { .. }
+        | Reason::InMaintenance { .. }
         | Reason::MachineInRepair { .. }
         | Reason::MachineInReboot { .. }
         | Reason::WaitingForHealth { .. }

@@ -234,6 +234,12 @@ fn unknown_to_cke(store: &StoreView, now: Timestamp, found: &mut Findings) {
             found.add(Level::Warning, text);
         }
     }
+    for entry in store.maintenance.entries.values().filter_map(Stored::get).filter(|entry| entry.claims_machine()) {
+        let (id, node) = (EntryId::maintenance(entry.index), &entry.node);
+        let text =
+            format!("{id} ({node}) stays cordoned, but CKE knows no maintenance: a reboot of {node} would start");
+        found.add(Level::Warning, text);
+    }
     let paused: BTreeSet<String> = store
         .batches
         .iter()

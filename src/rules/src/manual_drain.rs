@@ -194,7 +194,7 @@ impl ManualDrain {
 /// Returns the step that an effect of the rules stands for in a manual drain.
 fn next(effect: Effect, progress: &Progress) -> Next {
     match effect {
-        Effect::Recheck { .. } | Effect::Power { .. } => Next::Drained,
+        Effect::Recheck { .. } | Effect::Power { .. } | Effect::BeginMaintenance { .. } => Next::Drained,
         Effect::BackOff { cause, .. } => {
             Next::Stop(Stopped::Blocked(Progress { reason: Some(cause), ..progress.clone() }))
         }

@@ -11,6 +11,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind},
     entry_ref::EntryRef,
     kube::{KubeView, NodeRow},
+    maintenance::MaintenanceStatus,
     names::{Address, NodeName},
     reason::{PodHold, Reason},
     reboot::RebootStatus,
@@ -48,7 +49,7 @@ pub fn observe(snap: &mut Snapshot, now: Now) {
         snap.kube.marked.iter().filter_map(|n| snap.kube.by_name.get(n)?.owner().map(|o| o.entry)).collect();
     work.retain(|id, _| {
         let exists = store.stored_entry(*id).is_some_and(|stored| match stored.get() {
-            None | Some(EntryRef::Reboot(_)) => true,
+            None | Some(EntryRef::Reboot(_) | EntryRef::Maintenance(_)) => true,
             Some(EntryRef::Repair(entry)) => entry.unfinished(),
         });
         exists || (store.attempts_of(*id).next().is_some() && !finished(&store, *id)) || marked.contains(id)
@@ -64,6 +65,17 @@ pub fn observe(snap: &mut Snapshot, now: Now) {
                 }
                 RebootStatus::Rebooting => observe_readiness(snap, work.entry(id).or_default(), id, &entry.node, now),
                 RebootStatus::Queued | RebootStatus::Cancelled => {}
+            }
+        }
+        for (&index, stored) in &store.maintenance.entries {
+            let Some(entry) = stored.get() else { continue };
+            let id = EntryId::maintenance(index);
+            match entry.status {
+                MaintenanceStatus::Draining => {
+                    observe_drain(snap, work.entry(id).or_insert_with(taken_over), id, &entry.node, now);
+                }
+                MaintenanceStatus::InMaintenance => drop(work.entry(id).or_default()),
+                MaintenanceStatus::Queued => {}
             }
         }
         for (&index, stored) in &store.repairs.entries {

@@ -96,6 +96,7 @@ fn origin(reason: &Reason) -> Origin {
         Reason::WaitingForSlot { .. }
         | Reason::DuplicateOf { .. }
         | Reason::MachineInReboot { .. }
+        | Reason::InMaintenance { .. }
         | Reason::MachineInRepair { .. }
         | Reason::QueueDisabled
         | Reason::WaitingForWorkers { .. }

@@ -33,7 +33,7 @@ pub fn of(seen: &Seen, id: EntryId) -> Option<Trouble> {
         None => Some(Trouble::Stuck),
         Some(EntryRef::Repair(e)) if e.deleted || e.status == RepairStatus::Succeeded => None,
         Some(EntryRef::Repair(e)) if e.status == RepairStatus::Failed => Some(Trouble::Stuck),
-        Some(EntryRef::Reboot(_) | EntryRef::Repair(_)) => classified(),
+        Some(EntryRef::Reboot(_) | EntryRef::Repair(_) | EntryRef::Maintenance(_)) => classified(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cketerm_model::{
     agent::AgentAnnotations,
-    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner},
+    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MAINTENANCE_ANNOTATION, OWNER_ANNOTATION, Owner},
     reboot_signals::REBOOT_NEEDED_ANNOTATION,
 };
 use jiff::Timestamp;
@@ -60,7 +60,9 @@ impl Node {
             || (annotation("weave.works/kured-reboot-in-progress").is_some()
                 && object["spec"]["unschedulable"] == true
                 && annotation(OWNER_ANNOTATION).is_none()
+                && annotation(MAINTENANCE_ANNOTATION).is_none()
                 && annotation(CKE_ANNOTATION) != Some("true"));
+        let owner = annotation(OWNER_ANNOTATION).or_else(|| annotation(MAINTENANCE_ANNOTATION));
         Self {
             uid: text(&object["metadata"]["uid"]),
             drained_by_other,
@@ -70,7 +72,7 @@ impl Node {
             boot_id: text(&object["status"]["nodeInfo"]["bootID"]),
             volumes: object["status"]["volumesInUse"].as_array().is_some_and(|v| !v.is_empty()),
             marked: annotation(CKE_ANNOTATION) == Some("true"),
-            owner: annotation(OWNER_ANNOTATION).map(|o| serde_json::from_str(o).map_err(|_| ())),
+            owner: owner.map(|o| serde_json::from_str(o).map_err(|_| ())),
             keep: annotation(KEEP_CORDONED_ANNOTATION).is_some(),
             asks: annotation(REBOOT_NEEDED_ANNOTATION).map(str::to_owned),
             agent: AgentAnnotations::of(annotation),

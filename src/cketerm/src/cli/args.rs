@@ -18,6 +18,7 @@ use super::{
     init::InitArgs,
     listing::ListingArgs,
     machines::MachinesCommand,
+    maintenance::MaintenanceCommand,
     membership::MembershipCommand,
     nodes::NodesCommand,
     notices::NoticesCommand,
@@ -161,6 +162,13 @@ pub enum Command {
         /// Subcommand.
         #[command(subcommand)]
         command: ClusterCommand,
+    },
+    /// Nodes that are drained and kept cordoned for maintenance, without a reboot
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Maintenance {
+        /// Subcommand.
+        #[command(subcommand)]
+        command: MaintenanceCommand,
     },
     /// Machines that sabakan knows
     #[command(subcommand_required = true, arg_required_else_help = true)]

@@ -245,6 +245,7 @@ pub async fn cancel(
     let done = match queue {
         QueueKind::Reboot => "cancelled",
         QueueKind::Repair => "deleted",
+        QueueKind::Maintenance => "released",
     };
     if cancelled.is_empty() {
         context.print_message(&format!("nothing was {done}: batch {id} has no open entry"));

@@ -42,6 +42,7 @@ pub async fn confirm(
     let (command, noun, done) = match queue {
         QueueKind::Reboot => ("rq", "cancel", "cancelled"),
         QueueKind::Repair => ("repair-queue", "deletion", "deleted"),
+        QueueKind::Maintenance => ("maintenance", "release", "released"),
     };
     if !wait.wait {
         context.print_message(&format!(

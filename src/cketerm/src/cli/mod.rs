@@ -27,6 +27,7 @@ mod input_file;
 mod leader;
 mod listing;
 mod machines;
+mod maintenance;
 mod membership;
 mod moment;
 mod needed;
@@ -79,6 +80,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::AutoRepair { command } => sabakan::run_auto_repair(command, context).await,
         Command::Constraints { command } => Box::pin(constraints::run(command, context)).await,
         Command::Cluster { command } => Box::pin(cluster::run(command, context)).await,
+        Command::Maintenance { command } => Box::pin(maintenance::run(command, context)).await,
         Command::Machines { command } => machines::run(command, context).await,
         Command::Nodes { command } => Box::pin(nodes::run(command, context)).await,
         Command::Notices { command } => Box::pin(notices::run(command, context)).await,

@@ -179,6 +179,7 @@ fn detail(effect: &Effect) -> String {
         Effect::SetEndpoints { row, addresses } => {
             format!("{} {}/{}: {}", row.kind, row.namespace, row.name, addresses.join(", "))
         }
+        Effect::BeginMaintenance { entry } => format!("{} on {}", entry.id(), entry.address()),
         Effect::MoveEtcdLeader { member, to_name, .. } => format!("{member} to {to_name}"),
         Effect::Registry(RegistryEffect::Apply(apply)) => {
             format!("{}: {}", apply.generated.action, apply.generated.reason)

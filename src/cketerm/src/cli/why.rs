@@ -214,6 +214,7 @@ fn entry(view: &StoreView, id: EntryId) -> Option<(String, Value)> {
         Some(EntryRef::Repair(e)) => {
             format!("{id} ({} {} {}, {})", e.address, e.machine_type, e.operation, repair_state(e))
         }
+        Some(EntryRef::Maintenance(e)) => format!("{id} ({}, {}, until {})", e.node, e.status, e.until),
     };
     Some((what, entry.and_then(|e| serde_json::to_value(e).ok()).unwrap_or(Value::Null)))
 }

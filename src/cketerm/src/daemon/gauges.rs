@@ -402,7 +402,7 @@ fn attention(seen: &Seen, sample: &mut Sink<'_>) {
 /// A backoff or a gate does not end the wait: the gauge shows how long the requester has been waiting.
 fn oldest(seen: &Seen, sample: &mut Sink<'_>) {
     let finished = |id: EntryId| seen.snapshot.store.entry(id).is_some_and(EntryRef::finished);
-    for queue in QueueKind::ALL {
+    for queue in QueueKind::QUEUES {
         let of = seen.snapshot.store.requests.iter().filter(|(id, _)| id.queue == queue && !finished(**id));
         let ages = of.filter_map(|(_, r)| r.get()).map(|r| seconds_between(r.at, seen.now.wall).get());
         sample(&[&queue.to_string()], ages.fold(0.0, f64::max));

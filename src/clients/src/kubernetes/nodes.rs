@@ -4,7 +4,10 @@
 use cketerm_model::{
     fault,
     fence::{Permit, Person},
-    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MetadataPatch, NodeRow, OWNER_ANNOTATION, OutOfService, Owner},
+    kube::{
+        CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MAINTENANCE_ANNOTATION, MetadataPatch, NodeRow, OWNER_ANNOTATION,
+        OutOfService, Owner,
+    },
     names::NodeName,
 };
 use serde_json::{Map, Value, json};
@@ -65,7 +68,8 @@ pub struct Release {
 
 impl Kube {
     /// Writes the owner annotation to the Node, in one patch. `cordon` also sets `unschedulable`; without it the field
-    /// stays as it is. `cke_mark` also sets CKE's annotation. Errors: [`WriteError::Conflict`] if the Node has changed
+    /// stays as it is. `cke_mark` also sets CKE's annotation. The record of another kind of work is removed, and for a
+    /// maintenance CKE's annotation. Errors: [`WriteError::Conflict`] if the Node has changed
     /// since `node` was read.
     pub async fn stamp(
         &self,
@@ -77,7 +81,12 @@ impl Kube {
     ) -> Result<NodeRow, WriteError> {
         let record = serde_json::to_string(owner)
             .map_err(|e| WriteError::Refused { code: 0, message: format!("cannot encode the owner: {e}") })?;
-        let mut annotations = Map::from_iter([(OWNER_ANNOTATION.to_owned(), Value::String(record))]);
+        // The record of an ended entry of another kind gives way. CKE's mark on a Node in maintenance would let CKE
+        // uncordon it.
+        let is_maintenance = owner.annotation() == MAINTENANCE_ANNOTATION;
+        let others = if is_maintenance { &[OWNER_ANNOTATION, CKE_ANNOTATION][..] } else { &[MAINTENANCE_ANNOTATION] };
+        let mut annotations: Map<String, Value> = others.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
+        annotations.insert(owner.annotation().to_owned(), Value::String(record));
         fault!(CordonUnrecorded => annotations.clear());
         if cke_mark {
             annotations.insert(CKE_ANNOTATION.to_owned(), json!("true"));
@@ -85,10 +94,10 @@ impl Kube {
         self.patch_node(node, annotations, cordon.then_some(json!(true))).await
     }
 
-    /// Removes cketerm's annotation and CKE's, and applies `what`, in one patch.
+    /// Removes cketerm's annotations and CKE's, and applies `what`, in one patch.
     pub async fn release(&self, _: &Permit, node: &NodeRow, what: Release) -> Result<NodeRow, WriteError> {
-        let mut annotations =
-            Map::from_iter([OWNER_ANNOTATION, CKE_ANNOTATION].map(|key| (key.to_owned(), Value::Null)));
+        let marks = [OWNER_ANNOTATION, MAINTENANCE_ANNOTATION, CKE_ANNOTATION];
+        let mut annotations = Map::from_iter(marks.map(|key| (key.to_owned(), Value::Null)));
         if what.drop_keep {
             annotations.insert(KEEP_CORDONED_ANNOTATION.to_owned(), Value::Null);
         }
@@ -148,7 +157,7 @@ impl Kube {
             let keep = Map::from_iter([(KEEP_CORDONED_ANNOTATION.to_owned(), json!("true"))]);
             return self.patch_node(node, keep, Some(json!(true))).await;
         }
-        let marks = [OWNER_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
+        let marks = [OWNER_ANNOTATION, MAINTENANCE_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
         self.patch_node(node, marks.map(|key| (key.to_owned(), Value::Null)).into_iter().collect(), Some(Value::Null))
             .await
     }

@@ -6,7 +6,8 @@ use cketerm_model::{
     cluster::Taint,
     kube::{
         BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, FoundCondition, KEEP_CORDONED_ANNOTATION,
-        LifecycleCondition, NamespaceRow, NodeMetadata, NodeRow, OWNER_ANNOTATION, PodRow, is_own_reason,
+        LifecycleCondition, MAINTENANCE_ANNOTATION, NamespaceRow, NodeMetadata, NodeRow, OWNER_ANNOTATION, PodRow,
+        is_own_reason,
     },
     names::{Address, NodeName},
     selector::Selector,
@@ -175,8 +176,9 @@ fn is_shown_label(key: &str) -> bool {
 impl From<Node> for NodeRow {
     fn from(node: Node) -> Self {
         let Node { metadata: meta, spec, status } = node;
-        let owner = meta.annotations.get(OWNER_ANNOTATION).map(|text| {
-            serde_json::from_str(text).map_err(|e| format!("annotation {OWNER_ANNOTATION} cannot be read: {e}"))
+        let owner = [OWNER_ANNOTATION, MAINTENANCE_ANNOTATION].into_iter().find_map(|key| {
+            let text = meta.annotations.get(key)?;
+            Some(serde_json::from_str(text).map_err(|e| format!("annotation {key} cannot be read: {e}")))
         });
         let kept = status.conditions.iter().filter(|condition| is_kept_condition(condition));
         let conditions = kept.map(|condition| (condition.r#type.clone(), condition.status.clone())).collect();

@@ -128,6 +128,8 @@ impl Store {
                 let wanted = |e: &RepairEntry| e.unfinished() && entries.contains(&EntryId::repair(e.index));
                 self.withdraw_all("batch cancel", person, reason, wanted).await
             }
+            // it has no batches
+            QueueKind::Maintenance => Ok(Vec::new()),
         }
     }
 }

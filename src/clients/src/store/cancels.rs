@@ -170,6 +170,8 @@ impl Store {
         match id.queue {
             QueueKind::Reboot => self.repeat::<RebootEntry>(id, cancel, record).await,
             QueueKind::Repair => self.repeat::<RepairEntry>(id, cancel, record).await,
+            // its release is a write of its own, which no other program can lose
+            QueueKind::Maintenance => Ok(false),
         }
     }
 
@@ -237,6 +239,7 @@ impl Store {
         match queue {
             QueueKind::Reboot => self.created_of::<RebootEntry>(indexes).await,
             QueueKind::Repair => self.created_of::<RepairEntry>(indexes).await,
+            QueueKind::Maintenance => Ok(Vec::new()),
         }
     }
 

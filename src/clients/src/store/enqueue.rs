@@ -40,10 +40,10 @@ pub struct Enqueued {
 }
 
 /// Text of an enqueue for its audit record.
-struct Note<'a> {
-    person: &'a Person,
-    what: &'static str,
-    on: String,
+pub(super) struct Note<'a> {
+    pub person: &'a Person,
+    pub what: &'static str,
+    pub on: String,
 }
 
 /// Position of an enqueue of several transactions.
@@ -93,7 +93,7 @@ impl Store {
                 (move |index| RebootEntry::queued(index, address), request)
             });
             let note = Note { person, what: "reboot add", on: some.join(" ") };
-            match self.add_entries(QueueKind::Reboot, &note, entries.collect(), asked, &mut cursor).await {
+            match self.add_entries(QueueKind::Reboot, &note, entries.collect(), asked, &mut cursor, Vec::new()).await {
                 Ok(Some(indexes)) => {
                     added.extend(indexes);
                     conflicts = 0;
@@ -131,7 +131,7 @@ impl Store {
         for _ in 0..=MAX_CONFLICTS {
             let entries = vec![(|index| RepairEntry { index, ..entry.clone() }, request.clone())];
             let asked = cursor.batch.as_ref().map_or(1, |(batch, _)| usize::try_from(batch.asked).unwrap_or(0) + 1);
-            match self.add_entries(QueueKind::Repair, &note, entries, asked, &mut cursor).await {
+            match self.add_entries(QueueKind::Repair, &note, entries, asked, &mut cursor, Vec::new()).await {
                 Ok(Some(indexes)) => {
                     let batch = cursor.batch.map(|_| cursor.id);
                     return Ok(Enqueued { indexes, batch });
@@ -144,6 +144,24 @@ impl Store {
         Err(StoreError::Conflict { what: self.keys().write_index(QueueKind::Repair) })
     }
 
+    /// Returns the maximum number of entries of [`Store::add_without_batch`].
+    pub(super) fn entries_at_once() -> usize {
+        ENTRIES_AT_ONCE
+    }
+
+    /// Adds entries that belong to no batch, if `further` holds too. Returns `None` if another writer was faster, or it does not hold.
+    pub(super) async fn add_without_batch<E: Serialize>(
+        &self,
+        queue: QueueKind,
+        note: &Note<'_>,
+        entries: Vec<(impl Fn(u64) -> E, Request)>,
+        further: Vec<Compare>,
+    ) -> Result<Option<Vec<u64>>, StoreError> {
+        let mut cursor = Cursor { denied: true, ..Cursor::at(self.clock().wall()) };
+        let asked = entries.len();
+        self.add_entries(queue, note, entries, asked, &mut cursor, further).await
+    }
+
     /// Runs one transaction of an enqueue of `asked` entries; returns `None` if another writer was faster.
     async fn add_entries<E: Serialize>(
         &self,
@@ -152,6 +170,7 @@ impl Store {
         entries: Vec<(impl Fn(u64) -> E, Request)>,
         asked: usize,
         cursor: &mut Cursor,
+        further: Vec<Compare>,
     ) -> Result<Option<Vec<u64>>, StoreError> {
         let from = match cursor.next {
             Some(next) => next,
@@ -173,7 +192,8 @@ impl Store {
         batch.asked = asked as u64;
         batch.added = batch.added.saturating_add(count);
         batch.ended = None;
-        let mut compares = vec![Compare::mod_revision(index_key.as_str(), CompareOp::Equal, from.mod_revision)];
+        let mut compares = further;
+        compares.push(Compare::mod_revision(index_key.as_str(), CompareOp::Equal, from.mod_revision));
         let mut ops = vec![TxnOp::put(index_key, after.to_string(), None)];
         if !cursor.denied {
             compares.push(Compare::mod_revision(batch_key.as_str(), CompareOp::Equal, batch_revision));

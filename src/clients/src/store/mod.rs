@@ -16,6 +16,7 @@ mod failure;
 pub mod folders;
 pub mod leadership;
 pub mod live;
+pub mod maintenance;
 pub mod members;
 pub mod migrate;
 pub mod notices;

@@ -6,6 +6,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind},
     fault,
     fence::Person,
+    maintenance::MaintenanceEntry,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
     stored::{
@@ -78,6 +79,10 @@ impl Store {
             }
             QueueKind::Repair => {
                 self.change_entries(queue, only, ("repair reset-backoff", who, reason), repair_without_backoff).await
+            }
+            QueueKind::Maintenance => {
+                let what = ("maintenance reset-backoff", who, reason);
+                self.change_entries(queue, only, what, maintenance_without_backoff).await
             }
         }
     }
@@ -284,6 +289,15 @@ fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {
 fn repair_without_backoff(entry: &RepairEntry) -> Option<RepairEntry> {
     let backs_off = entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some();
     (backs_off && !entry.deleted).then(|| RepairEntry {
+        drain_backoff_count: 0,
+        drain_backoff_expire: None,
+        ..entry.clone()
+    })
+}
+
+fn maintenance_without_backoff(entry: &MaintenanceEntry) -> Option<MaintenanceEntry> {
+    let backs_off = entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some();
+    (backs_off && entry.released.is_none()).then(|| MaintenanceEntry {
         drain_backoff_count: 0,
         drain_backoff_expire: None,
         ..entry.clone()

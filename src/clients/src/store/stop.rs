@@ -125,7 +125,7 @@ impl Store {
 
     async fn current(&self) -> Result<CurrentState, StoreError> {
         let keys =
-            QueueKind::ALL.map(|queue| self.keys().switch(queue.into())).into_iter().chain([self.keys().stopped()]);
+            QueueKind::QUEUES.map(|queue| self.keys().switch(queue.into())).into_iter().chain([self.keys().stopped()]);
         let answer = match self.get_all(keys.map(|key| (key, GetOptions::new())).collect()).await {
             Ok(answer) => answer,
             Err(failure) => return Err(self.store_error("read the queues' switches", failure).await),
@@ -134,7 +134,7 @@ impl Store {
             TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
             _ => None,
         });
-        let switches = QueueKind::ALL.map(|queue| {
+        let switches = QueueKind::QUEUES.map(|queue| {
             let kv = found.next().flatten();
             let switch = kv.map_or_else(Switch::default, |kv| Switch {
                 raw: Some(String::from_utf8_lossy(kv.value()).into_owned()),

@@ -1,6 +1,9 @@
 //! The question of an expired dialog, asked again about the state of now.
 
-use super::{add, backoff, batches, cancel, freeze, hold, host, keep_cordoned, order, registry, repair, stop, switch};
+use super::{
+    add, backoff, batches, cancel, freeze, hold, host, keep_cordoned, maintenance, order, registry, repair, stop,
+    switch,
+};
 use crate::state::{
     App,
     dialog::{Dialog, DialogAction, Precondition, kept_text::KeptText},
@@ -74,7 +77,8 @@ fn question(app: &App, dialog: &Dialog, action: &Action) -> Option<Dialog> {
         }
         Action::Hosts { .. } => host::again(app, dialog),
         // a freeze is about no object and does not expire
-        Action::Freeze { .. } => None,
+        Action::Freeze { .. } | Action::Maintenance { .. } => None,
+        Action::EndMaintenance { .. } => maintenance::end(app, dialog.reason.value()).ok(),
     }
 }
 

@@ -80,6 +80,7 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
         | Reason::DuplicateOf { .. }
+        | Reason::InMaintenance { .. }
         | Reason::MachineInRepair { .. }
         | Reason::MachineInReboot { .. }
         | Reason::WaitingForJoin { .. }

@@ -148,5 +148,6 @@ fn can_hold(app: &App, id: EntryId) -> bool {
     app.seen.snapshot.store.entry(id).is_some_and(|entry| match entry {
         EntryRef::Reboot(_) => !entry.is_after_command(),
         EntryRef::Repair(_) => entry.unfinished() && !entry.is_after_command(),
+        EntryRef::Maintenance(_) => false,
     })
 }

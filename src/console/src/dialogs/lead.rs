@@ -66,11 +66,12 @@ fn dialog(app: &App, first: bool) -> Dialog {
 
 /// Returns what leading means, and what waits for it.
 fn lines(app: &App) -> Vec<String> {
-    let work = QueueKind::ALL.map(|queue| {
+    let work = QueueKind::QUEUES.map(|queue| {
         let counts = app.knowledge.totals.counts(queue);
         let noun = match queue {
             QueueKind::Reboot => "reboot",
             QueueKind::Repair => "repair",
+            QueueKind::Maintenance => "maintenance",
         };
         count(counts.queued + counts.backoff + counts.draining + counts.after, noun)
     });

@@ -11,6 +11,7 @@ pub mod hold;
 pub mod host;
 pub mod keep_cordoned;
 pub mod lead;
+pub mod maintenance;
 pub mod order;
 pub mod preview;
 pub mod quit;

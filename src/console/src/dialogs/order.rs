@@ -28,6 +28,7 @@ fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
             "runs the repair command without waiting for the remaining pods and volumes",
             "whether they are still needed",
         ),
+        (_, QueueKind::Maintenance) => ("nothing: a maintenance takes no orders", ""),
         (Verb::Done, QueueKind::Reboot) => (
             "treats the machine as booted; the Node must still be Ready",
             "boot check and boot id: whether it was rebooted at all",
@@ -108,6 +109,7 @@ pub fn of(app: &App, id: EntryId, verb: Verb) -> Result<Dialog, String> {
     let work = match id.queue {
         QueueKind::Reboot => "reboot",
         QueueKind::Repair => "repair",
+        QueueKind::Maintenance => "maintenance",
     };
     let (title, label) = match verb {
         Verb::Force => (format!("Force the {work} of {name}?"), format!("Force 1 {work}")),

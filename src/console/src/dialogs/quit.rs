@@ -33,7 +33,7 @@ pub fn open(app: &App) -> Option<Dialog> {
         dialog.why = ReasonPolicy::Never;
         return Some(dialog);
     }
-    let works = QueueKind::ALL.into_iter().any(|queue| {
+    let works = QueueKind::QUEUES.into_iter().any(|queue| {
         let counts = app.knowledge.totals.counts(queue);
         let waits = counts.queued + counts.backoff > 0 && app.seen.snapshot.store.switch(queue).enabled();
         counts.draining + counts.after > 0 || waits

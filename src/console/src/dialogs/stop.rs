@@ -36,7 +36,7 @@ pub fn follow_resume(app: &App, dialog: &mut Dialog) {
 
 fn lines(app: &App) -> Vec<String> {
     let store = &app.seen.snapshot.store;
-    let mut lines: Vec<String> = QueueKind::ALL
+    let mut lines: Vec<String> = QueueKind::QUEUES
         .into_iter()
         .map(|queue| {
             let (switch, counts) = (store.switch(queue), app.knowledge.totals.counts(queue));
@@ -45,7 +45,7 @@ fn lines(app: &App) -> Vec<String> {
             format!("{queue} queue {was}: {} draining, {} after their command", counts.draining, counts.after)
         })
         .collect();
-    let draining: usize = QueueKind::ALL.into_iter().map(|queue| app.knowledge.totals.counts(queue).draining).sum();
+    let draining: usize = QueueKind::QUEUES.into_iter().map(|queue| app.knowledge.totals.counts(queue).draining).sum();
     if draining > 0 {
         lines.push(drains_at_disable(app, draining));
     }

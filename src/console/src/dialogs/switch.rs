@@ -42,6 +42,7 @@ fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
         let after = match queue {
             QueueKind::Reboot => format!("{} rebooting: continue to the boot check", counts.after),
             QueueKind::Repair => format!("{} watching: health checks continue, no next step begins", counts.after),
+            QueueKind::Maintenance => format!("{} in maintenance: stay cordoned", counts.after),
         };
         vec![format!("no drain and no {queue} command starts any more"), drains_at_disable(app, counts.draining), after]
     }

@@ -151,6 +151,14 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             Some(freeze) => format!("freeze ended; it was set until {}", freeze.until).into(),
             None => "nothing was frozen".into(),
         },
+        Action::Maintenance { addresses, until, reason } => {
+            let added = operator.add_maintenance(&addresses, until, Some(&reason)).await.map_err(text)?;
+            format!("maintenance {}: until {until}", ids(&added.indexes)).into()
+        }
+        Action::EndMaintenance { addresses, reason } => {
+            let ended = operator.release_maintenance(&addresses, reason.as_deref()).await.map_err(text)?;
+            format!("ended maintenance {}: uncordoned once Ready", ids(&ended)).into()
+        }
         Action::KeepCordoned { node, keep } => {
             operator.keep_cordoned(&node, keep, None).await.map_err(text)?;
             if keep {
@@ -160,6 +168,10 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             }
         }
     })
+}
+
+fn ids(indexes: &[u64]) -> String {
+    indexes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Changes whole batches, one after the other.
@@ -221,6 +233,7 @@ async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) 
         let response = match id.queue {
             QueueKind::Reboot => operator.cancel_reboot(id.index, None, reason).await,
             QueueKind::Repair => operator.delete_repair(id.index, None, reason).await,
+            QueueKind::Maintenance => operator.end_maintenance(id.index, reason).await,
         };
         (id, response)
     });

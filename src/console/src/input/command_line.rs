@@ -173,6 +173,14 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
             let opened = dialogs::freeze::unfreeze(app, reason);
             return super::verbs::open(app, opened);
         }
+        ("maintenance", argument) => {
+            let opened = dialogs::maintenance::begin(app, argument);
+            return super::verbs::open(app, opened);
+        }
+        ("end-maintenance", reason) => {
+            let opened = dialogs::maintenance::end(app, reason);
+            return super::verbs::open(app, opened);
+        }
         ("write", duration_text) => allow_writes(app, duration_text)?,
         ("columns", names) => super::columns::word(app, names)?,
         ("theme", name) => return Ok(vec![Effect::ReadThemes(Some(name.to_owned()).filter(|name| !name.is_empty()))]),

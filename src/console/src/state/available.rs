@@ -229,12 +229,14 @@ fn entry(app: &App, command: Command, id: EntryId) -> bool {
     let after_command = match entry {
         EntryRef::Reboot(reboot) => reboot.status == RebootStatus::Rebooting,
         EntryRef::Repair(repair) => watching(repair),
+        EntryRef::Maintenance(_) => entry.is_after_command(),
     };
     let held = queries::order(seen, id) == Some(Verb::Hold);
     match command {
         Command::Cancel => match entry {
             EntryRef::Reboot(reboot) => reboot.status != RebootStatus::Cancelled,
             EntryRef::Repair(repair) => !repair.deleted,
+            EntryRef::Maintenance(maintenance) => maintenance.released.is_none(),
         },
         Command::Hold => !held && entry.unfinished() && !entry.is_after_command(),
         Command::Unhold => held,
@@ -243,6 +245,7 @@ fn entry(app: &App, command: Command, id: EntryId) -> bool {
         Command::Force => match entry {
             EntryRef::Reboot(reboot) => matches!(reboot.status, RebootStatus::Draining | RebootStatus::Queued),
             EntryRef::Repair(repair) => repair.unfinished() && !watching(repair),
+            EntryRef::Maintenance(_) => false,
         },
         Command::ResetBackoff => entry.unfinished() && (entry.backoff_count() > 0 || entry.backoff_expire().is_some()),
         Command::Repair => has_operations(app),

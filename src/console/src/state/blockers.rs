@@ -119,6 +119,7 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::NoEngine { .. }
         | Reason::Stale { .. }
         | Reason::DuplicateOf { .. }
+        | Reason::InMaintenance { .. }
         | Reason::MachineInRepair { .. }
         | Reason::MachineInReboot { .. }
         | Reason::Settling { .. }

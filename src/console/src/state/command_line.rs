@@ -79,6 +79,12 @@ pub const ARGUMENT_COMMANDS: &[ArgumentCommand] = &[
     ),
     word("unfreeze", "[REASON]", "End a freeze before its time"),
     word(
+        "maintenance",
+        "TIME REASON",
+        "Drain the marked nodes, or the one under the cursor, and keep them cordoned until TIME, without a reboot",
+    ),
+    word("end-maintenance", "[REASON]", "End the maintenance of the marked nodes, or of the one under the cursor"),
+    word(
         "columns",
         "COLUMN,COLUMN,...|default",
         "Show these columns in this order; default: the view's own; without argument: choose in a list",
@@ -123,7 +129,7 @@ pub fn read(text: &str) -> Result<ParsedCommand, String> {
     let (name, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
     let rest = rest.trim();
     if let Some(word) = ARGUMENT_COMMANDS.iter().find(|w| w.name == name) {
-        let optional = ["mark", "sort", "filter", "columns", "unfreeze", "theme"].contains(&name);
+        let optional = ["mark", "sort", "filter", "columns", "unfreeze", "end-maintenance", "theme"].contains(&name);
         if word.argument.is_empty() && !rest.is_empty() {
             return Err(format!("{name} takes no argument"));
         }
@@ -253,7 +259,9 @@ pub fn completions(app: &App, text: &str) -> Completions {
             matching_candidates(last, built_in.chain([CONFIGURED.to_owned()]))
         }
         (Some("settings"), _) => matching_candidates(last, owned(&["forget"]).into_iter()),
-        (Some("freeze"), _) if place == 0 => matching_candidates(last, owned(&TIME_EXAMPLES).into_iter()),
+        (Some("freeze" | "maintenance"), _) if place == 0 => {
+            matching_candidates(last, owned(&TIME_EXAMPLES).into_iter())
+        }
         (Some("filter" | "mark"), _) => matching_candidates(last, columns::of(app).iter().map(|c| format!("{c}:"))),
         (Some("reboot" | "repair"), _) => matching_candidates(last, nodes()),
         (Some("goto"), _) => matching_candidates(last, nodes().chain(entries(app, true, true).map(Cow::Owned))),

@@ -46,6 +46,7 @@ impl Estimates {
         match queue {
             QueueKind::Reboot => self.reboots.as_ref(),
             QueueKind::Repair => self.repairs.as_ref(),
+            QueueKind::Maintenance => None,
         }
     }
 
@@ -62,7 +63,7 @@ impl Estimates {
 
 /// Makes the estimates again that are shown and due.
 pub fn follow(app: &mut App) {
-    for queue in QueueKind::ALL {
+    for queue in QueueKind::QUEUES {
         if !is_shown(app, queue) || !is_due(app, queue) {
             continue;
         }
@@ -70,6 +71,7 @@ pub fn follow(app: &mut App) {
         match queue {
             QueueKind::Reboot => app.knowledge.estimates.reboots = estimated,
             QueueKind::Repair => app.knowledge.estimates.repairs = estimated,
+            QueueKind::Maintenance => {}
         }
     }
 }

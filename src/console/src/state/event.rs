@@ -232,6 +232,22 @@ pub enum Action {
         /// Reason or ticket.
         reason: Option<String>,
     },
+    /// Take nodes out for maintenance.
+    Maintenance {
+        /// Their addresses.
+        addresses: Vec<Address>,
+        /// Its end.
+        until: jiff::Timestamp,
+        /// Reason or ticket.
+        reason: String,
+    },
+    /// End the maintenance of nodes.
+    EndMaintenance {
+        /// Their addresses.
+        addresses: Vec<Address>,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
     /// Mark a node's cordon as the administrator's, or undo that.
     KeepCordoned {
         /// The Node's name.
@@ -288,10 +304,11 @@ impl Action {
             | Self::Registry { reason, .. }
             | Self::Hosts { reason, .. }
             | Self::Unfreeze { reason }
+            | Self::EndMaintenance { reason, .. }
             | Self::Stop { reason }
             | Self::Resume { reason }
             | Self::Order { reason, .. } => *reason = why,
-            Self::Freeze { reason, .. } => *reason = why.unwrap_or_default(),
+            Self::Freeze { reason, .. } | Self::Maintenance { reason, .. } => *reason = why.unwrap_or_default(),
             Self::KeepCordoned { .. } => {}
         }
         self
@@ -380,6 +397,12 @@ impl Action {
             Self::Resume { .. } => "resuming the queues ...".to_owned(),
             Self::Freeze { .. } => "freezing both queues ...".to_owned(),
             Self::Unfreeze { .. } => "ending the freeze ...".to_owned(),
+            Self::Maintenance { addresses, .. } => {
+                format!("requesting maintenance of {} ...", count(addresses.len(), "node"))
+            }
+            Self::EndMaintenance { addresses, .. } => {
+                format!("ending the maintenance of {} ...", count(addresses.len(), "node"))
+            }
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
             Self::KeepCordoned { node, keep: false } => format!("no longer keeping {node} cordoned ..."),
         }
@@ -388,17 +411,18 @@ impl Action {
 
 /// Returns the number of entries with the noun for their queue: `3 reboots`, `1 repair`; `4 entries` if they are mixed.
 pub fn count_entries<'a>(ids: impl IntoIterator<Item = &'a EntryId>) -> String {
-    let (mut reboots, mut repairs) = (0, 0);
+    let (mut reboots, mut repairs, mut others) = (0, 0, 0);
     for id in ids {
         match id.queue {
             QueueKind::Reboot => reboots += 1,
             QueueKind::Repair => repairs += 1,
+            QueueKind::Maintenance => others += 1,
         }
     }
-    match (reboots, repairs) {
-        (n, 0) => count(n, "reboot"),
-        (0, n) => count(n, "repair"),
-        (reboots, repairs) => count(reboots + repairs, "entry"),
+    match (reboots, repairs, others) {
+        (n, 0, 0) => count(n, "reboot"),
+        (0, n, 0) => count(n, "repair"),
+        (reboots, repairs, others) => count(reboots + repairs + others, "entry"),
     }
 }
 

@@ -71,6 +71,8 @@ fn requested_by(action: &Action) -> OperatorCommand {
         Action::Unfreeze { .. } => OperatorCommand::Unfreeze,
         Action::Stop { .. } => OperatorCommand::Stop,
         Action::Resume { .. } => OperatorCommand::Resume,
+        Action::Maintenance { .. } => OperatorCommand::Maintain,
+        Action::EndMaintenance { .. } => OperatorCommand::EndMaintenance,
         Action::KeepCordoned { keep: true, .. } => OperatorCommand::KeepCordoned,
         Action::KeepCordoned { keep: false, .. } => OperatorCommand::GiveCordonBack,
     }
@@ -110,6 +112,8 @@ fn instead(app: &App, requested: OperatorCommand) -> String {
                 .to_owned()
         }
         OperatorCommand::Release
+        | OperatorCommand::Maintain
+        | OperatorCommand::EndMaintenance
         | OperatorCommand::Windows
         | OperatorCommand::Groups
         | OperatorCommand::Policy

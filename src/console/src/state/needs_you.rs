@@ -111,7 +111,7 @@ fn leadership(app: &App) -> Option<NeedsYou> {
         let counts = totals.counts(queue);
         counts.queued + counts.backoff + counts.draining + counts.after
     };
-    let waiting: usize = QueueKind::ALL.into_iter().map(open).sum();
+    let waiting: usize = QueueKind::QUEUES.into_iter().map(open).sum();
     let fault = engine.observing.first().map(ToString::to_string).or_else(|| engine.standing_back.clone());
     let what = match sources::current_leader(&app.seen, app.now.boot) {
         Leader::Nobody if waiting > 0 => {
@@ -199,7 +199,7 @@ fn queues(app: &App) -> Vec<NeedsYou> {
         let what = format!("{wait}: {why}");
         lines.push(NeedsYou::new(Object::Queue(id.queue), id.queue.folder(), what, Urgency::Everything));
     }
-    for queue in QueueKind::ALL {
+    for queue in QueueKind::QUEUES {
         if let Some(odd) = store.switch(queue).odd() {
             let what = format!("its switch has the bad value {odd:?}");
             let line = NeedsYou::new(Object::Queue(queue), queue.folder(), what, Urgency::Stuck);

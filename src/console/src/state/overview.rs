@@ -196,7 +196,7 @@ impl Summary {
     /// Returns the sums of a queue.
     pub fn work_of(&self, queue: QueueKind) -> &Work {
         match queue {
-            QueueKind::Reboot => &self.reboots,
+            QueueKind::Reboot | QueueKind::Maintenance => &self.reboots,
             QueueKind::Repair => &self.repairs,
         }
     }
@@ -224,7 +224,7 @@ pub fn summary(app: &App) -> Summary {
     let mut backing_off: Vec<(Timestamp, EntryId)> = Vec::new();
     for id in reboots.chain(repairs) {
         let working = queries::in_work(seen, id);
-        let queue = if id.queue == QueueKind::Reboot { &mut sums.reboots } else { &mut sums.repairs };
+        let queue = if id.queue == QueueKind::Repair { &mut sums.repairs } else { &mut sums.reboots };
         if working {
             sums.work.push(id);
         }

@@ -142,7 +142,9 @@ pub fn compared(app: &App, id: EntryId) -> Option<Compared> {
 /// Returns the number of attempts that the definition allows for the entry's command.
 fn allowed(app: &App, entry: EntryRef<'_>) -> u32 {
     match entry {
-        EntryRef::Reboot(_) => app.seen.snapshot.store.definition().map_or(1, |d| d.cluster.reboot.tries()),
+        EntryRef::Reboot(_) | EntryRef::Maintenance(_) => {
+            app.seen.snapshot.store.definition().map_or(1, |d| d.cluster.reboot.tries())
+        }
         EntryRef::Repair(repair) => {
             let step = queries::operation(&app.seen, repair).and_then(|operation| operation.step(repair.step));
             1 + step.and_then(|step| step.command_retries).and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
@@ -154,6 +156,7 @@ fn allowed(app: &App, entry: EntryRef<'_>) -> u32 {
 fn interval(app: &App, entry: EntryRef<'_>) -> i64 {
     let interval = match entry {
         EntryRef::Reboot(_) => app.seen.snapshot.store.definition().and_then(|d| d.cluster.reboot.command_interval),
+        EntryRef::Maintenance(_) => None,
         EntryRef::Repair(repair) => {
             let step = queries::operation(&app.seen, repair).and_then(|operation| operation.step(repair.step));
             step.and_then(|step| step.command_interval)

@@ -10,6 +10,7 @@ use cketerm_model::{
     entry_ref::EntryRef,
     host::HostRow,
     kube::NodeRow,
+    maintenance::{MaintenanceEntry, MaintenanceStatus},
     names::Address,
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
@@ -52,6 +53,11 @@ pub fn entry(seen: &Seen, id: EntryId) -> Option<&RebootEntry> {
 /// Returns a readable entry of the repair queue.
 pub fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
     seen.snapshot.store.entry(id)?.as_repair()
+}
+
+/// Returns a readable maintenance.
+pub fn maintenance(seen: &Seen, id: EntryId) -> Option<&MaintenanceEntry> {
+    seen.snapshot.store.entry(id)?.as_maintenance()
 }
 
 /// Returns the key of an entry of either queue and the revision that a confirmation is bound to. `None` if it is gone.
@@ -250,6 +256,7 @@ pub fn finishes_anyway(seen: &Seen, id: EntryId) -> bool {
         QueueKind::Reboot => entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
         QueueKind::Repair => repair(seen, id)
             .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
+        QueueKind::Maintenance => maintenance(seen, id).is_some_and(|e| e.status == MaintenanceStatus::InMaintenance),
     }
 }
 
@@ -260,6 +267,7 @@ pub fn draining(seen: &Seen, id: EntryId) -> bool {
         QueueKind::Repair => repair(seen, id).is_some_and(|e| {
             e.status == RepairStatus::Processing && !e.deleted && e.step_status == StepStatus::Draining
         }),
+        QueueKind::Maintenance => maintenance(seen, id).is_some_and(|e| e.status == MaintenanceStatus::Draining),
     }
 }
 
@@ -271,6 +279,7 @@ pub fn in_work(seen: &Seen, id: EntryId) -> bool {
             matches!(status, Some(RebootStatus::Draining | RebootStatus::Rebooting))
         }
         QueueKind::Repair => repair(seen, id).is_some_and(|e| e.status == RepairStatus::Processing && !e.deleted),
+        QueueKind::Maintenance => maintenance(seen, id).is_some_and(MaintenanceEntry::claims_machine),
     }
 }
 
@@ -298,6 +307,9 @@ pub fn not_started(seen: &Seen, id: EntryId) -> bool {
         }
         QueueKind::Repair => repair(seen, id)
             .is_some_and(|e| e.status == RepairStatus::Queued && !e.deleted && e.drain_backoff_count == 0),
+        QueueKind::Maintenance => {
+            maintenance(seen, id).is_some_and(|e| e.status == MaintenanceStatus::Queued && e.drain_backoff_count == 0)
+        }
     };
     waits && !tried
 }

@@ -80,7 +80,7 @@ enum AuditSubject {
 /// Returns the first entry or node that a record names: `reboots/3`, `repairs 5-7,9`, `node w3`, `10.0.0.14 10.0.0.15`.
 fn audit_subject(app: &App, id: &PastId) -> Option<AuditSubject> {
     let on = app.knowledge.past.audit.get(id)?.on.clone();
-    for queue in QueueKind::ALL {
+    for queue in QueueKind::QUEUES {
         let Some(rest) = on.strip_prefix(queue.folder()) else { continue };
         let digits = rest.trim_start_matches([' ', '/']);
         let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());

@@ -39,6 +39,7 @@ pub fn area_of(action: &Action) -> Option<Area> {
         Action::Cancel { entries, .. } | Action::ResetBackoff { entries, .. } => of_queue(entries.first()?.queue),
         Action::Remove { entry, .. } => of_queue(entry.queue),
         Action::Switch { queue, .. } | Action::Batches { queue, what: BatchAction::Cancel, .. } => of_queue(*queue),
+        Action::Maintenance { .. } | Action::EndMaintenance { .. } => Area::Orders,
         Action::Batches { .. } | Action::Hold { .. } | Action::Order { .. } => Area::Orders,
         Action::Freeze { .. } | Action::Unfreeze { .. } => Area::Settings,
         Action::KeepCordoned { .. } => Area::Nodes,
@@ -48,7 +49,7 @@ pub fn area_of(action: &Action) -> Option<Area> {
 
 fn of_queue(queue: QueueKind) -> Area {
     match queue {
-        QueueKind::Reboot => Area::Reboots,
+        QueueKind::Reboot | QueueKind::Maintenance => Area::Reboots,
         QueueKind::Repair => Area::Repairs,
     }
 }

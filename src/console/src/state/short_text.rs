@@ -16,8 +16,8 @@ use jiff::Timestamp;
 
 pub use self::fitted::{Forms, fitting, reason_forms, row_forms};
 pub use self::rows::{
-    command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, progress,
-    repair_status, status, step, turns_off, unrecognized_health,
+    command, ending, health, host, host_power, host_requests, maintenance_state, node_state, node_state_of, order,
+    pods, progress, repair_status, status, step, turns_off, unrecognized_health,
 };
 use super::{queries, when};
 
@@ -84,6 +84,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         }
         Reason::WaitingForHealth { last, .. } if last.is_empty() => "health not checked yet".to_owned(),
         Reason::WaitingForHealth { last, .. } => format!("not healthy yet: {last}"),
+        Reason::InMaintenance { entry, .. } => format!("in maintenance ({entry})"),
         Reason::MachineInRepair { entry } => format!("in repair ({entry})"),
         Reason::MachineInReboot { entry } => format!("being rebooted ({entry})"),
         Reason::Settling { until, missing, .. } => {
@@ -291,6 +292,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
         | Reason::DuplicateOf { .. }
+        | Reason::InMaintenance { .. }
         | Reason::MachineInRepair { .. }
         | Reason::MachineInReboot { .. }
         | Reason::WaitingForHealth { .. }
@@ -324,6 +326,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::OrderIgnored { .. } | Reason::BatchPauseIgnored { .. } => "an operator (CKE ignores it)",
         Reason::DuplicateOf { .. } => "the same machine's other entry",
         Reason::WaitingForRepairs { .. } => "CKE's repairs",
+        Reason::InMaintenance { .. } => "a maintenance of the same machine",
         Reason::MachineInRepair { .. } => "a repair of the same machine",
         Reason::MachineInReboot { .. } => "a reboot of the same machine",
         Reason::QueueDisabled => "the queue (disabled)",

@@ -101,7 +101,9 @@ pub struct Totals {
     by_node: Entries,
     /// First unfinished repair of each machine, else its first failed one, by Node name (or address).
     repairs_by_node: Entries,
-    /// Entries in work, of both queues.
+    /// First maintenance of each machine that is not released, by Node name (or address).
+    maintenance_by_node: Entries,
+    /// Entries in work, of all kinds.
     pub in_work: Vec<EntryId>,
     /// Counts of the reboot queue; `trouble` includes orphaned cordons.
     pub reboots: Counts,
@@ -156,7 +158,7 @@ impl Totals {
         self.repairs = Counted::refresh(&mut self.counted_repairs, &store.repairs.entries, now, count);
         self.stuck = trouble::all_stuck(seen).collect();
         for id in &self.stuck {
-            let counts = if id.queue == QueueKind::Reboot { &mut self.reboots } else { &mut self.repairs };
+            let counts = if id.queue == QueueKind::Repair { &mut self.repairs } else { &mut self.reboots };
             counts.trouble += 1;
         }
         self.holds = holds(seen);
@@ -196,6 +198,7 @@ impl Totals {
         let store = &seen.snapshot.store;
         self.by_node.clear();
         self.repairs_by_node.clear();
+        self.maintenance_by_node.clear();
         let live = |e: &RebootEntry| e.status != RebootStatus::Cancelled;
         let cancelled = |e: &RebootEntry| e.status == RebootStatus::Cancelled;
         for predicate in [live as fn(&RebootEntry) -> bool, cancelled] {
@@ -208,7 +211,14 @@ impl Totals {
         }
         let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
         let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
-        self.in_work = reboots.chain(repairs).filter(|id| in_work(seen, *id)).collect();
+        let maintenance = store.maintenance.entries.keys().map(|index| EntryId::maintenance(*index));
+        for (index, stored) in &store.maintenance.entries {
+            if let Some(entry) = stored.get().filter(|entry| entry.released.is_none()) {
+                let name = seen.snapshot.machine(&entry.node);
+                self.maintenance_by_node.entry(name).or_insert(EntryId::maintenance(*index));
+            }
+        }
+        self.in_work = reboots.chain(repairs).chain(maintenance).filter(|id| in_work(seen, *id)).collect();
         let open = |e: &RepairEntry| e.unfinished();
         let failed = |e: &RepairEntry| e.status == RepairStatus::Failed && !e.deleted;
         for predicate in [open as fn(&RepairEntry) -> bool, failed] {
@@ -225,7 +235,8 @@ impl Totals {
     /// Returns the counts of a queue.
     pub fn counts(&self, queue: QueueKind) -> &Counts {
         match queue {
-            QueueKind::Reboot => &self.reboots,
+            // a maintenance is part of no count of its own: its Node shows it
+            QueueKind::Reboot | QueueKind::Maintenance => &self.reboots,
             QueueKind::Repair => &self.repairs,
         }
     }
@@ -240,9 +251,19 @@ impl Totals {
         self.repairs_by_node.get(name).copied()
     }
 
-    /// Returns both.
+    /// Returns the first maintenance of a machine that is not released.
+    pub fn maintenance_of(&self, name: &str) -> Option<EntryId> {
+        self.maintenance_by_node.get(name).copied()
+    }
+
+    /// Returns the reboot, the repair and the maintenance of a machine.
+    pub fn by_kind(&self, name: &str) -> [Option<EntryId>; 3] {
+        [self.reboot_of(name), self.repair_of(name), self.maintenance_of(name)]
+    }
+
+    /// Returns all of these.
     pub fn entries_of(&self, name: &str) -> impl Iterator<Item = EntryId> + use<> {
-        self.reboot_of(name).into_iter().chain(self.repair_of(name))
+        self.by_kind(name).into_iter().flatten()
     }
 }
 

@@ -319,6 +319,7 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
         | Reason::DuplicateOf { .. }
+        | Reason::InMaintenance { .. }
         | Reason::MachineInRepair { .. }
         | Reason::MachineInReboot { .. }
         | Reason::WaitingForHealth { .. }

@@ -371,9 +371,10 @@ fn names_meet(app: &App, one: &Object, other: &Object) -> bool {
 /// Returns the objects that an action changes. A switch or a setting has none.
 fn objects(action: &Action) -> Vec<Object> {
     match action {
-        Action::AddReboots { addresses, .. } | Action::AddRepairs { addresses, .. } => {
-            addresses.iter().cloned().map(Object::Address).collect()
-        }
+        Action::AddReboots { addresses, .. }
+        | Action::AddRepairs { addresses, .. }
+        | Action::Maintenance { addresses, .. }
+        | Action::EndMaintenance { addresses, .. } => addresses.iter().cloned().map(Object::Address).collect(),
         Action::Cancel { entries, .. } | Action::ResetBackoff { entries, .. } => {
             entries.iter().copied().map(Object::Entry).collect()
         }

@@ -406,6 +406,7 @@ impl Text<'_> {
             (0, _) => String::new(),
             (n, QueueKind::Reboot) => format!(", {n} cancelled"),
             (n, QueueKind::Repair) => format!(", {n} deleted"),
+            (n, QueueKind::Maintenance) => format!(", {n} released"),
         };
         let answer = app.knowledge.estimates.of_batch(id.queue, batch.id).and_then(|answer| answer.as_ref().ok());
         let end = match (leaders::batch_state(app, batch), answer) {

@@ -148,6 +148,7 @@ impl Actor {
                 self.check(&guard, entry, argv, bound).await
             }
             Effect::Finish { entry, end, running } => self.finish_repair(&guard, decided, &entry, &end, running).await,
+            Effect::BeginMaintenance { entry } => self.begin_maintenance(&guard, decided, &entry).await,
             Effect::MoveEtcdLeader { member, urls, to, to_name } => {
                 self.move_etcd_leader(&guard, decided, &member, &urls, (to, &to_name)).await
             }

@@ -55,7 +55,9 @@ fn names(attempt: &Attempt) -> CommandNames {
         QueueKind::Repair if attempt.success => {
             CommandNames { audit: "success command", event: ("RepairSuccessCommand", "Repair") }
         }
-        QueueKind::Repair => CommandNames { audit: "repair command", event: ("RepairStep", "Repair") },
+        QueueKind::Repair | QueueKind::Maintenance => {
+            CommandNames { audit: "repair command", event: ("RepairStep", "Repair") }
+        }
     }
 }
 

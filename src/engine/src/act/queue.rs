@@ -11,7 +11,7 @@ use cketerm_model::{
     entry_ref::EntryRef,
     fault,
     hook_runs::HookRuns,
-    names::NodeName,
+    names::{Address, NodeName},
     reason::Reason,
     repair::RepairStatus,
     stored::{
@@ -70,12 +70,7 @@ impl Actor {
         tracing::info!(entry = %id, node = entry.address().as_str(), "drain started");
         let note = format!("drain for {id} started{}", self.requested_by_text(id));
         self.record_event_on(entry.address(), ("DrainStarted", "Drain"), false, note);
-        self.write_cke_record(
-            operation(id, "reboot-drain-start", "repair-drain-start"),
-            entry.address(),
-            "",
-            self.steady.now().wall,
-        );
+        self.write_cke_record_of(id, ("reboot-drain-start", "repair-drain-start"), entry.address(), "", now);
         Ok(EffectOutcome::Done)
     }
 
@@ -106,12 +101,8 @@ impl Actor {
         tracing::warn!(entry = %id, node = entry.address().as_str(), cause = %cause, count, wait, "drain backed off");
         let note = format!("drain for {id} given up, retrying later: {cause}");
         self.record_event_on(entry.address(), ("DrainBackedOff", "Drain"), true, note);
-        self.write_cke_record(
-            operation(id, "reboot-drain-timeout", "repair-drain-timeout"),
-            entry.address(),
-            &cause.to_string(),
-            now,
-        );
+        let names = ("reboot-drain-timeout", "repair-drain-timeout");
+        self.write_cke_record_of(id, names, entry.address(), &cause.to_string(), now);
         Ok(EffectOutcome::Done)
     }
 
@@ -155,9 +146,51 @@ impl Actor {
         }
         self.commit(&permit, ranged).await?;
         tracing::info!(entry = %id, node = entry.address().as_str(), cause = %cause, "drain unwound");
-        let operation_name = operation(id, "reboot-drain-timeout", "repair-drain-timeout");
-        self.write_cke_record(operation_name, entry.address(), &cause.to_string(), now);
+        let names = ("reboot-drain-timeout", "repair-drain-timeout");
+        self.write_cke_record_of(id, names, entry.address(), &cause.to_string(), now);
         Ok(EffectOutcome::Done)
+    }
+
+    /// Moves a maintenance from `draining` to `in-maintenance`: its Node is empty and stays cordoned.
+    pub(super) async fn begin_maintenance(
+        &self,
+        guard: &Guard,
+        decided: BootTime,
+        entry: &QueueEntry,
+    ) -> Result<EffectOutcome, Stop> {
+        let permit = self.permit(guard, decided)?;
+        let (id, keys) = (entry.id(), self.store.keys());
+        let change = Change {
+            compares: self.compares(guard),
+            puts: vec![
+                Put::json(keys.entry(id), &entry.commanded(self.steady.now().wall)),
+                self.audit_again("begin maintenance", id, None, "drained"),
+            ],
+            deletes: vec![keys.progress(id)],
+        };
+        self.commit(&permit, change).await?;
+        tracing::info!(entry = %id, node = entry.address().as_str(), "maintenance began");
+        let note = format!("{id}: the node is drained and stays cordoned until it is released");
+        self.record_event_on(entry.address(), ("MaintenanceBegan", "Maintenance"), false, note);
+        Ok(EffectOutcome::Done)
+    }
+
+    /// Writes a record of CKE's for an entry of CKE's queues, by the name of the operation in either queue.
+    fn write_cke_record_of(
+        &self,
+        id: EntryId,
+        (reboot, repair): (&'static str, &'static str),
+        address: &Address,
+        error: &str,
+        start: jiff::Timestamp,
+    ) {
+        let operation = match id.queue {
+            QueueKind::Reboot => reboot,
+            QueueKind::Repair => repair,
+            // CKE has no name for it
+            QueueKind::Maintenance => return,
+        };
+        self.write_cke_record(operation, address, error, start);
     }
 
     /// Removes the entry and writes its history. If the machine was not seen to boot, the attempts stay in etcd. They
@@ -203,6 +236,8 @@ impl Actor {
                 | End::Replaced
                 | End::Deleted
                 | End::Healthy
+                | End::Released(_)
+                | End::Expired
                 | End::Failed(_) => "settled by the boot check".to_owned(),
             };
             let open: Vec<u32> = attempts.iter().filter(|a| a.open()).map(|a| a.number).collect();
@@ -257,16 +292,15 @@ impl Actor {
         self.commit(&permit, ranged).await?;
         tracing::info!(entry = %id, node = ending.address.as_str(), outcome = ending.outcome, "entry ended");
         if !ended {
-            let action = operation(id, "Reboot", "Repair");
             self.record_event_on(
                 &ending.address,
-                (end.event(), action),
+                (end.event(), event_action(id.queue)),
                 false,
                 format!("{id} ended: {}", ending.outcome),
             );
         }
         let reboot = if matches!(end, End::Cancelled) { "reboot-cancel" } else { "reboot-dequeue" };
-        self.write_cke_record(operation(id, reboot, "repair-dequeue"), &ending.address, "", ending.at);
+        self.write_cke_record_of(id, (reboot, "repair-dequeue"), &ending.address, "", ending.at);
         Ok(EffectOutcome::Done)
     }
 
@@ -364,11 +398,12 @@ fn batch_end(keys: &Keys, view: &StoreView, id: EntryId, end: EndKind) -> Option
     Some(Put::json(keys.batch_end(batch, id), &end))
 }
 
-/// Returns CKE's name of the operation, in either queue.
-fn operation(id: EntryId, reboot: &'static str, repair: &'static str) -> &'static str {
-    match id.queue {
-        QueueKind::Reboot => reboot,
-        QueueKind::Repair => repair,
+/// Returns the action of the Kubernetes Events of this kind of work.
+fn event_action(queue: QueueKind) -> &'static str {
+    match queue {
+        QueueKind::Reboot => "Reboot",
+        QueueKind::Repair => "Repair",
+        QueueKind::Maintenance => "Maintenance",
     }
 }
 

@@ -66,7 +66,7 @@ impl Actor {
         let keys = self.store.keys();
         let mut compares = self.compares(guard);
         // The indexes are read first. Any entry added after this read makes the transaction fail.
-        for queue in QueueKind::ALL {
+        for queue in QueueKind::QUEUES {
             let key = keys.write_index(queue);
             let revision = self.store.raw(&key).await.map_err(failed)?.map_or(0, |raw| raw.mod_revision);
             compares.push((key, revision));

@@ -35,9 +35,14 @@ impl Actor {
         let (status, settled, reason) = match end {
             End::Failed(_) => (RepairStatus::Failed, "the repair has failed".to_owned(), None),
             End::DoneBy(order) => (RepairStatus::Succeeded, format!("settled by {}", order.who), order.reason.clone()),
-            End::Healthy | End::Cancelled | End::NotMember | End::Booted | End::Replaced | End::Deleted => {
-                (RepairStatus::Succeeded, "settled by the health check".to_owned(), None)
-            }
+            End::Healthy
+            | End::Cancelled
+            | End::NotMember
+            | End::Booted
+            | End::Replaced
+            | End::Deleted
+            | End::Released(_)
+            | End::Expired => (RepairStatus::Succeeded, "settled by the health check".to_owned(), None),
         };
         let next = entry.moved_to(status, StepStatus::Waiting, now);
         let (keys, view) = (self.store.keys(), self.live.borrow());

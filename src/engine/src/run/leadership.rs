@@ -10,6 +10,7 @@ use cketerm_model::{
     clock::{Now, Steady},
     entry::Stored,
     fence::Fence,
+    maintenance::MaintenanceStatus,
     policy::{ConsoleLeads, EngineChoice},
     reboot::RebootStatus::{Draining, Rebooting},
     time::after,
@@ -233,8 +234,11 @@ impl Loop {
         self.snap.engine.resigning = why.or_else(|| fault.map(PreflightFault::to_string));
         let entries = store.reboots.entries.values().filter_map(Stored::get);
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
+        let maintenance = store.maintenance.entries.values().filter_map(Stored::get);
         let queues = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
-            || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
+            || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine())
+            // a Node that is kept needs no leader
+            || maintenance.into_iter().any(|e| e.status == MaintenanceStatus::Draining);
         if self.pass_lock_if_unable() || self.pass_lock_before_own_drain() {
             return;
         }

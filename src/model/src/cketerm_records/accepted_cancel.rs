@@ -38,6 +38,6 @@ pub const REPEATED_DELETION: &str = "repair delete repeated";
 pub fn repeated(queue: QueueKind) -> &'static str {
     match queue {
         QueueKind::Reboot => REPEATED_CANCEL,
-        QueueKind::Repair => REPEATED_DELETION,
+        QueueKind::Repair | QueueKind::Maintenance => REPEATED_DELETION,
     }
 }

@@ -7,7 +7,7 @@ use crate::{entry::QueueKind, selector::Selector};
 /// Default bound of a repair's commands in seconds.
 const REPAIR_COMMAND: i64 = 30;
 
-/// Rules of a drain of either queue: treatment of pods, and deadline.
+/// Rules of a drain: treatment of pods, and deadline.
 #[derive(Clone, Copy, Debug)]
 pub struct Eviction<'a> {
     /// Namespaces whose pods are never deleted; none = all.
@@ -23,10 +23,10 @@ pub struct Eviction<'a> {
 }
 
 impl Cluster {
-    /// Returns the rules for drains of one queue.
+    /// Returns the rules for drains of one kind. A maintenance has those of reboots.
     pub fn eviction(&self, queue: QueueKind) -> Eviction<'_> {
         match queue {
-            QueueKind::Reboot => self.reboot.eviction(),
+            QueueKind::Reboot | QueueKind::Maintenance => self.reboot.eviction(),
             QueueKind::Repair => self.repair.eviction(),
         }
     }

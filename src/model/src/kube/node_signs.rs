@@ -54,8 +54,12 @@ impl fmt::Display for LifecycleCondition {
     }
 }
 
-/// Reasons of cketerm's conditions, by queue. They are also the mark by which cketerm knows its own.
-const REASONS: [(QueueKind, &str); 2] = [(QueueKind::Reboot, "CketermReboot"), (QueueKind::Repair, "CketermRepair")];
+/// Reasons of cketerm's conditions, by kind of work. They are also the mark by which cketerm knows its own.
+const REASONS: [(QueueKind, &str); 3] = [
+    (QueueKind::Reboot, "CketermReboot"),
+    (QueueKind::Repair, "CketermRepair"),
+    (QueueKind::Maintenance, "CketermMaintenance"),
+];
 
 /// Returns the reason of a condition for an entry of this queue.
 pub fn condition_reason(queue: QueueKind) -> &'static str {

@@ -104,6 +104,7 @@ impl Reason {
             | Self::OnHold { .. }
             | Self::BatchPaused { .. }
             | Self::DuplicateOf { .. }
+            | Self::InMaintenance { .. }
             | Self::MachineInRepair { .. }
             | Self::MachineInReboot { .. }
             | Self::WaitingForHealth { .. }
@@ -172,6 +173,7 @@ impl Reason {
             | Self::OrderIgnored { .. }
             | Self::BatchPauseIgnored { .. }
             | Self::DuplicateOf { .. }
+            | Self::InMaintenance { .. }
             | Self::MachineInRepair { .. }
             | Self::MachineInReboot { .. }
             | Self::WaitingForHealth { .. }

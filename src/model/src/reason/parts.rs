@@ -9,7 +9,9 @@ impl Reason {
     /// Returns the time at which the entry goes on by itself, if the reason has one.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Backoff { until, .. } | Self::Frozen { until, .. } => Some(*until),
+            Self::Backoff { until, .. } | Self::Frozen { until, .. } | Self::InMaintenance { until, .. } => {
+                Some(*until)
+            }
             Self::WaitingForHealth { until, .. } | Self::CanaryPending { until, fault: None, .. } => *until,
             Self::OutsideWindow { next_open, .. } => *next_open,
             Self::WaitingForSlot { .. }
@@ -140,6 +142,7 @@ impl Reason {
             | Self::ProgramMissing { .. }
             | Self::BmcNotAllowed { .. }
             | Self::DuplicateOf { .. }
+            | Self::InMaintenance { .. }
             | Self::MachineInRepair { .. }
             | Self::MachineInReboot { .. }
             | Self::WaitingForHealth { .. }

@@ -227,6 +227,11 @@ impl fmt::Display for Reason {
                  power.bmcs on the engine's host"
             ),
             Self::DuplicateOf { index } => write!(f, "same machine as entry {index}"),
+            Self::InMaintenance { entry, until, why } => {
+                write!(f, "the machine is in maintenance until {} ({entry}", at(*until))?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))?;
+                f.write_str(")")
+            }
             Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
             Self::MachineInReboot { entry } => write!(f, "the machine is being rebooted ({entry})"),
             Self::WaitingForHealth { step, until, last, awaited } => {

@@ -14,6 +14,7 @@ use crate::{
     cketerm_records::SCHEMA,
     cluster::{Cluster, Members},
     entry::{QueueKind, Stored},
+    maintenance::MaintenanceEntry,
     output::CommandOutput,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -122,6 +123,7 @@ impl StoreView {
                 match queue {
                     QueueKind::Reboot => self.reboots.write_index = index,
                     QueueKind::Repair => self.repairs.write_index = index,
+                    QueueKind::Maintenance => self.maintenance.write_index = index,
                 }
                 fault
             }
@@ -131,6 +133,9 @@ impl StoreView {
             }
             KeyKind::Entry(QueueKind::Repair, Ok(index)) => {
                 entry(&mut self.repairs, index, key, row, |e: &RepairEntry| e.index)
+            }
+            KeyKind::Entry(QueueKind::Maintenance, Ok(index)) => {
+                entry(&mut self.maintenance, index, key, row, |e: &MaintenanceEntry| e.index)
             }
             KeyKind::Engine(id) => insert_value(&mut self.engines, id, key, row),
             KeyKind::Request(id) => insert_value(&mut self.requests, id, key, row),
@@ -186,8 +191,10 @@ impl StoreView {
             KeyKind::Switch(name) => *self.switch_mut(name) = Switch::default(),
             KeyKind::WriteIndex(QueueKind::Reboot) => self.reboots.write_index = Ok(0),
             KeyKind::WriteIndex(QueueKind::Repair) => self.repairs.write_index = Ok(0),
+            KeyKind::WriteIndex(QueueKind::Maintenance) => self.maintenance.write_index = Ok(0),
             KeyKind::Entry(QueueKind::Reboot, Ok(index)) => drop(self.reboots.entries.remove(&index)),
             KeyKind::Entry(QueueKind::Repair, Ok(index)) => drop(self.repairs.entries.remove(&index)),
+            KeyKind::Entry(QueueKind::Maintenance, Ok(index)) => drop(self.maintenance.entries.remove(&index)),
             KeyKind::Engine(Ok(id)) => drop(self.engines.remove(&id)),
             KeyKind::Request(Ok(id)) => drop(self.requests.remove(&id)),
             KeyKind::Attempt(Ok(id)) => drop(self.attempts.remove(&id)),

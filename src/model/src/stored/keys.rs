@@ -89,17 +89,17 @@ impl Keys {
 
     /// `<queue>/write-index`.
     pub fn write_index(&self, queue: QueueKind) -> String {
-        self.at(&format!("{}/write-index", queue.folder()))
+        self.at(&format!("{}/write-index", queue.path()))
     }
 
     /// `<queue>/data/`.
     pub fn entries_prefix(&self, queue: QueueKind) -> String {
-        self.at(&format!("{}/data/", queue.folder()))
+        self.at(&format!("{}/data/", queue.path()))
     }
 
     /// `<queue>/data/%016x`.
     pub fn entry(&self, id: EntryId) -> String {
-        self.at(&format!("{}/data/{:016x}", id.queue.folder(), id.index))
+        self.at(&format!("{}/data/{:016x}", id.queue.path(), id.index))
     }
 
     /// `reboots/data/%016x`.

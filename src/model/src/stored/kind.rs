@@ -46,7 +46,8 @@ impl SwitchName {
 impl From<QueueKind> for SwitchName {
     fn from(queue: QueueKind) -> Self {
         match queue {
-            QueueKind::Reboot => Self::Reboots,
+            // maintenance drains Nodes as reboots do, so it follows their switch
+            QueueKind::Reboot | QueueKind::Maintenance => Self::Reboots,
             QueueKind::Repair => Self::Repairs,
         }
     }
@@ -103,9 +104,9 @@ pub enum KeyKind {
     Constraints,
     /// `<folder>/disabled`.
     Switch(SwitchName),
-    /// `reboots/write-index`, `repairs/write-index`.
+    /// `reboots/write-index`, `repairs/write-index`, `cketerm/maintenance/write-index`.
     WriteIndex(QueueKind),
-    /// `reboots/data/%016x`, `repairs/data/%016x`.
+    /// `reboots/data/%016x`, `repairs/data/%016x`, `cketerm/maintenance/data/%016x`.
     Entry(QueueKind, Result<u64, String>),
     /// Inputs of the generated definition, and approvals.
     Registry(RegistryKey),

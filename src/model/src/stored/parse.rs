@@ -25,6 +25,7 @@ impl Keys {
             "auto-repair/disabled" => KeyKind::Switch(SwitchName::AutoRepair),
             "reboots/write-index" => KeyKind::WriteIndex(QueueKind::Reboot),
             "repairs/write-index" => KeyKind::WriteIndex(QueueKind::Repair),
+            "cketerm/maintenance/write-index" => KeyKind::WriteIndex(QueueKind::Maintenance),
             "sabakan/url" => KeyKind::Registry(RegistryKey::Url),
             "sabakan/template" => KeyKind::Registry(RegistryKey::Template),
             "sabakan/query-variables" => KeyKind::Registry(RegistryKey::Variables),
@@ -55,6 +56,8 @@ fn parse_folder_key(suffix: &str) -> KeyKind {
         KeyKind::Entry(QueueKind::Reboot, parse_index(index))
     } else if let Some(index) = strip("repairs/data/") {
         KeyKind::Entry(QueueKind::Repair, parse_index(index))
+    } else if let Some(index) = strip("cketerm/maintenance/data/") {
+        KeyKind::Entry(QueueKind::Maintenance, parse_index(index))
     } else if let Some(lease) = strip("cketerm/engines/") {
         KeyKind::Engine(parse_lease_id(lease))
     } else if let Some(id) = strip("cketerm/requests/") {

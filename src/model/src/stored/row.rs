@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     entry::{EntryId, QueueKind, Stored},
+    maintenance::MaintenanceEntry,
     reboot::RebootEntry,
     repair::RepairEntry,
     secret,
@@ -95,6 +96,7 @@ pub fn unreadable(id: EntryId, value: &[u8]) -> Option<String> {
     match id.queue {
         QueueKind::Reboot => read(id.index, value, |e: &RebootEntry| e.index).err(),
         QueueKind::Repair => read(id.index, value, |e: &RepairEntry| e.index).err(),
+        QueueKind::Maintenance => read(id.index, value, |e: &MaintenanceEntry| e.index).err(),
     }
 }
 

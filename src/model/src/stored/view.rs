@@ -25,6 +25,7 @@ use crate::{
     entry::{EntryId, QueueKind, Stored},
     entry_ref::{EntryRef, StoredEntry},
     hook_runs::HookRuns,
+    maintenance::MaintenanceEntry,
     names::NodeName,
     outcomes::{BreakerReset, Outcome},
     output::CommandOutput,
@@ -70,6 +71,13 @@ pub struct Queue<E: Clone> {
 impl<E: Clone> Default for Queue<E> {
     fn default() -> Self {
         Self { switch: Switch::default(), write_index: Ok(0), entries: OrdMap::new() }
+    }
+}
+
+impl<E: Clone> Queue<E> {
+    /// Reports whether nothing was ever queued.
+    fn is_untouched(&self) -> bool {
+        self.entries.is_empty() && self.write_index == Ok(0)
     }
 }
 
@@ -146,6 +154,9 @@ pub struct StoreView {
     pub reboots: Queue<RebootEntry>,
     /// `repairs/`.
     pub repairs: Queue<RepairEntry>,
+    /// `cketerm/maintenance/`. It has no switch of its own.
+    #[serde(default, skip_serializing_if = "Queue::is_untouched")]
+    pub maintenance: Queue<MaintenanceEntry>,
     /// `cketerm/schema`.
     pub schema: Option<Stored<u32>>,
     /// Whether `cketerm/migration` exists: records of an older version are not all migrated yet (STO-56).
@@ -268,15 +279,16 @@ impl StoreView {
         }
     }
 
-    /// Returns an entry of either queue as stored in etcd, readable or not. `None` if it does not exist.
+    /// Returns an entry of any kind as stored in etcd, readable or not. `None` if it does not exist.
     pub fn stored_entry(&self, id: EntryId) -> Option<StoredEntry<'_>> {
         match id.queue {
             QueueKind::Reboot => self.reboots.entries.get(&id.index).map(StoredEntry::from),
             QueueKind::Repair => self.repairs.entries.get(&id.index).map(StoredEntry::from),
+            QueueKind::Maintenance => self.maintenance.entries.get(&id.index).map(StoredEntry::from),
         }
     }
 
-    /// Returns an entry of either queue. `None` if it does not exist or cannot be read.
+    /// Returns an entry of any kind. `None` if it does not exist or cannot be read.
     pub fn entry(&self, id: EntryId) -> Option<EntryRef<'_>> {
         self.stored_entry(id)?.get()
     }
@@ -301,6 +313,7 @@ impl StoreView {
         match queue {
             QueueKind::Reboot => &self.reboots.write_index,
             QueueKind::Repair => &self.repairs.write_index,
+            QueueKind::Maintenance => &self.maintenance.write_index,
         }
     }
 

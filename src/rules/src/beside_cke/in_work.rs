@@ -189,7 +189,8 @@ pub(super) fn after_command(pass: Pass<'_>, entry: InWork<'_>, until: Option<Tim
             let most = Seconds::from(pass.snap.store.policy().stuck_seconds);
             Reason::WaitingForBoot { since, last, stuck: seconds_between(since, pass.now.wall) >= most, awaited }
         }
-        QueueKind::Repair => {
+        // CKE knows no maintenance
+        QueueKind::Repair | QueueKind::Maintenance => {
             Reason::WaitingForHealth { step: entry.step.map_or(0, |(step, _)| step), until, last, awaited }
         }
     };

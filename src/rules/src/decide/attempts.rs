@@ -327,7 +327,7 @@ impl<'a> Pass<'a> {
     /// Reports whether the next step drains a Node first.
     pub(super) fn needs_drain(&self, ctx: EntryContext<'a>) -> bool {
         match ctx.kind {
-            EntryKind::Reboot(_) => true,
+            EntryKind::Reboot(_) | EntryKind::Maintenance(_) => true,
             EntryKind::Repair { operation, step, .. } => {
                 let required = operation.step(step).is_some_and(|s| s.need_drain.unwrap_or(false));
                 required && self.node_of(ctx).is_some()
@@ -348,7 +348,7 @@ impl<'a> Pass<'a> {
         let mut argv = command_spec.argv.to_vec();
         argv.push(ctx.address.to_string());
         let (machine_type, operation) = match ctx.kind {
-            EntryKind::Reboot(_) => (None, None),
+            EntryKind::Reboot(_) | EntryKind::Maintenance(_) => (None, None),
             EntryKind::Repair { entry, .. } => (Some(entry.machine_type.clone()), Some(entry.operation.clone())),
         };
         Attempt {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cketerm_model::{
     boot_time::{BootTime, Seconds},
-    entry::Stored,
+    entry::{EntryId, Stored},
     kube::{HOSTS_SOURCE, KubeView},
     names::Address,
     stored::view::StoreView,
@@ -106,6 +106,10 @@ pub fn auto_repair_plan(
     let broken = store.repairs.entries.values().filter(|s| s.get().is_none()).count();
     let repairs: Vec<_> = store.repairs.entries.values().filter_map(Stored::get).cloned().collect();
     let reboots: Vec<_> = store.reboots.entries.values().filter_map(Stored::get).cloned().collect();
+    for (index, entry) in store.maintenance.entries.iter().filter_map(|(index, stored)| Some((index, stored.get()?))) {
+        let why = format!("it is in maintenance ({})", EntryId::maintenance(*index));
+        excluded.entry(entry.node.clone()).or_insert(why);
+    }
     let mut constraints = cketerm_model::constraints::Constraints::clone(&store.constraints());
     // An entry that cannot be read counts toward the cap.
     let cap = constraints.maximum_repair_queue_entries;

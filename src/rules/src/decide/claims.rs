@@ -7,6 +7,7 @@ use cketerm_model::{
     clock::Now,
     entry::{EntryId, QueueKind},
     fault,
+    kube::Owner,
     names::Address,
     reboot::RebootStatus,
 };
@@ -54,6 +55,14 @@ impl Claims {
                 RebootStatus::Cancelled => false,
             };
             if in_work && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &entry.node).is_some()) {
+                claims.add(&entry.node, id, control_plane(&entry.node));
+            }
+        }
+        for (&index, stored) in &store.maintenance.entries {
+            let (id, Some(entry)) = (EntryId::maintenance(index), stored.get()) else { continue };
+            let is_member = store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &entry.node).is_some());
+            fault!(MaintenanceIgnored => continue);
+            if is_member && (entry.claims_machine() || starting.contains(&id)) {
                 claims.add(&entry.node, id, control_plane(&entry.node));
             }
         }
@@ -105,19 +114,21 @@ impl Claims {
                 continue;
             }
             match id.queue {
-                QueueKind::Reboot => self.add(&attempt.address, *id, attempt.control_plane),
+                QueueKind::Reboot | QueueKind::Maintenance => self.add(&attempt.address, *id, attempt.control_plane),
                 QueueKind::Repair => self.add_repair(&attempt.address, *id, attempt.control_plane, may_run),
             }
         }
     }
 
     /// Adds API servers that are still cordoned for an ended entry: another program was rebooting them, or an
-    /// operator's `done` ended the entry and the Node is not Ready.
+    /// operator's `done` or a maintenance ended and the Node is not Ready.
     fn add_orphaned_api_servers(&mut self, snap: &Snapshot) {
         let Some(definition) = snap.store.definition() else { return };
         for name in &snap.kube.marked {
             let Some(node) = snap.kube.by_name.get(name).filter(|n| n.unschedulable) else { continue };
-            let Some(owner) = node.owner().filter(|o| o.taken_over_rebooting || (o.called_done && !node.ready)) else {
+            let ends_when_ready = |o: &Owner| o.called_done || o.entry.queue == QueueKind::Maintenance;
+            let Some(owner) = node.owner().filter(|o| o.taken_over_rebooting || (ends_when_ready(o) && !node.ready))
+            else {
                 continue;
             };
             let member = definition.members.by_name(&definition.cluster, name).filter(|m| m.control_plane);
@@ -153,8 +164,8 @@ impl Claims {
                 continue;
             }
             let kind = match (id.queue, control_plane(&record.address)) {
-                (QueueKind::Reboot, false) => &mut self.workers,
-                (QueueKind::Reboot, true) => &mut self.api_servers,
+                (QueueKind::Reboot | QueueKind::Maintenance, false) => &mut self.workers,
+                (QueueKind::Reboot | QueueKind::Maintenance, true) => &mut self.api_servers,
                 (QueueKind::Repair, is_control_plane) => {
                     if is_control_plane {
                         self.api_repairs.entry(record.address.clone()).or_insert(id);

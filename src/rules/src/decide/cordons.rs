@@ -48,7 +48,12 @@ impl<'a> Pass<'a> {
                 self.release(node, owner);
                 continue;
             });
-            if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
+            let is_in_work = self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry));
+            fault!(MaintenanceForgotten if owner.is_some_and(|o| o.entry.queue == QueueKind::Maintenance) => {
+                self.release(node, owner);
+                continue;
+            });
+            if is_in_work {
                 continue;
             }
             // CKE's annotation does not name the entry, which may be one that cannot be read. No order can name this
@@ -126,6 +131,7 @@ impl<'a> Pass<'a> {
             // A machine outside the cluster is repaired, but not rebooted.
             Some(EntryRef::Reboot(entry)) => entry.claims_machine() && member(&entry.node),
             Some(EntryRef::Repair(entry)) => entry.claims_machine(),
+            Some(EntryRef::Maintenance(entry)) => entry.claims_machine(),
         })
     }
 
@@ -144,12 +150,14 @@ impl<'a> Pass<'a> {
             && !self.health_check_confirms_recovery(id, node)
     }
 
-    /// Reports whether an operator ordered `done` and the Node is not Ready. It concerns a reboot that another program
-    /// began, and a repair that stays in the queue (I14).
+    /// Reports whether the Node is not Ready and an operator ordered `done`, or a maintenance has ended. It concerns a
+    /// reboot that another program began, a repair that stays in the queue (I14), and a machine that is still being
+    /// worked on.
     fn is_done_but_not_ready(&self, node: &NodeRow, owner: &Owner) -> bool {
         let id = owner.entry;
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
-        let called_done = owner.called_done || (stays && readiness::is_done_by_order(self.snap, id));
+        let is_released = id.queue == QueueKind::Maintenance && !attempts::has_entry(self.snap, id);
+        let called_done = owner.called_done || is_released || (stays && readiness::is_done_by_order(self.snap, id));
         fault!(DoneForgotten => return false);
         called_done && !node.ready
     }
@@ -196,7 +204,7 @@ impl<'a> Pass<'a> {
                 QueueKind::Reboot if back => {
                     self.plan_boot_check(id, &node.name, &address, since, &definition.cluster.reboot, Guard::default());
                 }
-                QueueKind::Reboot => {}
+                QueueKind::Reboot | QueueKind::Maintenance => {}
                 QueueKind::Repair => self.check_health_of_orphan(id, attempt, &address, since),
             }
         }

@@ -1,5 +1,5 @@
-//! Drain of one node, for an entry of either queue (REB-20 to REB-36, REP-22, REP-40, I16). It cordons the node,
-//! removes its pods ([`super::evictions`]), then runs the command or backs off.
+//! Drain of one node, for an entry of any kind (REB-20 to REB-36, REP-22, REP-40, I16). It cordons the node,
+//! removes its pods ([`super::evictions`]), then runs the command, begins the maintenance, or backs off.
 
 use std::sync::Arc;
 
@@ -146,7 +146,12 @@ impl<'a> Pass<'a> {
     /// | this entry, another lease | any | write this lease; cordon, and count it if the Node is schedulable |
     /// | another entry, which ended without recovery | unschedulable | wait: its record must stay |
     /// | another entry, or none | any | write the record, cordon |
-    fn ensure_cordoned(&mut self, ctx: EntryContext<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
+    pub(super) fn ensure_cordoned(
+        &mut self,
+        ctx: EntryContext<'a>,
+        node: &Arc<NodeRow>,
+        work: &Work,
+    ) -> Result<(), Reason> {
         let lease = self.snap.engine.lease;
         let recordoned = self.times_recordoned(ctx, node);
         fault!(UncordonUnseen if recordoned.is_some() => return Ok(()));
@@ -187,7 +192,9 @@ impl<'a> Pass<'a> {
             since: None,
             recordoned,
         };
-        let effect = Effect::Stamp { node: Arc::clone(node), owner, cordon: true, mark: before };
+        // CKE uncordons a Node with its mark and without an entry in its queues.
+        let mark = before && ctx.queue() != QueueKind::Maintenance;
+        let effect = Effect::Stamp { node: Arc::clone(node), owner, cordon: true, mark };
         let guard = self.cordon_guard(ctx, node)?;
         self.plan(&node.name, Some(ctx.id), guard, effect);
         Err(Reason::Working { phase: "cordons".to_owned() })
@@ -227,6 +234,9 @@ impl<'a> Pass<'a> {
         let node = drained.or_else(|| self.node_of(ctx)).cloned();
         if let Some(reason) = self.wrong_node(ctx, node.as_deref()) {
             return Err(reason);
+        }
+        if ctx.queue() == QueueKind::Maintenance {
+            return self.begin_maintenance(ctx);
         }
         let Some(command_spec) = self.command_spec(ctx) else { return Err(self.no_definition()) };
         let on_delete = if ctx.is_repair() { Vec::new() } else { self.on_delete_uids() };
@@ -302,13 +312,13 @@ pub(super) fn is_uncordoned_by_release(node: &NodeRow) -> bool {
     node.unschedulable && schedulable_before(node) && !node.keep_cordoned
 }
 
-/// Returns the seconds of the `count`-th backoff (I34). Reboots: min(300·2^(count−1), 1200) + random(0..299), with a
+/// Returns the seconds of the `count`-th backoff (I34). Reboots and maintenance: min(300·2^(count−1), 1200) + random(0..299), with a
 /// clamped shift (REB-46). Repairs: 300 + random(0 .. 300·count − 1) (REP-41).
 pub fn backoff_seconds(queue: QueueKind, count: i64, random: u64) -> i64 {
     fault!(BackoffOverflow => return i64::from(300_i16.wrapping_shl(u32::try_from(count * 4).unwrap_or(0))));
     let up_to = |n: u64| i64::try_from(random % n).unwrap_or(0);
     match queue {
-        QueueKind::Reboot => {
+        QueueKind::Reboot | QueueKind::Maintenance => {
             let shift = u32::try_from((count - 1).clamp(0, 8)).unwrap_or(0);
             (300_i64 << shift).min(1200) + up_to(300)
         }

@@ -12,6 +12,7 @@ use cketerm_model::{
     hook::Hook,
     hook_runs::{HookRun, HookRuns},
     kube::{BudgetRow, ConditionChange, EndpointsRow, NodeRow, Owner, PodRow},
+    maintenance::Released,
     names::{Address, NodeName},
     reason::Reason,
     repair::RepairEntry,
@@ -159,6 +160,10 @@ pub enum End {
     Healthy,
     /// A repair that was given up, with the cause.
     Failed(String),
+    /// A maintenance that somebody ended.
+    Released(Released),
+    /// A maintenance whose time is over.
+    Expired,
 }
 
 impl End {
@@ -172,6 +177,7 @@ impl End {
             Self::Deleted => "RepairDeleted",
             Self::Healthy => "RepairSucceeded",
             Self::Failed(_) => "RepairFailed",
+            Self::Released(_) | Self::Expired => "MaintenanceEnded",
         }
     }
 
@@ -181,7 +187,7 @@ impl End {
             Self::Cancelled => EndKind::Cancelled,
             Self::NotMember => EndKind::Dequeued,
             Self::Booted | Self::Replaced => EndKind::Booted,
-            Self::DoneBy(_) => EndKind::Done,
+            Self::DoneBy(_) | Self::Released(_) | Self::Expired => EndKind::Done,
             Self::Deleted => EndKind::Deleted,
             Self::Healthy => EndKind::Succeeded,
             Self::Failed(_) => EndKind::Failed,
@@ -199,6 +205,8 @@ impl End {
             Self::Deleted => "deleted".to_owned(),
             Self::Healthy => "succeeded".to_owned(),
             Self::Failed(why) => format!("failed: {why}"),
+            Self::Released(released) => format!("released by {}", released.who),
+            Self::Expired => "expired".to_owned(),
         }
     }
 }
@@ -294,6 +302,11 @@ pub enum Effect {
         on_delete: Vec<String>,
         /// The attempt to write.
         attempt: Attempt,
+    },
+    /// Moves a maintenance from `draining` to `in-maintenance`.
+    BeginMaintenance {
+        /// The entry before the transition.
+        entry: QueueEntry,
     },
     /// Requests the etcd leader to hand over, if its machine's power is next.
     MoveEtcdLeader {
@@ -436,7 +449,9 @@ impl Effect {
             Self::Power { attempt, .. } | Self::RunAgain { attempt, .. } => match attempt.entry.queue {
                 QueueKind::Reboot => "rebooting",
                 QueueKind::Repair => "repairing",
+                QueueKind::Maintenance => "keeping",
             },
+            Self::BeginMaintenance { .. } => "beginning the maintenance",
             Self::MoveEtcdLeader { .. } => "moving etcd's leader",
             Self::HealthCheck { .. } => "checking health",
             Self::Finish { .. } => "finishing",
@@ -479,8 +494,9 @@ impl Effect {
             // slot between read and command.
             Self::Power { entry: QueueEntry::Repair(entry), .. }
             | Self::Recheck { entry: QueueEntry::Repair(entry), .. } => !entry.claims_machine(),
-            Self::Power { entry: QueueEntry::Reboot(_), .. }
-            | Self::Recheck { entry: QueueEntry::Reboot(_), .. }
+            Self::Power { entry: QueueEntry::Reboot(_) | QueueEntry::Maintenance(_), .. }
+            | Self::Recheck { entry: QueueEntry::Reboot(_) | QueueEntry::Maintenance(_), .. }
+            | Self::BeginMaintenance { .. }
             | Self::Remove { .. }
             | Self::BackOff { .. }
             | Self::Unwind { .. }

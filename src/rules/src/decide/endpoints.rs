@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cketerm_model::{
-    cluster::Member, kube::EndpointsRow, names::Address, policy::ManageEndpoints, reason::Reason, reboot::RebootStatus,
+    cluster::Member, entry_ref::EntryRef, kube::EndpointsRow, names::Address, policy::ManageEndpoints, reason::Reason,
 };
 
 use super::{Effect, Guard, Pass};
@@ -64,10 +64,8 @@ impl Pass<'_> {
             definition.members.control_planes(&definition.cluster).map(Member::address).collect();
         // An API server that is only draining may have left already. It returns when its drain backs off.
         let is_leaving = |address: &Address| {
-            self.claims.api_servers.get(address).is_some_and(|id| {
-                let entry = self.snap.store.reboots.entries.get(&id.index).and_then(|s| s.get());
-                entry.is_none_or(|e| matches!(e.status, RebootStatus::Rebooting | RebootStatus::Draining))
-            })
+            let in_work = self.claims.api_servers.get(address);
+            in_work.is_some_and(|id| self.snap.store.entry(*id).is_none_or(EntryRef::claims_machine))
         };
         let mut changes = Vec::new();
         for row in &self.snap.kube.endpoints {

@@ -1,5 +1,4 @@
-//! One entry of either queue with its machine. Drain, commands and cordons work on this type, so both queues share
-//! them.
+//! One entry of any kind with its machine. Drain, commands and cordons work on this type, so all kinds share them.
 
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},
     fault,
     kube::NodeRow,
+    maintenance::{MaintenanceEntry, MaintenanceStatus},
     names::{Address, NodeName},
     policy::Membership,
     reason::Reason,
@@ -43,7 +43,7 @@ pub(super) struct EntryContext<'a> {
     pub kind: EntryKind<'a>,
 }
 
-/// Parts that the queues do not share.
+/// Parts that the kinds do not share.
 #[derive(Clone, Copy)]
 pub(super) enum EntryKind<'a> {
     Reboot(&'a RebootEntry),
@@ -53,6 +53,7 @@ pub(super) enum EntryKind<'a> {
         /// The step whose action is next. It may be the step after the entry's own.
         step: i64,
     },
+    Maintenance(&'a MaintenanceEntry),
 }
 
 /// Command of the definition, for one entry.
@@ -91,6 +92,7 @@ impl EntryContext<'_> {
         match self.kind {
             EntryKind::Reboot(entry) => entry.status == RebootStatus::Queued,
             EntryKind::Repair { entry, .. } => entry.status == RepairStatus::Queued,
+            EntryKind::Maintenance(entry) => entry.status == MaintenanceStatus::Queued,
         }
     }
 
@@ -102,6 +104,7 @@ impl EntryContext<'_> {
                 let nodename = self.member.map_or_else(NodeName::default, |m| m.node_name().clone());
                 QueueEntry::Repair(RepairEntry { nodename, step, ..entry.clone() })
             }
+            EntryKind::Maintenance(entry) => QueueEntry::Maintenance(entry.clone()),
         }
     }
 }
@@ -119,6 +122,25 @@ impl<'a> EntryContext<'a> {
             since: entry.last_transition_time,
             backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
             kind: EntryKind::Reboot(entry),
+        })
+    }
+
+    /// Returns the context of a maintenance whose machine is a member.
+    pub(super) fn of_maintenance(
+        id: EntryId,
+        stored: &'a Stored<MaintenanceEntry>,
+        member: Member<'a>,
+    ) -> Option<Self> {
+        let entry = stored.get()?;
+        Some(Self {
+            id,
+            mod_revision: stored.mod_revision,
+            address: &entry.node,
+            machine: member.node_name(),
+            member: Some(member),
+            since: entry.last_transition_time,
+            backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
+            kind: EntryKind::Maintenance(entry),
         })
     }
 }
@@ -152,7 +174,8 @@ impl<'a> Pass<'a> {
         kube.by_name.get(name).or_else(|| kube.by_address.get(ctx.address).and_then(|name| kube.by_name.get(name)))
     }
 
-    /// Returns the command that does the work: the reboot command, or the command of the repair's step.
+    /// Returns the command that does the work: the reboot command, or the command of the repair's step. A maintenance has
+    /// none.
     pub(super) fn command_spec(&self, ctx: EntryContext<'a>) -> Option<CommandSpec<'a>> {
         let cap = self.policy.command_cap_seconds;
         match ctx.kind {
@@ -177,6 +200,7 @@ impl<'a> Pass<'a> {
                 step: Some(step),
                 success: false,
             }),
+            EntryKind::Maintenance(_) => None,
         }
     }
 
@@ -208,6 +232,8 @@ impl<'a> Pass<'a> {
                     })
                     .or_else(|| self.bmc_not_allowed(ctx, [&command.cloned(), &operation.health_check_command]))
             }
+            // It runs none.
+            EntryKind::Maintenance(_) => None,
         }
     }
 

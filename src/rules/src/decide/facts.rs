@@ -107,7 +107,7 @@ impl<'a> Pass<'a> {
     /// Returns the drain rules for this entry, or `None` without a definition.
     pub(super) fn drain_rules(&self, ctx: EntryContext<'_>) -> Option<Eviction<'a>> {
         match ctx.queue() {
-            QueueKind::Reboot => self.reboot_settings(ctx).map(Reboot::eviction),
+            QueueKind::Reboot | QueueKind::Maintenance => self.reboot_settings(ctx).map(Reboot::eviction),
             QueueKind::Repair => self.definition.map(|definition| definition.cluster.repair.eviction()),
         }
     }

@@ -8,9 +8,18 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::{entry::EntryId, names::Address, reason::Reason, reboot::RebootStatus};
+use cketerm_model::{
+    entry::{EntryId, QueueKind},
+    names::Address,
+    reason::Reason,
+    reboot::RebootStatus,
+};
 
-use super::{Pass, attempts::CommandState, entry_context::EntryContext};
+use super::{
+    Pass,
+    attempts::CommandState,
+    entry_context::{EntryContext, EntryKind},
+};
 use crate::outcomes::has_counted_as_stuck;
 
 /// A group in progress.
@@ -52,18 +61,24 @@ impl<'a> Pass<'a> {
         Some(GroupSlots { by: groups.by.clone(), limit, in_work, of })
     }
 
-    /// Returns the context of an entry of the reboot queue, if it is readable and its machine is a member.
+    /// Returns the context of a reboot or maintenance, if it is readable and its machine is a member.
     pub(super) fn context_of(&self, id: EntryId, address: &Address) -> Option<EntryContext<'a>> {
-        let stored = self.snap.store.reboots.entries.get(&id.index).filter(|_| id == EntryId::reboot(id.index))?;
-        let definition = self.definition?;
-        EntryContext::of_reboot(id, stored, definition.members.by_address(&definition.cluster, address)?)
+        let (store, definition) = (&self.snap.store, self.definition?);
+        let member = definition.members.by_address(&definition.cluster, address)?;
+        match id.queue {
+            QueueKind::Reboot => EntryContext::of_reboot(id, store.reboots.entries.get(&id.index)?, member),
+            QueueKind::Maintenance => {
+                EntryContext::of_maintenance(id, store.maintenance.entries.get(&id.index)?, member)
+            }
+            QueueKind::Repair => None,
+        }
     }
 
     /// Reports whether the machine will probably not move by itself: it has been `rebooting` for `stuck_seconds`, or it
     /// waits for an operator.
     fn is_stuck(&self, ctx: EntryContext<'a>) -> bool {
-        let entry = self.snap.store.reboots.entries.get(&ctx.id.index).and_then(|s| s.get());
-        if entry.is_none_or(|e| e.status != RebootStatus::Rebooting) {
+        // A maintenance lasts as long as a person wants.
+        if !matches!(ctx.kind, EntryKind::Reboot(entry) if entry.status == RebootStatus::Rebooting) {
             return false;
         }
         let since = ctx.since.unwrap_or(self.now.wall);

@@ -32,6 +32,7 @@
 //! | `absences` | record of the members without a Node, for their grace periods |
 //! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
 //! | `hooks` | hooks of the site around a drain (I64 to I66) |
+//! | `maintenance` | Nodes that are drained and kept, without a reboot (I72) |
 //! | `own_node` | another engine takes the lock before the Node of the leader's pod is drained |
 //! | `node_signs` | conditions and a taint that tell others of the work (I67, I68) |
 //! | `endpoints` | removal of an API server in reboot from the endpoints |
@@ -55,6 +56,7 @@ mod gates;
 mod groups;
 mod hooks;
 mod host;
+mod maintenance;
 mod node_signs;
 mod out_of_service;
 mod own_node;
@@ -197,7 +199,9 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.record_results();
     // The repair queue is decided first, as in CKE. Its claims hold when the reboot queue is decided.
     pass.process_repairs();
-    let waiting = pass.process_reboots();
+    // What a person asked for now goes before the queue.
+    let mut waiting = pass.process_maintenance();
+    waiting.append(&mut pass.process_reboots());
     pass.process_manual_drain();
     pass.start_drains(&waiting);
     pass.out.ask_etcd |= pass.out.probe_often;

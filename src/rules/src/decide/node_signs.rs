@@ -12,6 +12,7 @@ use cketerm_model::{
     entry_ref::EntryRef,
     fault,
     kube::{ConditionChange, ConditionContent, LifecycleCondition, NodeRow, condition_reason, is_planned_taint},
+    maintenance::MaintenanceStatus,
     names::{Address, NodeName},
     policy::ApiServerOrder,
     reboot::RebootStatus,
@@ -290,6 +291,11 @@ impl<'a> Pass<'a> {
                 StepStatus::Waiting => Some(WorkPhase::Planned),
                 StepStatus::Draining => Some(WorkPhase::Draining),
                 StepStatus::Watching => Some(in_work()),
+            },
+            Some(EntryRef::Maintenance(entry)) => match entry.status {
+                MaintenanceStatus::Queued => Some(WorkPhase::Planned),
+                MaintenanceStatus::Draining => Some(WorkPhase::Draining),
+                MaintenanceStatus::InMaintenance => Some(in_work()),
             },
             // A command outlives a cancelled entry.
             None => self.claims.commands_without_entry.contains_key(address).then(in_work),

@@ -132,7 +132,7 @@ fn missing_condition(
             missing_reboot_proof(snap, id, node)
         }
         QueueKind::Repair if control_plane => not_ready(node),
-        QueueKind::Reboot | QueueKind::Repair => return None,
+        QueueKind::Reboot | QueueKind::Repair | QueueKind::Maintenance => return None,
     };
     missing.or_else(|| control_plane.then(probe).flatten())
 }

@@ -460,7 +460,7 @@ pub fn unwritten(apply: &Apply, keys: &Keys) -> Vec<(Span, i64)> {
         let key = |index: u64| keys.entry(EntryId { queue, index });
         Some(Span { from: key(first), to: prefix_end(key(last).as_bytes()) })
     };
-    let queues = QueueKind::ALL.into_iter().filter_map(of);
+    let queues = QueueKind::QUEUES.into_iter().filter_map(of);
     queues.chain([keys.all_attempts()]).map(|span| (span, apply.revision)).collect()
 }
 

@@ -1,8 +1,15 @@
 //! Choice of the entries of the reboot queue that start (REB-11 to REB-19; I2, I3, I5, I30).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use cketerm_model::{entry::QueueKind, fault, kube::NodeRow, names::Address, policy::ApiServerOrder, reason::Reason};
+use cketerm_model::{
+    entry::{EntryId, QueueKind},
+    fault,
+    kube::NodeRow,
+    names::Address,
+    policy::ApiServerOrder,
+    reason::Reason,
+};
 
 use super::{Effect, Pass, attempts, entry_context::EntryContext};
 
@@ -11,8 +18,19 @@ impl<'a> Pass<'a> {
     /// wait.
     pub(super) fn start_drains(&mut self, waiting: &[EntryContext<'a>]) {
         let (mut workers, mut api_servers) = (Vec::new(), Vec::new());
+        // Machines whose maintenance is a candidate: it comes first, and their reboot waits for its end.
+        let mut for_maintenance: BTreeMap<&Address, EntryId> = BTreeMap::new();
         for &ctx in waiting {
-            match self.candidate_blocker(ctx) {
+            if let Some(&id) = for_maintenance.get(ctx.address) {
+                let reason = self.waits_for_maintenance(id);
+                self.reason(ctx.id, reason);
+                continue;
+            }
+            let blocker = self.candidate_blocker(ctx);
+            if blocker.is_none() && ctx.queue() == QueueKind::Maintenance {
+                for_maintenance.insert(ctx.address, ctx.id);
+            }
+            match blocker {
                 Some(reason) => self.reason(ctx.id, reason),
                 None if ctx.control_plane() => api_servers.push(ctx),
                 None => workers.push(ctx),
@@ -224,6 +242,12 @@ impl<'a> Pass<'a> {
             // Its own start is under way.
             Some(&id) if id == ctx.id => return Some(Reason::Working { phase: "starts".to_owned() }),
             Some(&entry) if entry.queue == QueueKind::Repair => return Some(Reason::MachineInRepair { entry }),
+            Some(&entry) if entry.queue == QueueKind::Maintenance && attempts::has_live_entry(self.snap, entry) => {
+                return Some(self.waits_for_maintenance(entry));
+            }
+            Some(&entry) if entry.queue != ctx.queue() && attempts::has_live_entry(self.snap, entry) => {
+                return Some(Reason::MachineInReboot { entry });
+            }
             // This entry has the smaller index, so it may start although the later one is in progress.
             Some(&entry)
                 if entry.index > ctx.id.index

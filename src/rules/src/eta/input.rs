@@ -155,6 +155,8 @@ impl Question<'_> {
         match self.queue {
             QueueKind::Reboot => Box::new(self.store.reboots.entries.keys().map(|index| EntryId::reboot(*index))),
             QueueKind::Repair => Box::new(self.store.repairs.entries.keys().map(|index| EntryId::repair(*index))),
+            // It ends when a person says so, or at its time: there is nothing to estimate.
+            QueueKind::Maintenance => Box::new(std::iter::empty()),
         }
     }
 
@@ -224,7 +226,9 @@ impl Question<'_> {
     fn class(&self, entry: Option<EntryRef<'_>>, address: &Address) -> MachineClass {
         match entry {
             Some(EntryRef::Repair(e)) => MachineClass { machine_type: Some(e.machine_type.clone()), api_server: false },
-            Some(EntryRef::Reboot(_)) | None => MachineClass::of_address(self.store, address),
+            Some(EntryRef::Reboot(_) | EntryRef::Maintenance(_)) | None => {
+                MachineClass::of_address(self.store, address)
+            }
         }
     }
 
@@ -240,7 +244,7 @@ impl Question<'_> {
                 State::Commanded(first.map_or(changed, |first| ago(first.start)))
             }
             (QueueKind::Reboot, _) if entry.in_work() => State::Draining(changed),
-            (QueueKind::Repair, None) | (QueueKind::Reboot, _) => State::Waiting,
+            (QueueKind::Repair, None) | (QueueKind::Reboot | QueueKind::Maintenance, _) => State::Waiting,
         }
     }
 
@@ -264,7 +268,7 @@ impl Question<'_> {
             (false, false) => (chosen(&|_| true), true),
         };
         let drain = |e: &EndedTimes| match e.entry.queue {
-            QueueKind::Reboot => e.seconds_of(Phase::Drain).unwrap_or(0.0),
+            QueueKind::Reboot | QueueKind::Maintenance => e.seconds_of(Phase::Drain).unwrap_or(0.0),
             QueueKind::Repair => 0.0,
         };
         let after = |e: &EndedTimes| (e.seconds_of(Phase::Whole).unwrap_or(0.0) - drain(e)).max(0.0);
@@ -335,7 +339,7 @@ fn place_of<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
 
 fn slots(cluster: Option<&Cluster>, queue: QueueKind) -> usize {
     let slots = cluster.map_or(1, |cluster| match queue {
-        QueueKind::Reboot => cluster.reboot.concurrency(),
+        QueueKind::Reboot | QueueKind::Maintenance => cluster.reboot.concurrency(),
         QueueKind::Repair => cluster.repair.concurrency(),
     });
     usize::try_from(slots).unwrap_or(1).max(1)

@@ -82,7 +82,7 @@ fn open_entries(store: &StoreView) -> usize {
                 .entries
                 .get(&id.index)
                 .is_some_and(|entry| entry.get().is_none_or(|entry| entry.status != RebootStatus::Cancelled)),
-            QueueKind::Repair => false,
+            QueueKind::Repair | QueueKind::Maintenance => false,
         };
         request.get().is_some_and(|request| is_own(&request.who)) && is_open()
     });

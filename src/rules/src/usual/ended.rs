@@ -72,7 +72,9 @@ impl EndedTimes {
     /// Returns the kind of its machine.
     pub fn class(&self, class_of: impl Fn(&Address) -> MachineClass) -> MachineClass {
         match self.entry.queue {
-            QueueKind::Reboot => MachineClass { api_server: self.control_plane, ..class_of(&self.address) },
+            QueueKind::Reboot | QueueKind::Maintenance => {
+                MachineClass { api_server: self.control_plane, ..class_of(&self.address) }
+            }
             QueueKind::Repair => MachineClass { machine_type: self.machine_type.clone(), api_server: false },
         }
     }
@@ -89,7 +91,7 @@ fn phases(ending: &Ending, begun: &[&Attempt]) -> Vec<PhaseTime> {
     };
     let Some(first) = begun.first() else { return phases };
     let after = match ending.entry.queue {
-        QueueKind::Reboot => Phase::Boot,
+        QueueKind::Reboot | QueueKind::Maintenance => Phase::Boot,
         QueueKind::Repair => Phase::RepairStep,
     };
     for (place, attempt) in begun.iter().enumerate() {

@@ -24,6 +24,10 @@ pub fn running(store: &StoreView, id: EntryId) -> Option<Running> {
     let entry = store.entry(id).filter(|entry| entry.in_work())?;
     let changed = entry.last_transition_time();
     let newest = store.attempts_of(id).rev().find_map(Stored::get).filter(|a: &&Attempt| !a.success);
+    // A maintenance lasts as long as a person wants: there is no usual time.
+    if entry.as_maintenance().is_some() && entry.is_after_command() {
+        return None;
+    }
     let (phase, since) = match (entry.is_after_command(), newest) {
         (false, _) => (Phase::Drain, changed),
         (true, Some(attempt)) => match &attempt.outcome {
@@ -34,6 +38,7 @@ pub fn running(store: &StoreView, id: EntryId) -> Option<Running> {
     };
     let (class, operation, step) = match entry {
         EntryRef::Reboot(e) => (MachineClass::of_address(store, &e.node), None, None),
+        EntryRef::Maintenance(e) => (MachineClass::of_address(store, &e.node), None, None),
         EntryRef::Repair(e) => {
             let class = MachineClass { machine_type: Some(e.machine_type.clone()), api_server: false };
             (class, Some(e.operation.clone()), Some(e.step))
@@ -44,7 +49,7 @@ pub fn running(store: &StoreView, id: EntryId) -> Option<Running> {
 
 fn after_command(entry: EntryRef<'_>) -> Phase {
     match entry {
-        EntryRef::Reboot(_) => Phase::Boot,
+        EntryRef::Reboot(_) | EntryRef::Maintenance(_) => Phase::Boot,
         EntryRef::Repair(_) => Phase::RepairStep,
     }
 }

@@ -31,7 +31,7 @@ pub struct Row<'a> {
     node: Option<&'a Arc<NodeRow>>,
     member: Option<&'a Node>,
     /// The node's reboot and repair.
-    entries: [Option<EntryId>; 2],
+    entries: [Option<EntryId>; 3],
 }
 
 type Column = super::Column<Nodes>;
@@ -83,7 +83,7 @@ impl Table for Nodes {
             .map(|m| m.address.as_str())
             .or_else(|| queries::ip_of(node?).map(Address::as_str))
             .unwrap_or_default();
-        let entries = [app.knowledge.totals.reboot_of(name), app.knowledge.totals.repair_of(name)];
+        let entries = app.knowledge.totals.by_kind(name);
         Row { app, name, address, node, member, entries }
     }
 }

@@ -48,6 +48,8 @@ fn of(action: &Action) -> &'static str {
         Action::Hosts { .. } => "no host was changed",
         Action::Freeze { .. } => "nothing was frozen",
         Action::Unfreeze { .. } => "the freeze stays",
+        Action::Maintenance { .. } => "no maintenance was requested",
+        Action::EndMaintenance { .. } => "the maintenance goes on",
         Action::KeepCordoned { .. } => "no cordon was changed",
     }
 }

@@ -63,6 +63,7 @@ pub(super) fn of(app: &App, queue: QueueKind) -> (Vec<Section>, usize) {
     let ids: Box<dyn Iterator<Item = EntryId>> = match queue {
         QueueKind::Reboot => Box::new(store.reboots.entries.keys().map(|index| EntryId::reboot(*index))),
         QueueKind::Repair => Box::new(store.repairs.entries.keys().map(|index| EntryId::repair(*index))),
+        QueueKind::Maintenance => Box::new(store.maintenance.entries.keys().map(|index| EntryId::maintenance(*index))),
     };
     for id in ids {
         let working = queries::in_work(&app.seen, id);

@@ -134,6 +134,6 @@ fn of_entry(app: &App, id: EntryId) -> Option<State> {
     Some(match (entry.is_after_command(), entry) {
         (false, _) => State::Draining,
         (true, EntryRef::Reboot(_)) => State::Rebooting,
-        (true, EntryRef::Repair(_)) => State::Repairing,
+        (true, EntryRef::Repair(_) | EntryRef::Maintenance(_)) => State::Repairing,
     })
 }

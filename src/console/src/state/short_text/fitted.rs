@@ -182,6 +182,7 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         | Reason::ProgramMissing { .. }
         | Reason::BmcNotAllowed { .. }
         | Reason::DuplicateOf { .. }
+        | Reason::InMaintenance { .. }
         | Reason::MachineInRepair { .. }
         | Reason::MachineInReboot { .. }
         | Reason::WaitingForJoin { .. }

@@ -9,6 +9,7 @@ use cketerm_model::{
     entry_ref::EntryRef,
     host::{HostRow, Mode},
     kube::NodeRow,
+    maintenance::{MaintenanceEntry, MaintenanceStatus},
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
@@ -129,6 +130,7 @@ pub fn pods(seen: &Seen, id: EntryId) -> String {
         None => false,
         Some(EntryRef::Reboot(e)) => e.status != RebootStatus::Queued,
         Some(EntryRef::Repair(e)) => e.step_status == StepStatus::Draining,
+        Some(EntryRef::Maintenance(e)) => e.status == MaintenanceStatus::Draining,
     };
     match queries::progress(seen, id) {
         Some(p) if p.pods_at_start > 0 && in_work => format!("{}/{}", p.pods_gone, p.pods_at_start),
@@ -204,8 +206,7 @@ pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
 /// Returns the state of a node, e.g. `Ready, cordoned, draining, stuck: pdb shop/web has 2, needs 2, 12/40 pods`, and its
 /// trouble. The blocker comes early, because narrow screens cut the end.
 pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
-    let entries = [app.knowledge.totals.reboot_of(name), app.knowledge.totals.repair_of(name)];
-    node_state_of(app, name, queries::node(&app.seen, name), entries)
+    node_state_of(app, name, queries::node(&app.seen, name), app.knowledge.totals.by_kind(name))
 }
 
 /// Returns the state from data that is looked up already.
@@ -213,7 +214,7 @@ pub fn node_state_of(
     app: &App,
     name: &str,
     node: Option<&Arc<NodeRow>>,
-    entries: [Option<EntryId>; 2],
+    entries: [Option<EntryId>; 3],
 ) -> (String, Option<Trouble>) {
     let (seen, now) = (&app.seen, app.known());
     let mut words = String::new();
@@ -250,6 +251,8 @@ pub fn node_state_of(
         } else if let Some(entry) = queries::repair(seen, id) {
             let what = format!("repair {} {}", repair_status(entry, now), step(seen, entry));
             push_part(&mut words, what.trim_end());
+        } else if let Some(entry) = queries::maintenance(seen, id) {
+            push_part(&mut words, &maintenance_state(entry, now));
         }
         let entry_trouble = trouble::of(seen, id);
         if let Some(why) = seen.reasons.get(&id).filter(|_| entry_trouble.is_some()) {
@@ -270,6 +273,15 @@ pub fn node_state_of(
         push_part(&mut words, &reason(orphan, now));
     }
     (into_safe(words), trouble)
+}
+
+/// Returns the state of a maintenance, e.g. `in maintenance, ends in 3h`.
+pub fn maintenance_state(entry: &MaintenanceEntry, now: Timestamp) -> String {
+    match entry.status {
+        MaintenanceStatus::Queued => "waits for maintenance".to_owned(),
+        MaintenanceStatus::Draining => "draining for maintenance".to_owned(),
+        MaintenanceStatus::InMaintenance => format!("in maintenance, ends {}", when::until(entry.until, now)),
+    }
 }
 
 /// Appends a part, if it is not empty.

@@ -150,7 +150,7 @@ fn switches(app: &App) -> Vec<Part> {
     let (theme, store) = (&app.config.theme, &app.seen.snapshot.store);
     let frozen = calendar::freeze(app).is_some();
     let mut parts = Vec::new();
-    for queue in QueueKind::ALL {
+    for queue in QueueKind::QUEUES {
         let (state, style, rank) = match (store.switch(queue).enabled(), frozen) {
             (false, _) => ("DISABLED", theme.danger, Rank::Unusual),
             // once is enough on a narrow screen

@@ -106,7 +106,7 @@ pub(super) fn arrange(app: &App, area: Rect) -> Vec<Placed> {
     let framed = area.height >= FRAMED_HEIGHT;
     let mut free = Free { area: Rect { width, ..area }, framed, placed: Vec::new() };
     let queues: Vec<QueueKind> =
-        QueueKind::ALL.into_iter().filter(|queue| super::sections::has_work(app, *queue)).collect();
+        QueueKind::QUEUES.into_iter().filter(|queue| super::sections::has_work(app, *queue)).collect();
     let progress = progress(app, &queues, area.height, framed);
     let frame = if framed { usize::from(FRAME) } else { 0 };
     let taken: usize = progress.iter().map(|(_, lines)| lines + frame).sum();

@@ -80,6 +80,7 @@ pub(super) fn heading(queue: QueueKind) -> &'static str {
     match queue {
         QueueKind::Reboot => "Reboots",
         QueueKind::Repair => "Repairs",
+        QueueKind::Maintenance => "Maintenance",
     }
 }
 
@@ -398,6 +399,7 @@ fn described(app: &App, queue: QueueKind, work: &Work) -> Vec<(String, Tone)> {
     let what = match queue {
         QueueKind::Reboot => "reboot",
         QueueKind::Repair => "repair",
+        QueueKind::Maintenance => "maintenance",
     };
     work.left.described(what, app.knowledge.estimates.of_queue(queue), |at| calendar::moment(app, at))
 }

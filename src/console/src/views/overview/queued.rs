@@ -36,7 +36,7 @@ pub(super) fn count(app: &App) -> usize {
         let backing_off = app.knowledge.summary.work_of(queue).backing_off;
         (counts.queued + counts.backoff).saturating_sub(backing_off)
     };
-    QueueKind::ALL.into_iter().map(waiting).sum()
+    QueueKind::QUEUES.into_iter().map(waiting).sum()
 }
 
 /// Returns a number as a place: `2nd`.

@@ -156,6 +156,7 @@ pub(super) fn withdrawn(queue: QueueKind) -> &'static str {
     match queue {
         QueueKind::Reboot => "cancelled",
         QueueKind::Repair => "deleted",
+        QueueKind::Maintenance => "released",
     }
 }
 

@@ -51,6 +51,7 @@ impl<'a> Pass<'a> {
             return Some(match entry.queue {
                 QueueKind::Reboot => Reason::MachineInReboot { entry },
                 QueueKind::Repair => Reason::DuplicateOf { index: entry.index },
+                QueueKind::Maintenance => self.waits_for_maintenance(entry),
             });
         }
         if let Some(reason) = self.backing_off(ctx).or_else(|| self.paused(ctx.id, "the start")) {

@@ -14,6 +14,7 @@ mod evictions;
 mod fuzz;
 mod groups;
 mod hooks;
+mod maintenance;
 mod membership;
 mod node_signs;
 mod other_drainers;

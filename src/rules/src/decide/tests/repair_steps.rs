@@ -30,7 +30,7 @@ fn ok() -> Option<Ended> {
 fn written(effect: Option<Effect>) -> (RepairEntry, &'static str) {
     let repair = |entry| match entry {
         QueueEntry::Repair(entry) => entry,
-        QueueEntry::Reboot(_) => panic!("not a repair"),
+        QueueEntry::Reboot(_) | QueueEntry::Maintenance(_) => panic!("not a repair"),
     };
     match effect {
         Some(Effect::StartDrain { entry, .. }) => (repair(entry.draining(now())), "drain"),
