@@ -98,7 +98,8 @@ fn kept(view: &View<'_>, index: u64, line: &Timeline<MaintenanceEntry>) -> Vec<B
         .iter()
         .find(|step| step.value.as_ref().is_some_and(|entry| entry.status == MaintenanceStatus::InMaintenance));
     let Some((begin, entry)) = begin.and_then(|step| Some((step.at, step.value.as_ref()?))) else { return found };
-    let end = removed.unwrap_or(view.record.end).min(over);
+    // what happens in the same instant may come after the end
+    let end = shift(removed.unwrap_or(view.record.end).min(over), -0.001);
     for (name, node) in &view.nodes {
         let is_its = |node: &super::view::Node| node.addresses.contains(&entry.node.to_string());
         if !node.sometime(begin, end, |node| node.is_some_and(is_its)) || view.released_manually(name, begin, end) {

@@ -121,7 +121,7 @@ async fn people(operator: Operator, mut rng: Rng, began: Instant) {
             }
             3 | 4 if !open.is_empty() => {
                 let which = open[rng.usize(..open.len())].clone();
-                let _ = operator.release_maintenance(&[which], None).await;
+                let _ = operator.release_maintenance(&[which.to_string()], None).await;
             }
             5 => {
                 let reboots: Vec<u64> = view.reboots.entries.keys().copied().collect();

@@ -2,7 +2,7 @@
 
 use cketerm_clients::store::maintenance::NewMaintenance;
 use cketerm_model::{
-    acceptance::OperatorCommand,
+    acceptance::{LeaderKind, OperatorCommand},
     cketerm_records::Request,
     cluster::Members,
     entry::{EntryId, Stored},
@@ -30,12 +30,7 @@ impl Operator {
             return Err(ActionError::misused("a maintenance needs a reason: give --reason TEXT; everybody sees it"));
         };
         let now = self.store.clock().wall();
-        if until <= now {
-            return Err(ActionError::misused(format!("--until {until} is in the past: give a later time")));
-        }
-        if until.duration_since(now).as_secs() > MAX_DAYS * 86_400 {
-            return Err(ActionError::misused(format!("--until {until} is more than {MAX_DAYS} days ahead")));
-        }
+        check_end(until, now)?;
         let (cluster, notes) = self.check_reboots(addresses).await?;
         let members = Members::of(&cluster);
         let uids = self.node_uids(addresses, &cluster, &members).await;
@@ -47,33 +42,79 @@ impl Operator {
         Ok(Added { indexes, batch: None, notes })
     }
 
-    /// Ends the maintenance of these machines and returns the indexes. It is refused if one of them has none.
-    pub async fn release_maintenance(
-        &self,
-        addresses: &[Address],
-        reason: Option<&str>,
-    ) -> Result<Vec<u64>, ActionError> {
+    /// Returns the indexes of the maintenances that these words name: a Node by name or address, or `maintenance/3`, also
+    /// of a machine that has left the definition.
+    pub async fn maintenances(&self, words: &[String]) -> Result<Vec<u64>, ActionError> {
         let view = self.store.read_view().await?;
         let mut indexes = Vec::new();
-        for address in addresses {
+        for word in words {
+            let address = match word.parse::<EntryId>() {
+                Ok(id) if id == EntryId::maintenance(id.index) && view.has_entry(id) => {
+                    indexes.push(id.index);
+                    continue;
+                }
+                _ => Address::new(word),
+            };
             let before = indexes.len();
-            indexes.extend(of_machine(&view, address));
+            indexes.extend(of_machine(&view, &address));
+            if indexes.len() == before {
+                let resolved = self.resolve(std::slice::from_ref(word)).await?;
+                indexes.extend(resolved.iter().flat_map(|address| of_machine(&view, address)));
+            }
             if indexes.len() == before {
                 return Err(ActionError::failed(format!(
-                    "{address} is not in maintenance; see `cketerm maintenance list`"
+                    "{word} is not in maintenance; see `cketerm maintenance list`"
                 )));
             }
         }
+        Ok(indexes)
+    }
+
+    /// Ends the maintenance of these machines and returns the indexes. It is refused if one of them has none.
+    pub async fn release_maintenance(&self, words: &[String], reason: Option<&str>) -> Result<Vec<u64>, ActionError> {
+        let indexes = self.maintenances(words).await?;
         for &index in &indexes {
-            self.store.release_maintenance(index, &self.person, reason).await?;
+            self.end_maintenance(index, reason).await?;
         }
         Ok(indexes)
+    }
+
+    /// Moves the end of the maintenance of these machines and returns the indexes.
+    pub async fn extend_maintenance(
+        &self,
+        words: &[String],
+        until: Timestamp,
+        reason: Option<&str>,
+    ) -> Result<Vec<u64>, ActionError> {
+        check_end(until, self.store.clock().wall())?;
+        let indexes = self.maintenances(words).await?;
+        for &index in &indexes {
+            self.store.extend_maintenance(index, until, &self.person, reason).await?;
+        }
+        Ok(indexes)
+    }
+
+    /// Returns a note for the operator about a release, while no cketerm engine leads: it waits for one.
+    pub async fn release_note(&self) -> Option<String> {
+        let leadership = self.store.leadership().await.ok()?;
+        (leadership.lead != LeaderKind::Cketerm)
+            .then(|| format!("note: {}: the node stays cordoned until a cketerm engine leads", leadership.message))
     }
 
     /// Ends one maintenance.
     pub async fn end_maintenance(&self, index: u64, reason: Option<&str>) -> Result<(), ActionError> {
         Ok(self.store.release_maintenance(index, &self.person, reason).await?)
     }
+}
+
+fn check_end(until: Timestamp, now: Timestamp) -> Result<(), ActionError> {
+    if until <= now {
+        return Err(ActionError::misused(format!("--until {until} is in the past: give a later time")));
+    }
+    if until.duration_since(now).as_secs() > MAX_DAYS * 86_400 {
+        return Err(ActionError::misused(format!("--until {until} is more than {MAX_DAYS} days ahead")));
+    }
+    Ok(())
 }
 
 /// Returns the indexes of all maintenances of a machine.
@@ -91,7 +132,7 @@ fn refuse_double(view: &StoreView, addresses: &[Address]) -> Result<(), ActionEr
         if let Some(index) = of_machine(view, address).find(is_open) {
             let id = EntryId::maintenance(index);
             return Err(ActionError::failed(format!(
-                "{address} is in maintenance already ({id}); end it first with `cketerm maintenance release {address}`"
+                "{address} is in maintenance already ({id}); move its end with `cketerm maintenance extend {address} --until TIME`"
             )));
         }
         if addresses.iter().take(place).any(|earlier| earlier == address) {

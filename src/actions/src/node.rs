@@ -212,14 +212,14 @@ fn single_node(name: &str, all: Vec<NodeRow>) -> Result<NodeRow, ActionError> {
 fn refuse_claimed(view: &StoreView, row: &NodeRow) -> Result<(), ActionError> {
     claiming_entry(view, row).map_or(Ok(()), |entry| {
         Err(ActionError::refused(format!(
-            "node {}: {entry} works on it; cancel the entry (`cketerm rq cancel`, `repair-queue delete`) or wait for \
+            "node {}: {entry} works on it; cancel the entry (`cketerm rq cancel`, `repair-queue delete`, `maintenance release`) or wait for \
              its end; `cketerm nodes keep-cordoned {}` keeps its cordon",
             row.name, row.name
         )))
     })
 }
 
-/// Returns the entry that works on a node now: it drains, reboots or repairs the node, or its command may still be
+/// Returns the entry that works on a node now: it drains, reboots, repairs or keeps the node, or its command may still be
 /// running.
 fn claiming_entry(view: &StoreView, row: &NodeRow) -> Option<String> {
     let of_definition = view.definition().and_then(|d| d.members.by_name(&d.cluster, &row.name));
@@ -237,12 +237,18 @@ fn claiming_entry(view: &StoreView, row: &NodeRow) -> Option<String> {
             Some(format!("{} ({})", EntryId::repair(*index), repair::state(entry)))
         })
     };
+    let maintenance = || {
+        view.maintenance.entries.iter().find_map(|(index, stored)| {
+            let entry = stored.get().filter(|e| is_this_machine(&e.node) && e.claims_machine())?;
+            Some(format!("{} ({})", EntryId::maintenance(*index), entry.status))
+        })
+    };
     let running = || {
         let open = view.attempts.values().filter_map(Stored::get).filter(|a| a.open() && is_this_machine(&a.address));
         let alive = |lease| view.candidates.values().any(|c| c.lease == lease);
         open.into_iter().find(|a| alive(a.lease)).map(|a| format!("the command of {}", a.entry))
     };
-    reboot.or_else(repair).or_else(running)
+    reboot.or_else(repair).or_else(maintenance).or_else(running)
 }
 
 #[cfg(test)]

@@ -52,6 +52,10 @@ fn keys(keys: &Keys, area: Area) -> Vec<String> {
         Area::Reboots => vec![keys.entry(reboot), keys.request(reboot), keys.switch(SwitchName::Reboots)],
         Area::Repairs => vec![keys.entry(repair), keys.request(repair), keys.switch(SwitchName::Repairs)],
         Area::Orders => vec![keys.order(reboot), keys.order(repair)],
+        Area::Maintenance => {
+            let maintenance = EntryId::maintenance(u64::MAX);
+            vec![keys.entry(maintenance), keys.request(maintenance)]
+        }
         Area::Settings => vec![keys.policy(), keys.constraints()],
         Area::Registry => {
             vec![keys.switch(SwitchName::Sabakan), keys.switch(SwitchName::AutoRepair), keys.approval("x")]

@@ -11,6 +11,8 @@ pub enum Area {
     Repairs,
     /// Orders for the leader: hold, retry, done, force.
     Orders,
+    /// Maintenance of machines.
+    Maintenance,
     /// Policy and constraints: windows, freezes, limits.
     Settings,
     /// sabakan, automatic repair, approvals.
@@ -23,8 +25,16 @@ pub enum Area {
 
 impl Area {
     /// All areas.
-    pub const ALL: [Self; 7] =
-        [Self::Reboots, Self::Repairs, Self::Orders, Self::Settings, Self::Registry, Self::Nodes, Self::Hosts];
+    pub const ALL: [Self; 8] = [
+        Self::Reboots,
+        Self::Repairs,
+        Self::Orders,
+        Self::Maintenance,
+        Self::Settings,
+        Self::Registry,
+        Self::Nodes,
+        Self::Hosts,
+    ];
 
     /// Returns true if etcd grants the right, false if Kubernetes does.
     pub const fn is_in_etcd(self) -> bool {
@@ -38,6 +48,7 @@ impl fmt::Display for Area {
             Self::Reboots => "the reboot queue",
             Self::Repairs => "the repair queue",
             Self::Orders => "orders for entries",
+            Self::Maintenance => "maintenance",
             Self::Settings => "policy and constraints",
             Self::Registry => "sabakan's settings and approvals",
             Self::Nodes => "Nodes",

@@ -74,7 +74,9 @@ pub fn observe(snap: &mut Snapshot, now: Now) {
                 MaintenanceStatus::Draining => {
                     observe_drain(snap, work.entry(id).or_insert_with(taken_over), id, &entry.node, now);
                 }
-                MaintenanceStatus::InMaintenance => drop(work.entry(id).or_default()),
+                MaintenanceStatus::InMaintenance => {
+                    note_uncordon(work.entry(id).or_default(), id, snap.node_of(&entry.node), now);
+                }
                 MaintenanceStatus::Queued => {}
             }
         }

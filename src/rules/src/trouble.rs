@@ -60,13 +60,15 @@ pub fn is_at_gate(seen: &Seen, id: EntryId, why: &Reason) -> bool {
     why.is_gate() && !in_work(&seen.snapshot.store, id)
 }
 
-/// Returns all entries of both queues that an operator should look at. It looks up only entries that are held up: it
+/// Returns all entries, and maintenances, that an operator should look at. It looks up only entries that are held up: it
 /// runs at every change, and ten thousand entries may merely wait.
 pub fn all_stuck(seen: &Seen) -> impl Iterator<Item = EntryId> {
     let store = &seen.snapshot.store;
     let (reboots, repairs) = (&store.reboots.entries, &store.repairs.entries);
     let broken = reboots.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| EntryId::reboot(*index));
-    let held = seen.reasons.iter().filter(|(id, why)| id.queue == QueueKind::Reboot && own(why));
+    let maintenance = store.maintenance.entries.iter().filter(|(_, stored)| stored.get().is_none());
+    let broken = broken.chain(maintenance.map(|(index, _)| EntryId::maintenance(*index)));
+    let held = seen.reasons.iter().filter(|(id, why)| id.queue != QueueKind::Repair && own(why));
     let held = held.map(|(id, _)| *id).filter(|id| store.entry(*id).is_some() && is_stuck(seen, *id));
     let repairs = repairs.keys().map(|index| EntryId::repair(*index)).filter(|id| is_stuck(seen, *id));
     broken.chain(held).chain(repairs)

@@ -6,8 +6,9 @@ use cketerm_model::{
     clock::Clock,
     cluster::Member,
     entry::{EntryId, Stored},
-    maintenance::{MaintenanceEntry, MaintenanceStatus},
+    maintenance::MaintenanceEntry,
     names::{Address, NodeName},
+    reason::Reason as WaitReason,
     stored::view::StoreView,
     time::ahead_in,
 };
@@ -29,9 +30,11 @@ pub enum MaintenanceCommand {
     Add(AddArgs),
     /// List the nodes in maintenance, and those that wait for it
     List,
+    /// Move the end of maintenances
+    Extend(AddArgs),
     /// End the maintenance of nodes: they are uncordoned once they are Ready
     Release {
-        /// Nodes by name or address
+        /// Nodes by name or address, or maintenance/INDEX
         #[arg(required = true, value_name = "NODE")]
         nodes: Vec<String>,
         #[command(flatten)]
@@ -45,10 +48,10 @@ pub enum MaintenanceCommand {
     },
 }
 
-/// Arguments of `maintenance add`.
+/// Arguments of `maintenance add` and `extend`.
 #[derive(Args, Debug)]
 pub struct AddArgs {
-    /// Nodes by name or address
+    /// Nodes by name or address; with extend also maintenance/INDEX
     #[arg(required = true, value_name = "NODE")]
     nodes: Vec<String>,
     /// End: 90m, 12h, 7d; 2026-11-28T10:00:00Z, with any offset; or "tomorrow 08:00" in the windows' time zone
@@ -63,6 +66,7 @@ pub struct AddArgs {
 pub async fn run(command: MaintenanceCommand, context: &Context) -> Result<(), ActionError> {
     match command {
         MaintenanceCommand::Add(args) => Box::pin(add(&args, context)).await,
+        MaintenanceCommand::Extend(args) => Box::pin(extend(&args, context)).await,
         MaintenanceCommand::List => list(context).await,
         MaintenanceCommand::Release { nodes, reason } => Box::pin(release(&nodes, &reason, context)).await,
         MaintenanceCommand::Why { index } => why::run(EntryId::maintenance(index), context).await,
@@ -71,10 +75,7 @@ pub async fn run(command: MaintenanceCommand, context: &Context) -> Result<(), A
 
 async fn add(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator_with_kube().await?;
-    let view = operator.store.read_view().await?;
-    let zone = view.policy().time_zone().unwrap_or(TimeZone::UTC);
-    let until = ahead_in(&args.until, operator.store.clock().wall(), &zone);
-    let until = until.map_err(|why| ActionError::misused(format!("--until {why}")))?;
+    let until = end(args, &operator).await?;
     let addresses = operator.resolve(&args.nodes).await?;
     let added = Box::pin(operator.add_maintenance(&addresses, until, args.reason.get())).await?;
     for note in &added.notes {
@@ -85,11 +86,29 @@ async fn add(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     Ok(())
 }
 
+async fn end(args: &AddArgs, operator: &Operator) -> Result<Timestamp, ActionError> {
+    let view = operator.store.read_view().await?;
+    let zone = view.policy().time_zone().unwrap_or(TimeZone::UTC);
+    let until = ahead_in(&args.until, operator.store.clock().wall(), &zone);
+    until.map_err(|why| ActionError::misused(format!("--until {why}")))
+}
+
+async fn extend(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
+    let operator = context.operator().await?;
+    let until = end(args, &operator).await?;
+    let extended = operator.extend_maintenance(&args.nodes, until, args.reason.get()).await?;
+    context.print_message(&format!("maintenance {}: until {until}", join(&extended)));
+    Ok(())
+}
+
 async fn release(nodes: &[String], reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator().await?;
-    let addresses = operator.resolve(nodes).await?;
-    let released = operator.release_maintenance(&addresses, reason.get()).await?;
-    context.print_message(&format!("released: {}; the leader uncordons what is Ready", join(&released)));
+    let released = operator.release_maintenance(nodes, reason.get()).await?;
+    let which = format!("maintenance {} released ({})", join(&released), nodes.join(", "));
+    match operator.release_note().await {
+        Some(note) => context.print_message(&format!("{which}; {note}")),
+        None => context.print_message(&format!("{which}: the leader uncordons each node once it is Ready")),
+    }
     Ok(())
 }
 
@@ -107,7 +126,7 @@ struct Row<'a> {
     name: Option<&'a NodeName>,
     who: Option<String>,
     reason: Option<&'a str>,
-    /// Reason why it waits; none once its Node is empty.
+    /// What it waits for, or what is wrong with it.
     waits: Option<String>,
 }
 
@@ -141,7 +160,9 @@ fn row<'a>(entry: &'a MaintenanceEntry, view: &'a StoreView, clock: &Clock) -> R
         name: name_of(view, &entry.node),
         who: request.map(|request| request.who.to_string()),
         reason: request.and_then(|request| request.reason.as_deref()),
-        waits: (entry.status != MaintenanceStatus::InMaintenance).then(|| why::reason(view, id, clock).to_string()),
+        waits: Some(why::reason(view, id, clock))
+            .filter(|why| !matches!(why, WaitReason::InMaintenance { .. }))
+            .map(|why| why.to_string()),
     }
 }
 

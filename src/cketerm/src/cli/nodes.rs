@@ -211,6 +211,11 @@ fn list(view: &StoreView, rows: Vec<Row>) -> Vec<Listed> {
             entries.entry(entry.address.clone()).or_default().push(format!("repairs/{index}"));
         }
     }
+    for (index, entry) in &view.maintenance.entries {
+        if let Some(entry) = entry.get() {
+            entries.entry(entry.node.clone()).or_default().push(format!("maintenance/{index}"));
+        }
+    }
     let mut rows: BTreeMap<NodeName, Row> = rows.into_iter().map(|row| (row.0.name.clone(), row)).collect();
     let one = |name: NodeName, address: Address, plane: bool, member: bool, row: Option<Row>| {
         let (row, cordoned_by) = row.unzip();

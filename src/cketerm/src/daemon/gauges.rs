@@ -158,7 +158,8 @@ pub const GAUGES: &[Gauge] = &[
         let store = &s.snapshot.store;
         let reboots = store.reboots.entries.values().filter(|e| e.value.is_err()).count();
         let repairs = store.repairs.entries.values().filter(|e| e.value.is_err()).count();
-        sample(&[], count(store.broken.len() + reboots + repairs));
+        let maintenance = store.maintenance.entries.values().filter(|e| e.value.is_err()).count();
+        sample(&[], count(store.broken.len() + reboots + repairs + maintenance));
     }),
     leader_gauge("cketerm_entries", &["queue", "reason"], "Unfinished entries by reason", by_reason),
     leader_gauge(

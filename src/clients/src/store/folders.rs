@@ -213,9 +213,9 @@ impl Store {
         Ok(engine.surplus(keep.engine).chain(people.surplus(keep.people)).collect())
     }
 
-    /// Returns the first keys of a folder; for the history, those of both queues, whose numbers are independent.
+    /// Returns the first keys of a folder; for the history, those of each kind, whose numbers are independent.
     async fn oldest_per_queue(&self, folder: &str) -> Result<Vec<KeyValue>, Failure> {
-        let queues = QueueKind::QUEUES.map(|queue| format!("{folder}{}-", queue.folder()));
+        let queues = QueueKind::ALL.map(|queue| format!("{folder}{}-", queue.folder()));
         let parts = if folder == self.keys().history_prefix() { queues.to_vec() } else { vec![folder.to_owned()] };
         let mut first = Vec::new();
         for part in parts {

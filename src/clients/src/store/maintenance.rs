@@ -65,13 +65,54 @@ impl Store {
         Err(StoreError::Conflict { what: self.keys().write_index(QueueKind::Maintenance) })
     }
 
-    /// Marks a maintenance as ended by an operator; the leader removes it and uncordons the Node. One that is marked already stays
-    /// as it is.
+    /// Marks a maintenance as ended by an operator; the leader removes it and uncordons the Node. One that is marked
+    /// already stays as it is.
     pub async fn release_maintenance(
         &self,
         index: u64,
         person: &Person,
         reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let (who, at) = (person.who().clone(), self.clock().wall());
+        let released = Released { who, at, reason: reason.map(str::to_owned) };
+        let what = ("maintenance release", "released", reason);
+        self.change_maintenance(index, person, what, |entry| match entry.released {
+            Some(_) => None,
+            None => Some(MaintenanceEntry { released: Some(released.clone()), ..entry }),
+        })
+        .await
+    }
+
+    /// Moves the end of a maintenance. It is refused for one that somebody has ended.
+    pub async fn extend_maintenance(
+        &self,
+        index: u64,
+        until: Timestamp,
+        person: &Person,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let result = format!("until {until}");
+        let what = ("maintenance extend", result.as_str(), reason);
+        let mut is_over = false;
+        self.change_maintenance(index, person, what, |entry| {
+            is_over = entry.released.is_some();
+            (!is_over).then_some(MaintenanceEntry { until, ..entry })
+        })
+        .await?;
+        if is_over {
+            return Err(StoreError::NotAllowed(format!("{} was ended meanwhile", EntryId::maintenance(index))));
+        }
+        Ok(())
+    }
+
+    /// Writes what `change` makes of a maintenance, compared, with its audit record (`(what, result, reason)`); nothing if
+    /// it makes nothing of it.
+    async fn change_maintenance(
+        &self,
+        index: u64,
+        person: &Person,
+        (what, result, reason): (&str, &str, Option<&str>),
+        mut change: impl FnMut(MaintenanceEntry) -> Option<MaintenanceEntry>,
     ) -> Result<(), StoreError> {
         let id = EntryId::maintenance(index);
         let (key, on) = (self.keys().entry(id), id.to_string());
@@ -80,18 +121,16 @@ impl Store {
             let entry: MaintenanceEntry = serde_json::from_slice(kv.value()).map_err(|e| StoreError::Broken {
                 key: key.clone(),
                 cause: e.to_string(),
-                remedy: format!("remove it: etcdctl del {key}; the Node stays cordoned until `cketerm nodes uncordon`"),
+                remedy: format!(
+                    "fix it, or cordon the Node with `cketerm nodes cordon NODE` and remove the key: etcdctl del {key}; \
+                     without the key the leader uncordons the Node once it is Ready"
+                ),
             })?;
-            if entry.released.is_some() {
-                return Ok(());
-            }
-            let who = person.who().clone();
-            let released = Released { who, at: self.clock().wall(), reason: reason.map(str::to_owned) };
-            let entry = MaintenanceEntry { released: Some(released), ..entry };
+            let Some(entry) = change(entry) else { return Ok(()) };
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, kv.mod_revision())];
             let ops = vec![TxnOp::put(key.as_str(), json(&entry), None)];
-            let note = AuditNote { who: person.who(), what: "maintenance release", on: &on, reason };
-            if let WriteOutcome::At(_) = self.write(note, "released", compares, ops).await? {
+            let note = AuditNote { who: person.who(), what, on: &on, reason };
+            if let WriteOutcome::At(_) = self.write(note, result, compares, ops).await? {
                 return Ok(());
             }
         }

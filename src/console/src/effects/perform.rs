@@ -156,7 +156,8 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             format!("maintenance {}: until {until}", ids(&added.indexes)).into()
         }
         Action::EndMaintenance { addresses, reason } => {
-            let ended = operator.release_maintenance(&addresses, reason.as_deref()).await.map_err(text)?;
+            let words: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            let ended = operator.release_maintenance(&words, reason.as_deref()).await.map_err(text)?;
             format!("ended maintenance {}: uncordoned once Ready", ids(&ended)).into()
         }
         Action::KeepCordoned { node, keep } => {

@@ -39,7 +39,7 @@ pub fn area_of(action: &Action) -> Option<Area> {
         Action::Cancel { entries, .. } | Action::ResetBackoff { entries, .. } => of_queue(entries.first()?.queue),
         Action::Remove { entry, .. } => of_queue(entry.queue),
         Action::Switch { queue, .. } | Action::Batches { queue, what: BatchAction::Cancel, .. } => of_queue(*queue),
-        Action::Maintenance { .. } | Action::EndMaintenance { .. } => Area::Orders,
+        Action::Maintenance { .. } | Action::EndMaintenance { .. } => Area::Maintenance,
         Action::Batches { .. } | Action::Hold { .. } | Action::Order { .. } => Area::Orders,
         Action::Freeze { .. } | Action::Unfreeze { .. } => Area::Settings,
         Action::KeepCordoned { .. } => Area::Nodes,
@@ -49,7 +49,8 @@ pub fn area_of(action: &Action) -> Option<Area> {
 
 fn of_queue(queue: QueueKind) -> Area {
     match queue {
-        QueueKind::Reboot | QueueKind::Maintenance => Area::Reboots,
+        QueueKind::Reboot => Area::Reboots,
+        QueueKind::Maintenance => Area::Maintenance,
         QueueKind::Repair => Area::Repairs,
     }
 }

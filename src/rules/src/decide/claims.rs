@@ -13,7 +13,7 @@ use cketerm_model::{
 };
 use foldhash::HashMap;
 
-use super::attempts;
+use super::{attempts, maintenance};
 use crate::snapshot::Snapshot;
 
 /// Work in progress, over both queues.
@@ -127,6 +127,13 @@ impl Claims {
         for name in &snap.kube.marked {
             let Some(node) = snap.kube.by_name.get(name).filter(|n| n.unschedulable) else { continue };
             let ends_when_ready = |o: &Owner| o.called_done || o.entry.queue == QueueKind::Maintenance;
+            let unreadable = node.owner().filter(|o| maintenance::is_unreadable(snap, o.entry));
+            if let (Some(owner), Some(member)) = (unreadable, definition.members.by_name(&definition.cluster, name))
+                && member.control_plane
+            {
+                self.api_servers.entry(member.address.clone()).or_insert(owner.entry);
+                continue;
+            }
             let Some(owner) = node.owner().filter(|o| o.taken_over_rebooting || (ends_when_ready(o) && !node.ready))
             else {
                 continue;

@@ -141,7 +141,8 @@ impl<'a> Pass<'a> {
         // A repair that stays in the queue has ended or backed off. In both cases its node may be uncordoned.
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         let command_began = owner.taken_over_rebooting || attempts::any_command_began(self.snap, id);
-        if self.is_done_but_not_ready(node, owner) {
+        // A maintenance ran no command: its record protects the cordon alone, which the next drain takes over.
+        if id.queue != QueueKind::Maintenance && self.is_done_but_not_ready(node, owner) {
             return true;
         }
         !stays

@@ -41,6 +41,10 @@ impl<'a> Pass<'a> {
         if let Some(reason @ Reason::NoCommand { .. }) = self.no_command(ctx) {
             return self.back_off(ctx, reason);
         }
+        // CKE began the drain while it led.
+        if let Some(kept) = self.kept_for_maintenance(ctx) {
+            return self.unwind(ctx, kept);
+        }
         // The window has ended, or a freeze has begun. The drain unwinds and starts anew when it may (REB-47, I8).
         if let Some(window_blocker) = self.window_blocker(ctx) {
             return self.unwind(ctx, window_blocker);

@@ -3,16 +3,16 @@
 //! windows, freezes and the breaker.
 
 use cketerm_model::{
-    entry::{EntryId, Stored},
+    entry::{EntryId, QueueKind, Stored},
     fault,
     maintenance::{MaintenanceEntry, MaintenanceStatus},
-    names::Address,
+    names::{Address, NodeName},
     reason::Reason,
 };
 use foldhash::HashMap;
 
-use super::{Effect, End, Pass, entry_context::EntryContext, recheck::Recheck};
-use crate::snapshot::FreshRead;
+use super::{Effect, End, Pass, entry_context::EntryContext, pods::classify_pods, recheck::Recheck};
+use crate::snapshot::{FreshRead, Snapshot};
 
 impl<'a> Pass<'a> {
     /// Goes through the maintenances by index. It removes those that are over, moves those in progress, and returns the
@@ -55,7 +55,10 @@ impl<'a> Pass<'a> {
                     waiting.push(ctx);
                     continue;
                 }
-                MaintenanceStatus::Draining => self.drain(ctx),
+                MaintenanceStatus::Draining => match self.other_work(ctx) {
+                    Some(other) => other,
+                    None => self.drain(ctx),
+                },
                 MaintenanceStatus::InMaintenance => self.keep_in_maintenance(ctx, entry),
             };
             self.reason(id, reason);
@@ -74,20 +77,64 @@ impl<'a> Pass<'a> {
         is_over.then_some(End::Expired)
     }
 
-    /// Keeps the Node cordoned. As in a drain, an uncordon by somebody else is undone once and then only reported.
+    /// Returns the reason while other work goes on on the machine: CKE knows no maintenance and may have begun it while it
+    /// led.
+    fn other_work(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        let claims = &self.claims;
+        let repair = claims.repairs.get(ctx.address).or_else(|| claims.api_repairs.get(ctx.address));
+        let other = claims.machines.get(ctx.address).filter(|id| **id != ctx.id).or(repair).copied()?;
+        Some(match other.queue {
+            QueueKind::Reboot | QueueKind::Maintenance => Reason::MachineInReboot { entry: other },
+            QueueKind::Repair => Reason::MachineInRepair { entry: other },
+        })
+    }
+
+    /// Keeps the Node cordoned. As in a drain, an uncordon by somebody else is undone once and then only reported. Pods
+    /// that came meanwhile are reported.
     fn keep_in_maintenance(&mut self, ctx: EntryContext<'a>, entry: &MaintenanceEntry) -> Reason {
         let kept = self.in_maintenance(ctx.id, entry);
-        // CKE may have rebooted the machine while it led. Its own record, or cketerm's for that reboot, goes first.
-        let is_claimed_by_other = self.claims.machines.get(ctx.address).is_some_and(|id| *id != ctx.id);
-        let work = self.snap.work.get(&ctx.id).filter(|_| self.leading() && !is_claimed_by_other);
-        let (Some(work), Some(node)) = (work, self.node_of(ctx)) else { return kept };
-        if let Some(reason) = self.stale().or_else(|| self.wrong_node(ctx, Some(node.as_ref()))) {
+        let node = self.node_of(ctx);
+        if let Some(reason) = self.other_work(ctx).or_else(|| self.wrong_node(ctx, node.map(AsRef::as_ref))) {
             return reason;
         }
-        if let Some(reason) = self.paused(ctx.id, "keeping the Node cordoned") {
+        let work = self.snap.work.get(&ctx.id).filter(|_| self.leading());
+        let (Some(work), Some(node)) = (work, node) else { return kept };
+        if let Some(reason) = self.stale().or_else(|| self.paused(ctx.id, "keeping the Node cordoned")) {
             return reason;
         }
-        self.ensure_cordoned(ctx, node, work).err().unwrap_or(kept)
+        if let Err(reason) = self.ensure_cordoned(ctx, node, work) {
+            return reason;
+        }
+        self.out.watch_pods.insert(node.name.clone());
+        self.pods_in_maintenance(ctx, &node.name).unwrap_or(kept)
+    }
+
+    /// Returns a reason if pods are on the Node that the drain would have evicted.
+    fn pods_in_maintenance(&self, ctx: EntryContext<'a>, node: &NodeName) -> Option<Reason> {
+        let pods = self.snap.kube.pods.get(node).filter(|pods| pods.synced)?;
+        let leaving = classify_pods(pods.pods.values(), self.drain_rules(ctx)?, &self.snap.kube);
+        let first = leaving.first()?;
+        let left = u32::try_from(leaving.len()).unwrap_or(u32::MAX);
+        Some(Reason::PodsLeaving { left, first: first.full_name() })
+    }
+
+    /// Returns the reason why a drain or a command of the queues must not go on: the machine is in maintenance.
+    pub(super) fn kept_for_maintenance(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if ctx.queue() == QueueKind::Maintenance {
+            return None;
+        }
+        self.snap.store.maintenance.entries.iter().find_map(|(index, stored)| {
+            let entry = stored.get().filter(|entry| entry.node == *ctx.address && entry.released.is_none())?;
+            let is_kept = entry.status == MaintenanceStatus::InMaintenance;
+            is_kept.then(|| self.in_maintenance(EntryId::maintenance(*index), entry))
+        })
+    }
+
+    /// Returns a reason if this is a maintenance that cannot be read: nobody knows whether it is over.
+    pub(super) fn unreadable_maintenance(&self, id: EntryId) -> Option<Reason> {
+        is_unreadable(self.snap, id).then(|| Reason::InvalidEntry {
+            why: format!("{id} cannot be read and keeps this Node: fix it with etcdctl, or remove it"),
+        })
     }
 
     /// Returns the reason of a maintenance that goes on, which is also that of other work on the machine.
@@ -118,4 +165,10 @@ impl<'a> Pass<'a> {
         self.plan(ctx.machine, Some(ctx.id), self.disruption_guard(ctx), effect);
         Ok(Reason::Working { phase: "drained".to_owned() })
     }
+}
+
+/// Reports whether this is a maintenance that cannot be read.
+pub(super) fn is_unreadable(snap: &Snapshot, id: EntryId) -> bool {
+    let stored = snap.store.maintenance.entries.get(&id.index).filter(|_| id.queue == QueueKind::Maintenance);
+    stored.is_some_and(|stored| stored.value.is_err())
 }

@@ -269,11 +269,14 @@ impl<'a> Pass<'a> {
         self.wrong_node(ctx, node.map(AsRef::as_ref))
     }
 
-    /// Returns a reason if the machine was in progress for an entry that is gone and has not recovered. A new drain
-    /// would overwrite the record that keeps the Node cordoned (REB-45).
+    /// Returns a reason if the machine was in progress for an entry that is gone and has not recovered, or is in a
+    /// maintenance that cannot be read. A new drain would overwrite the record that keeps the Node cordoned (REB-45).
     pub(super) fn orphaned_cordon_of_other_entry(&self, ctx: EntryContext<'_>, node: &Arc<NodeRow>) -> Option<Reason> {
         let owner = node.owner().filter(|o| o.entry != ctx.id && node.unschedulable)?;
         let entry = owner.entry;
+        if let Some(unreadable) = self.unreadable_maintenance(entry) {
+            return Some(unreadable);
+        }
         let gone = !attempts::has_live_entry(self.snap, entry);
         (gone && self.has_not_recovered(node, owner))
             .then(|| Reason::OrphanedCordon { node: node.name.to_string(), entry })

@@ -83,12 +83,14 @@ impl Basis {
     }
 }
 
-/// Returns the addresses of machines that an entry of either queue works on.
+/// Returns the addresses of machines that an entry of either queue, or a maintenance, works on.
 pub fn busy(store: &StoreView) -> BTreeSet<Address> {
     let reboots = store.reboots.entries.values().filter_map(Stored::get);
     let reboots = reboots.filter(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting));
     let repairs = store.repairs.entries.values().filter_map(Stored::get).filter(|e| e.claims_machine());
-    reboots.map(|e| e.node.clone()).chain(repairs.map(|e| e.address.clone())).collect()
+    let maintenance = store.maintenance.entries.values().filter_map(Stored::get).filter(|e| e.claims_machine());
+    let queues = reboots.map(|e| e.node.clone()).chain(repairs.map(|e| e.address.clone()));
+    queues.chain(maintenance.map(|e| e.node.clone())).collect()
 }
 
 /// A plan with its consequences.

@@ -187,3 +187,40 @@ fn i5_an_unreadable_maintenance_is_shown_and_stops_nothing() {
     assert!(!broken.uncordons(11), "nobody knows whether it is over");
     assert_eq!(broken.starts(), [0]);
 }
+
+#[test]
+fn i72_nothing_starts_on_a_node_whose_maintenance_cannot_be_read() {
+    let broken = |last| {
+        let scene = Scene::new(3).maintenance(last, MaintenanceStatus::InMaintenance).cordoned_for_maintenance(last);
+        scene.with(|s| s.store.maintenance.entries.get_mut(&3).unwrap().value = Err("not JSON".to_owned()))
+    };
+    let own = broken(11).queued(&[(0, 11), (1, 12)]);
+    assert_eq!(own.starts(), [1]);
+    assert!(matches!(own.reason(0), Reason::InvalidEntry { .. }), "{}", own.reason(0));
+    assert!(broken(2).queued(&[(0, 1)]).starts().is_empty(), "it may be an API server that is off");
+}
+
+#[test]
+fn i72_work_that_cke_began_on_the_machine_goes_first_or_unwinds() {
+    // a drain goes back, a reboot ends
+    let drains = kept().draining(7, 11, 5);
+    assert!(matches!(drains.effect(7), Some(Effect::Unwind { .. })), "{:?}", drains.effect(7));
+    assert!(drains.effect_of_maintenance().is_none());
+    let reboots = Scene::new(3).maintenance(11, MaintenanceStatus::Draining).rebooting(7, 11, 5, None);
+    assert!(reboots.effect_of_maintenance().is_none());
+    assert!(matches!(reboots.why(), Some(Reason::MachineInReboot { .. })), "{:?}", reboots.why());
+}
+
+#[test]
+fn i72_pods_that_came_meanwhile_and_a_missing_node_are_reported() {
+    let pods = kept().pod(11, "web", |_| {});
+    assert!(matches!(pods.why(), Some(Reason::PodsLeaving { left: 1, .. })), "{:?}", pods.why());
+    let gone = kept().with(|s| s.kube.remove_node(&cketerm_model::names::NodeName::new(Scene::address(11))));
+    assert!(matches!(gone.why(), Some(Reason::NodeMismatch { .. })), "{:?}", gone.why());
+}
+
+#[test]
+fn i72_after_the_end_a_machine_that_is_down_may_be_rebooted() {
+    let gone = kept().with(|s| drop(s.store.maintenance.entries.remove(&3))).node(11, |n| n.ready = false);
+    assert_eq!(gone.queued(&[(0, 11)]).starts(), [0]);
+}
