@@ -40,6 +40,8 @@ pub enum Mutation {
     CanariesForgotten,
     /// A reboot that was withdrawn after its command has no outcome.
     OutcomeForgotten,
+    /// Reboots start although a gate of the site is closed.
+    StartGateForgotten,
     /// A member leaves the definition as soon as its Node is gone.
     NodeGraceIgnored,
     /// A member leaves the definition while an entry works on its machine.
@@ -323,6 +325,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::BreakerForgotten,
     Mutation::CanariesForgotten,
     Mutation::OutcomeForgotten,
+    Mutation::StartGateForgotten,
 ];
 
 #[cfg(feature = "mutations")]
@@ -394,7 +397,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=71).map(|i| format!("I{i}")) {
+        for code in (1..=72).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

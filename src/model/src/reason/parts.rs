@@ -19,6 +19,7 @@ impl Reason {
             | Self::UnreachableGate { .. }
             | Self::LeaderOnNode { .. }
             | Self::BreakerOpen { .. }
+            | Self::StartGateClosed { .. }
             | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
@@ -103,6 +104,7 @@ impl Reason {
             | Self::UnreachableGate { .. }
             | Self::LeaderOnNode { .. }
             | Self::BreakerOpen { .. }
+            | Self::StartGateClosed { .. }
             | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
