@@ -49,6 +49,7 @@ mod selection;
 mod settle;
 mod shrink;
 mod site;
+mod start_gates;
 mod stories;
 mod stuck;
 mod ticks;
@@ -167,6 +168,7 @@ static STORIES: &[Stories] = &[
     agents::STORIES,
     node_signs::STORIES,
     breaker::STORIES,
+    start_gates::STORIES,
 ];
 
 /// Plays the scenarios that are not drawn from a seed, in a complete run the long ones too, and reports whether all went

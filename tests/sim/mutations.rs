@@ -17,7 +17,7 @@ use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
     agents, breaker, enqueues, handovers, hooks, long_runs, membership, node_signs, other_drainers, outages,
-    reboot_needed, refusals, selection::Selection, shrink,
+    reboot_needed, refusals, selection::Selection, shrink, start_gates,
 };
 
 /// Number of seeds within which each mutation has to be found.
@@ -104,6 +104,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::BreakerForgotten => &["I70"],
         Mutation::CanariesForgotten => &["I71"],
         Mutation::OutcomeForgotten => &["I69"],
+        Mutation::StartGateForgotten => &["I72"],
     }
 }
 
@@ -226,6 +227,7 @@ fn scenario_for(mutation: Mutation) -> Option<fn() -> long_runs::ScenarioResult>
         Mutation::BreakerForgotten | Mutation::CanariesForgotten | Mutation::OutcomeForgotten => {
             Some(|| breaker::STORIES.until_a_breach())
         }
+        Mutation::StartGateForgotten => Some(|| start_gates::STORIES.until_a_breach()),
         _ => None,
     }
 }
