@@ -29,6 +29,7 @@ mod reboot_needed;
 mod repairs;
 mod results;
 mod round;
+mod start_gates;
 mod stuck;
 mod uncordon_gates;
 mod watches;

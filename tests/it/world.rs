@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod history;
 pub mod leader;
 pub mod program;
+pub mod prometheus;
 pub mod recorder;
 pub mod rights;
 pub mod sandbox;

@@ -1,4 +1,4 @@
-//! Maintenance without a reboot (I72).
+//! Maintenance without a reboot (I73).
 
 use std::collections::BTreeMap;
 
@@ -44,11 +44,11 @@ fn over(line: &Timeline<MaintenanceEntry>) -> Option<Timestamp> {
     Some(last.released.as_ref().map_or(last.until, |released| released.at.min(last.until)))
 }
 
-/// I72, for each maintenance: from the moment at which its Node was empty until its end the Node is cordoned, unless
+/// I73, for each maintenance: from the moment at which its Node was empty until its end the Node is cordoned, unless
 /// somebody else uncordons it. It is removed soon after its end, and not before; its Node is uncordoned then, unless other
 /// work begins on it. At each start of a reboot or maintenance, in that very revision: no maintenance works on the
 /// machine, the limits include maintenance, and no API server starts while one is in maintenance.
-pub fn i72(view: &View<'_>) -> Vec<Breach> {
+pub fn i73(view: &View<'_>) -> Vec<Breach> {
     let all = &view.maintenance;
     let mut found = Vec::new();
     for (index, line) in all {
@@ -81,7 +81,7 @@ pub fn i72(view: &View<'_>) -> Vec<Breach> {
 fn kept(view: &View<'_>, index: u64, line: &Timeline<MaintenanceEntry>) -> Vec<Breach> {
     let mut found = Vec::new();
     let Some(over) = over(line) else { return found };
-    let mut breach = |at: Timestamp, what: String| found.push(Breach { code: "I72", at, what });
+    let mut breach = |at: Timestamp, what: String| found.push(Breach { code: "I73", at, what });
     let removed = line.steps().iter().find(|step| step.value.is_none()).map(|step| step.at);
     if let Some(removed) = removed
         && seconds_between(removed, over) > Seconds::new(CLOCKS)
@@ -121,7 +121,7 @@ fn shares_limits(
     what: &str,
 ) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut breach = |text: String| found.push(Breach { code: "I72", at: time, what: format!("{what} starts {text}") });
+    let mut breach = |text: String| found.push(Breach { code: "I73", at: time, what: format!("{what} starts {text}") });
     let Some(cluster) = view.clusters.before(revision) else { return found };
     let is_api = |address: &str| member(cluster, address).is_some_and(|member| member.control_plane);
     let own = what.strip_prefix("maintenance/").and_then(|index| index.parse::<u64>().ok());

@@ -46,6 +46,7 @@ mod reboot_needed;
 mod repair;
 mod repair_steps;
 mod results;
+mod start_gates;
 mod view;
 mod visibility;
 mod waits;
@@ -56,6 +57,8 @@ mod windows;
 mod tests;
 
 pub use record::Record;
+#[allow(unused_imports)] // for the simulation
+pub use view::EntryChange;
 pub use view::View;
 #[allow(unused_imports)] // for the simulation
 pub use view::{is_engine, status as status_of};
@@ -150,7 +153,8 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I69", outcomes::i69),
     ("I70", outcomes::i70),
     ("I71", outcomes::i71),
-    ("I72", maintenance::i72),
+    ("I72", start_gates::i72),
+    ("I73", maintenance::i73),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

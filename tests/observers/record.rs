@@ -43,10 +43,27 @@ pub struct Record {
     pub logins: Vec<Login>,
     /// Reboots that agents of the machines requested, as the machines saw them. None where no agent reboots a machine.
     pub agent_reboots: Option<Vec<AgentReboot>>,
+    /// Queries that engines sent to Prometheus. None where nothing could listen.
+    pub gate_queries: Option<Vec<GateQuery>>,
     /// Whether the hosts of the engines keep the results of commands until they are recorded.
     pub keeps_results: bool,
     /// End of the run.
     pub end: Timestamp,
+}
+
+/// Query that an engine sent to Prometheus.
+#[derive(Clone, Debug)]
+pub struct GateQuery {
+    /// Time of the request.
+    pub at: Timestamp,
+    /// The engine.
+    pub by: String,
+    /// The expression.
+    pub expression: String,
+    /// Time of the answer; none = there is none.
+    pub answered: Option<Timestamp>,
+    /// Whether the answer is an empty result. Errors are not.
+    pub empty: bool,
 }
 
 /// Reboot that an agent requested on its machine.

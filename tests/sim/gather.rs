@@ -9,7 +9,9 @@ use cketerm_sandbox::{
 use etcd_client::proto::{PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp};
 use jiff::Timestamp;
 
-use crate::observers::record::{self, ApiRequest, EtcdMember, KeyChange, Login, ObjectChange, PowerEvent, Record, Txn};
+use crate::observers::record::{
+    self, ApiRequest, EtcdMember, GateQuery, KeyChange, Login, ObjectChange, PowerEvent, Record, Txn,
+};
 
 const PREFIX: &str = "/cke/";
 
@@ -31,9 +33,15 @@ pub fn record(sandbox: &Sandbox) -> Record {
         received: Vec::new(),
         logins: sandbox.machines.logins().into_iter().map(|(to, at)| Login { at, to }).collect(),
         agent_reboots: None,
+        gate_queries: Some(sandbox.prometheus.queries().into_iter().map(gate_query).collect()),
         keeps_results: true,
         end: sandbox.objects.clock().wall(),
     }
+}
+
+fn gate_query(query: cketerm_sandbox::prometheus::Query) -> GateQuery {
+    let cketerm_sandbox::prometheus::Query { at, by, expression, answered, empty } = query;
+    GateQuery { at, by, expression, answered, empty }
 }
 
 /// Etcd members with their changes; all are healthy in the beginning.

@@ -50,6 +50,7 @@ mod selection;
 mod settle;
 mod shrink;
 mod site;
+mod start_gates;
 mod stories;
 mod stuck;
 mod ticks;
@@ -169,6 +170,7 @@ static STORIES: &[Stories] = &[
     node_signs::STORIES,
     breaker::STORIES,
     node_maintenance::STORIES,
+    start_gates::STORIES,
 ];
 
 /// Plays the scenarios that are not drawn from a seed, in a complete run the long ones too, and reports whether all went

@@ -17,7 +17,7 @@ use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
     agents, breaker, enqueues, handovers, hooks, long_runs, membership, node_maintenance, node_signs, other_drainers,
-    outages, reboot_needed, refusals, selection::Selection, shrink, stories::Stories,
+    outages, reboot_needed, refusals, selection::Selection, shrink, start_gates, stories::Stories,
 };
 
 /// Number of seeds within which each mutation has to be found.
@@ -104,7 +104,8 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::BreakerForgotten => &["I70"],
         Mutation::CanariesForgotten => &["I71"],
         Mutation::OutcomeForgotten => &["I69"],
-        Mutation::MaintenanceForgotten | Mutation::MaintenanceForEver | Mutation::MaintenanceIgnored => &["I72"],
+        Mutation::MaintenanceForgotten | Mutation::MaintenanceForEver | Mutation::MaintenanceIgnored => &["I73"],
+        Mutation::StartGateForgotten => &["I72"],
     }
 }
 
@@ -239,6 +240,7 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         Mutation::MaintenanceForgotten | Mutation::MaintenanceForEver | Mutation::MaintenanceIgnored => {
             stories(&node_maintenance::STORIES, 1)
         }
+        Mutation::StartGateForgotten => stories(&start_gates::STORIES, 1),
         _ => None,
     }
 }

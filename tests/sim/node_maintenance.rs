@@ -1,7 +1,7 @@
 //! Nodes in maintenance, on the sandbox with a paused clock: people request and release maintenance for short and long
 //! times and queue reboots beside it, while engines are killed.
 //!
-//! Beside the observers (I72 and all others) the stories judge one rule: once every maintenance is over, all machines that
+//! Beside the observers (I73 and all others) the stories judge one rule: once every maintenance is over, all machines that
 //! were queued are rebooted, no maintenance is left, and no Node is cordoned (H13).
 
 use std::{sync::Arc, time::Duration};

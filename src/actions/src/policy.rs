@@ -11,6 +11,7 @@ use cketerm_model::{
     outcomes::{Breaker, Canary},
     policy::{ControlPlaneProbe, Policy},
     reboot_signals::Signals,
+    start_gates::StartGates,
     text::nearest,
     uncordon_gates::UncordonGates,
     window::Windows,
@@ -22,8 +23,17 @@ use serde_json::{Map, Value};
 use super::{accept::accept_policy_change, error::ActionError, operator::Operator};
 
 /// Policy fields that are written as YAML or JSON, or as `none`.
-pub const DOCUMENTS: [&str; 8] =
-    ["windows", "freeze", "groups", "reboot_needed_signals", "hooks", "uncordon_gates", "breaker", "canary"];
+pub const DOCUMENTS: [&str; 9] = [
+    "windows",
+    "freeze",
+    "groups",
+    "reboot_needed_signals",
+    "hooks",
+    "uncordon_gates",
+    "breaker",
+    "canary",
+    "start_gates",
+];
 
 /// Maximum number of waves whose Nodes get a taint.
 const MAX_TAINT_WAVES: u64 = 5;
@@ -229,6 +239,7 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
         "uncordon_gates" => policy.uncordon_gates = UncordonGates::read(text)?,
         "breaker" => policy.breaker = if none { None } else { Some(Breaker::read(text)?) },
         "canary" => policy.canary = if none { None } else { Some(Canary::read(text)?) },
+        "start_gates" => policy.start_gates = if none { None } else { Some(Box::new(StartGates::read(text)?)) },
         "groups" => policy.groups = if none { None } else { Some(Groups::read(text)?) },
         _ if none => policy.freeze = None,
         _ => {
@@ -388,6 +399,7 @@ mod tests {
             ("freeze", "{until: 2026-08-01T00:00:00Z, reason: x}", "is in the past"),
             ("freeze", "{until: 2026-08-02T00:00:00Z, reason: ' '}", "needs a reason"),
             ("groups", "rack", "groups: "),
+            ("start_gates", "{prometheus: 'https://p'}", "start_gates: give alerts or queries"),
             ("reboot_needed_signals", "[kurd]", "no such preset: kurd"),
         ] {
             let why = set(name, text).unwrap_err();

@@ -6,6 +6,7 @@ use cketerm_clients::{
     kubernetes::{Kube, Streaming},
     net::Http,
     power::BmcClients,
+    prometheus::Prometheus,
     sabakan as client,
     store::{Store, members::EtcdMembers},
 };
@@ -49,6 +50,7 @@ pub async fn connect(settings: &Settings) -> anyhow::Result<Backends> {
         bmcs: BmcClients::network(settings.bmcs.clone()),
         notices: Arc::new(settings.notices.clone()),
         webhooks: Http::for_webhooks(WEBHOOK, ANSWER),
+        prometheus: Prometheus::network(),
         repeats_cancels: true,
         examines: false,
         ttl: Duration::from_secs(settings.lease_ttl_seconds),

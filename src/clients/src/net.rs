@@ -199,6 +199,28 @@ impl Http {
         )
     }
 
+    /// Creates a client for queries, which trusts these authorities. Redirects are not followed, because they could take
+    /// a token elsewhere. An answer larger than `limit` bytes is an error. Fails if no client can be created, and for
+    /// authorities that are no PEM.
+    pub fn for_queries(timeout: Duration, limit: usize, trust: &Trust) -> Result<Self, reqwest::Error> {
+        let limit = SizeLimit { bytes: limit, large: Oversize::Refused };
+        let client = match trust {
+            Trust::Host => return Ok(Self::lazy(move || without_redirects(timeout).build(), timeout, limit, None)),
+            Trust::Only(pem) => {
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                without_redirects(timeout).tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?).build()?
+            }
+            Trust::Anybody => {
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                without_redirects(timeout).tls_danger_accept_invalid_certs(true).build()?
+            }
+        };
+        Ok(Self::by(move |request| {
+            let client = client.clone();
+            Box::pin(async move { execute_request(&client, request, timeout, limit, None).await })
+        }))
+    }
+
     /// Returns this client with another resolver, for the sandbox, which has no name server. A request to a host
     /// without an allowed address is not sent.
     #[must_use]

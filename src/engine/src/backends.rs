@@ -7,6 +7,7 @@ use cketerm_clients::{
     net::Http,
     notices::Receiver,
     power::BmcClients,
+    prometheus::Prometheus,
     store::{Store, live::Live, members::EtcdMembers},
 };
 use cketerm_model::{cketerm_records::EngineMode, names::NodeName};
@@ -47,6 +48,8 @@ pub struct Backends {
     pub notices: Arc<Vec<Receiver>>,
     /// Client for webhooks.
     pub webhooks: Http,
+    /// Client for the site's gates.
+    pub prometheus: Prometheus,
     /// Whether its engines repeat cancels that CKE's write has overwritten: not if the operator asked for a process that
     /// writes nothing.
     pub repeats_cancels: bool,
@@ -104,6 +107,7 @@ impl Backends {
             bmcs: self.bmcs.clone(),
             notices: Arc::clone(&self.notices),
             webhooks: self.webhooks.clone(),
+            prometheus: self.prometheus.clone(),
         };
         run::start(&self.store, live, copies, options)
     }

@@ -10,6 +10,7 @@
 //! | `results` | publishes outcomes of commands that this host ran for a leader that no longer leads |
 //! | `probe` | probes of the API servers |
 //! | `etcd_members` | queries of the Kubernetes etcd's members |
+//! | `start_gates` | requests to Prometheus about the site's gates |
 //! | `cancels` | repeats cancels that CKE's write has overwritten |
 //! | `event_recorder` | Kubernetes Events on Nodes |
 //! | `inventory_poller` | queries of sabakan and planning, outside the main loop |
@@ -33,5 +34,6 @@ mod preflight;
 pub mod probe;
 mod results;
 pub mod run;
+mod start_gates;
 
 pub use counters::{COUNTERS, Counters};

@@ -43,6 +43,7 @@ pub mod result;
 pub mod rights;
 pub mod secret;
 pub mod selector;
+pub mod start_gates;
 pub mod stored;
 pub mod text;
 pub mod time;

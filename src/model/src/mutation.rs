@@ -46,6 +46,8 @@ pub enum Mutation {
     MaintenanceForEver,
     /// Reboots start as if no machine were in maintenance.
     MaintenanceIgnored,
+    /// Reboots start although a gate of the site is closed.
+    StartGateForgotten,
     /// A member leaves the definition as soon as its Node is gone.
     NodeGraceIgnored,
     /// A member leaves the definition while an entry works on its machine.
@@ -332,6 +334,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::MaintenanceForgotten,
     Mutation::MaintenanceForEver,
     Mutation::MaintenanceIgnored,
+    Mutation::StartGateForgotten,
 ];
 
 #[cfg(feature = "mutations")]
@@ -403,7 +406,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=72).map(|i| format!("I{i}")) {
+        for code in (1..=73).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

@@ -12,6 +12,7 @@ use super::{
     outcomes::{Breaker, Canary},
     reboot_signals::Signals,
     selector::Selector,
+    start_gates::StartGates,
     uncordon_gates::UncordonGates,
     window::Windows,
 };
@@ -365,6 +366,9 @@ pub struct Policy {
     /// Machines of a batch that are rebooted before the others; none = all are alike.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
+    /// Gates of the site for new reboots; none = no gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_gates: Option<Box<StartGates>>,
     /// Fields of a newer cketerm.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
@@ -411,6 +415,7 @@ impl Default for Policy {
             groups: None,
             breaker: None,
             canary: None,
+            start_gates: None,
             unknown: Map::new(),
         }
     }
@@ -434,6 +439,7 @@ impl Policy {
         all.extend(self.groups.iter().flat_map(|g| below("groups", keys(&g.unknown))));
         all.extend(self.breaker.iter().flat_map(|b| below("breaker", keys(&b.unknown))));
         all.extend(self.canary.iter().flat_map(|c| below("canary", keys(&c.unknown))));
+        all.extend(self.start_gates.iter().flat_map(|g| below("start_gates", g.unknown_fields())));
         all.extend(below("hooks", self.hooks.unknown_fields()));
         all.extend(below("uncordon_gates", keys(&self.uncordon_gates.unknown)));
         all

@@ -191,6 +191,16 @@ pub enum Reason {
         of: u64,
         names: Arc<[NodeName]>,
     },
+    /// Gate of the site (policy `start_gates`) that is closed, or whose state is not known.
+    StartGateClosed {
+        /// Name of the gate.
+        gate: String,
+        /// The alerts, the result of the query, or the error.
+        why: String,
+        /// Whether the state is not known, because of that error.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        failed: bool,
+    },
     /// The first machines of its batch are rebooted alone (policy `canary`).
     CanaryPending {
         batch: BatchId,

@@ -32,8 +32,8 @@ pub(crate) const MANUAL_DRAIN: EntryId = EntryId { queue: QueueKind::Reboot, ind
 pub enum Assumption {
     /// The copies of etcd and of Kubernetes' cluster-wide resources are complete, and were read just now.
     ReadJustNow,
-    /// A control plane whose Node is Ready is healthy. There are no probes and no answers of etcd's members, which only
-    /// a leader has.
+    /// A control plane whose Node is Ready is healthy. There are no probes and no answers of etcd's members and of
+    /// Prometheus, which only a leader has.
     ControlPlanesByNode,
     /// The control planes that the last definition added have joined.
     ControlPlanesJoined,

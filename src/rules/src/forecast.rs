@@ -171,6 +171,11 @@ fn queue_blockers(store: &StoreView) -> Vec<String> {
         }
         Some(leader) => notes.extend(store.migrates(leader)),
     }
+    // Only the leader has the answers of Prometheus.
+    let mut published = store.progress.values().filter_map(|progress| progress.get()?.reason.as_ref());
+    if let Some(closed) = published.find(|reason| matches!(reason, Reason::StartGateClosed { .. })) {
+        notes.push(format!("nothing starts now: {closed}"));
+    }
     let Some(definition) = store.definition() else { return notes };
     let reboot = &definition.cluster.reboot;
     let lacks = |argv: &Option<Vec<String>>| argv.as_ref().is_none_or(Vec::is_empty);
@@ -192,7 +197,7 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::WaitingForControlPlane { .. }
         | Reason::WaitingForRepairs { .. }
         | Reason::LeaderOnNode { .. } => Place::Wave(0, None),
-        Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } => {
+        Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } | Reason::StartGateClosed { .. } => {
             let note = format!("nothing starts now: {reason}");
             if !notes.contains(&note) {
                 notes.push(note);
@@ -436,6 +441,22 @@ mod tests {
         {
             assert!(notes.contains(text), "{text}: {notes}");
         }
+    }
+
+    #[test]
+    fn a_closed_start_gate_that_the_leader_published_is_a_note() {
+        let reason = serde_json::json!({"reason": "StartGateClosed", "gate": "alerts", "why": "HostDown"});
+        let progress = serde_json::json!({"phase": "", "since": Timestamp::UNIX_EPOCH, "pods_at_start": 0,
+            "pods_gone": 0, "reason": reason});
+        let forecasted = planned(
+            fixture(&[(0, 3)], |_, store, _| {
+                store.progress.insert(EntryId::reboot(0), stored(serde_json::from_value(progress).unwrap()));
+            }),
+            &[],
+        );
+        assert_eq!(waves(&forecasted), [("3", 1)]);
+        let note = "nothing starts now: start gate alerts is closed: HostDown";
+        assert!(forecasted.notes.iter().any(|found| found == note), "{:?}", forecasted.notes);
     }
 
     /// CKE knows neither groups nor holds, and processes no reboot while a repair is in the way.

@@ -104,6 +104,7 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::WaitingForRepairs { .. } => Origin::Derivable,
         Reason::Backoff { cause: Some(_), .. }
         | Reason::UnreachableGate { .. }
+        | Reason::StartGateClosed { .. }
         | Reason::CanaryPending { .. }
         | Reason::BreakerOpen { .. }
         | Reason::LeaderOnNode { .. }

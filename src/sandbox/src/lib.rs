@@ -13,6 +13,7 @@ pub mod kubernetes;
 pub mod machines;
 pub mod members;
 pub mod metal3;
+pub mod prometheus;
 mod protobuf;
 pub mod sabakan;
 pub mod serve;
@@ -32,6 +33,7 @@ use self::{
     machines::Machines,
     members::Members,
     metal3::BaremetalOperator,
+    prometheus::Prometheus,
     sabakan::{Sabakan, SiteOperators},
     workload::Population,
 };
@@ -51,6 +53,8 @@ pub struct Sandbox {
     pub members: Members,
     /// The machine registry; empty if the population has none.
     pub sabakan: Sabakan,
+    /// Prometheus, in which nothing fires by default.
+    pub prometheus: Prometheus,
     _controllers: Controllers,
     _tasks: JoinSet<()>,
 }
@@ -81,13 +85,24 @@ impl Sandbox {
             tasks.spawn(operator.run());
         }
         let members = Members::new(machines.clone(), clock.clone());
+        let prometheus = Prometheus::new(clock.clone());
         let sabakan = Sabakan::new(sabakan::initial_records(population, clock.wall(), seed), clock);
         if let Some(registry) = &population.registry {
             let site =
                 SiteOperators::new(sabakan.clone(), machines.clone(), objects.clone(), etcd.clone(), registry, seed);
             tasks.spawn(site.run());
         }
-        Ok(Self { etcd, objects, api, machines, members, sabakan, _controllers: controllers, _tasks: tasks })
+        Ok(Self {
+            etcd,
+            objects,
+            api,
+            machines,
+            members,
+            sabakan,
+            prometheus,
+            _controllers: controllers,
+            _tasks: tasks,
+        })
     }
 }
 

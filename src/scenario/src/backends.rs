@@ -11,6 +11,7 @@ use cketerm_clients::{
     kubernetes::{Kube, Streaming},
     net::{Http, NoAnswer},
     power::BmcClients,
+    prometheus::Prometheus,
     store::{Store, members::EtcdMembers},
 };
 use cketerm_engine::{
@@ -29,6 +30,7 @@ use cketerm_sandbox::{
     faults::Link,
     machines::Machines,
     members::{ANY_MEMBER_URL, Members},
+    prometheus::Prometheus as SandboxPrometheus,
     sabakan::Sabakan,
 };
 use futures::{FutureExt, future::BoxFuture};
@@ -37,6 +39,9 @@ use tonic::body::Body as TonicBody;
 
 /// URL of sabakan inside the process. It exists nowhere else.
 pub const SABAKAN: &str = "http://sabakan.sandbox:10080";
+
+/// URL of Prometheus inside the process. It exists nowhere else.
+pub const PROMETHEUS: &str = "http://prometheus.sandbox:9090";
 
 /// Command results that a host stores, by file name. They outlive the engine and the host's clock.
 pub type ResultStore = Arc<Mutex<BTreeMap<String, CommandResult>>>;
@@ -141,6 +146,21 @@ pub fn registry(sabakan: &Sabakan) -> Http {
     })
 }
 
+/// Returns a client through which the process `name` reaches the sandbox's Prometheus at [`PROMETHEUS`].
+pub fn prometheus(prometheus: &SandboxPrometheus, name: &str) -> Prometheus {
+    let (prometheus, name) = (prometheus.clone(), name.to_owned());
+    Prometheus::in_process(Http::by(move |request: Request<Bytes>| {
+        let (prometheus, name) = (prometheus.clone(), name.clone());
+        async move {
+            if request.uri().authority().is_some_and(|a| PROMETHEUS.ends_with(a.as_str())) {
+                return Ok(prometheus.serve(&name, &request).await);
+            }
+            Err(NoAnswer("connection refused or unreachable".to_owned()))
+        }
+        .boxed()
+    }))
+}
+
 /// Returns the clients of the sandbox's Kubernetes etcd.
 fn etcd_members(members: &Members) -> EtcdMembers {
     let members = members.clone();
@@ -203,6 +223,7 @@ pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, links: &Links) -> B
         bmcs: bmcs(&sandbox.machines),
         notices: Arc::default(),
         webhooks: unreachable_receivers(),
+        prometheus: prometheus(&sandbox.prometheus, name),
         repeats_cancels: true,
         examines: false,
         ttl: Duration::from_secs(10),

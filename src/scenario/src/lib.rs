@@ -9,7 +9,9 @@ mod play;
 mod registry;
 mod repairs;
 
-pub use backends::{Commands, Links, ResultStore, SABAKAN, backends, bmcs, kube, probes, registry};
+pub use backends::{
+    Commands, Links, PROMETHEUS, ResultStore, SABAKAN, backends, bmcs, kube, probes, prometheus, registry,
+};
 pub use cke::CkeService;
 pub use data::{DEFAULT, Scenario, ScriptStep};
 pub use play::{Options, Stage};

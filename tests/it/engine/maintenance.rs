@@ -6,8 +6,8 @@ use crate::world::{Options, World, cluster::machines, in_both_worlds, leader, pr
 
 in_both_worlds! {
     Options { kcm: false, kwok: true, ..Options::default() };
-    i72_a_node_is_kept_through_killed_leaders_and_given_back,
-    i72_a_maintenance_ends_at_its_time_and_is_refused_while_cke_leads,
+    i73_a_node_is_kept_through_killed_leaders_and_given_back,
+    i73_a_maintenance_ends_at_its_time_and_is_refused_while_cke_leads,
 }
 
 fn list(world: &World) -> Vec<Value> {
@@ -26,7 +26,7 @@ fn annotations(world: &World, node: &str) -> Value {
     world.node(node)["metadata"]["annotations"].clone()
 }
 
-fn i72_a_node_is_kept_through_killed_leaders_and_given_back(world: &World) {
+fn i73_a_node_is_kept_through_killed_leaders_and_given_back(world: &World) {
     let all = machines(1, 3);
     world.add_nodes(&all);
     world.set_up(&all, &json!({"max_concurrent_reboots": 2}));
@@ -65,7 +65,7 @@ fn i72_a_node_is_kept_through_killed_leaders_and_given_back(world: &World) {
     assert!(history.contains("released by"), "{history}");
 }
 
-fn i72_a_maintenance_ends_at_its_time_and_is_refused_while_cke_leads(world: &World) {
+fn i73_a_maintenance_ends_at_its_time_and_is_refused_while_cke_leads(world: &World) {
     let all = machines(1, 2);
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));

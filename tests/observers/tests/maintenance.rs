@@ -21,9 +21,9 @@ fn cordoned(s: &mut Scene, node: &str, is_cordoned: bool) {
 }
 
 #[test]
-fn i72_a_node_that_is_not_kept_is_reported() {
+fn i73_a_node_that_is_not_kept_is_reported() {
     for (cordoned_at_first, uncordoned, expected) in
-        [(true, false, &[][..]), (false, false, &["I72"]), (true, true, &["I72"])]
+        [(true, false, &[][..]), (false, false, &["I73"]), (true, true, &["I73"])]
     {
         let mut s = Scene::new();
         cordoned(&mut s, "w1", cordoned_at_first);
@@ -34,14 +34,14 @@ fn i72_a_node_that_is_not_kept_is_reported() {
             cordoned(&mut s, "w1", false);
             s.advance(60.0);
         }
-        let found: Vec<_> = s.codes().into_iter().filter(|code| *code == "I72").collect();
+        let found: Vec<_> = s.codes().into_iter().filter(|code| *code == "I73").collect();
         assert_eq!(found, expected, "{:#?}", s.breaches());
     }
 }
 
 #[test]
-fn i72_a_maintenance_that_ends_too_early_or_stays_is_reported() {
-    for (removed_after, expected) in [(30.0, &["I72"][..]), (130.0, &[]), (500.0, &["I72"])] {
+fn i73_a_maintenance_that_ends_too_early_or_stays_is_reported() {
+    for (removed_after, expected) in [(30.0, &["I73"][..]), (130.0, &[]), (500.0, &["I73"])] {
         let mut s = Scene::new();
         cordoned(&mut s, "w1", true);
         s.advance(1.0);
@@ -49,20 +49,20 @@ fn i72_a_maintenance_that_ends_too_early_or_stays_is_reported() {
         s.advance(removed_after);
         s.set_key(KEY, None);
         s.advance(60.0);
-        let found: Vec<_> = s.codes().into_iter().filter(|code| *code == "I72").collect();
+        let found: Vec<_> = s.codes().into_iter().filter(|code| *code == "I73").collect();
         assert_eq!(found, expected, "removed after {removed_after}: {:#?}", s.breaches());
     }
 }
 
 #[test]
-fn i72_a_reboot_of_a_machine_in_maintenance_or_beyond_the_limit_is_reported() {
+fn i73_a_reboot_of_a_machine_in_maintenance_or_beyond_the_limit_is_reported() {
     let mut own = Scene::new();
     cordoned(&mut own, "w1", true);
     own.advance(1.0);
     write(&mut own, "w1", "in-maintenance", 600);
     own.add(0, "w1");
     own.moves(0, "draining");
-    assert_breaches(&own, &["I72"]);
+    assert_breaches(&own, &["I73"]);
 
     let beside = |reboots: u64| {
         let mut s = Scene::new();
@@ -74,5 +74,5 @@ fn i72_a_reboot_of_a_machine_in_maintenance_or_beyond_the_limit_is_reported() {
         s
     };
     assert_breaches(&beside(1), &[]);
-    assert_breaches(&beside(2), &["I72"]);
+    assert_breaches(&beside(2), &["I73"]);
 }

@@ -247,7 +247,7 @@ fn both_policy_tables_list_every_field_with_its_default() {
 
     let serde_json::Value::Object(mut fields) = serde_json::to_value(Policy::default()).unwrap() else { panic!() };
     // Absent by default.
-    for name in ["windows", "freeze", "groups", "hooks", "uncordon_gates", "breaker", "canary"] {
+    for name in ["windows", "freeze", "groups", "hooks", "uncordon_gates", "breaker", "canary", "start_gates"] {
         fields.insert(name.to_owned(), "none".into());
     }
     fields.insert("node_selector".to_owned(), "empty: all Nodes".into());

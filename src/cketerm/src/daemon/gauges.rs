@@ -13,6 +13,7 @@ use cketerm_model::{
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus},
+    start_gates::ALL_GATES,
     stored::view::Switch,
     time::seconds_between,
 };
@@ -212,6 +213,12 @@ pub const GAUGES: &[Gauge] = &[
             }
         },
     ),
+    leader_gauge(
+        "cketerm_start_gate_closed",
+        &["gate"],
+        "1 for the start gate that holds the reboot queue, 0 for the others",
+        start_gates,
+    ),
     leader_gauge("cketerm_sabakan_enabled", &[], "1 if the sabakan integration is enabled", |s, sample| {
         sample(&[], switch(&s.snapshot.store.sabakan));
     }),
@@ -384,6 +391,18 @@ fn by_reason(seen: &Seen, sample: &mut Sink<'_>) {
     }
     for ((queue, reason), n) in of {
         sample(&[&queue.to_string(), &reason], count(n));
+    }
+}
+
+fn start_gates(seen: &Seen, sample: &mut Sink<'_>) {
+    let policy = seen.snapshot.store.policy();
+    let Some(settings) = &policy.start_gates else { return };
+    let closed = seen
+        .reasons
+        .values()
+        .find_map(|reason| if let Reason::StartGateClosed { gate, .. } = reason { Some(gate.as_str()) } else { None });
+    for gate in settings.gates().iter().map(|(gate, _)| *gate).chain([ALL_GATES]) {
+        sample(&[gate], flag(closed == Some(gate)));
     }
 }
 

@@ -103,7 +103,7 @@ pub(super) fn with_body(method: &str, path: &str, kind: &str, body: &serde_json:
 }
 
 /// Percent-encodes everything that is not plain in a query or a path segment.
-pub(super) fn percent_encode(text: &str) -> String {
+pub(crate) fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {

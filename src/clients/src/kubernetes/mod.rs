@@ -58,6 +58,7 @@ mod transport;
 mod watches;
 mod wire;
 
+pub(crate) use call::percent_encode;
 pub use connect::{Kube, KubeSettings};
 pub use error::KubeError;
 pub use events::ObjectEvent;

@@ -70,3 +70,13 @@ async fn the_read_size_of_a_webhook_answer_is_limited() {
     let why = capped.get(&format!("http://127.0.0.1:{}/", listener.port)).await.unwrap_err().0;
     assert!(why.contains("larger than 65536 bytes"), "{why}");
 }
+
+#[tokio::test]
+async fn an_answer_to_a_query_that_is_too_large_is_an_error() {
+    let (small, large) = (listen(1 << 10), listen(10 << 20));
+    let http = Http::for_queries(Duration::from_secs(5), 1 << 20, &Trust::Host).unwrap();
+    let answer = http.get(&format!("http://127.0.0.1:{}/", small.port)).await.unwrap();
+    assert_eq!(answer.body().len(), 1 << 10);
+    let why = http.get(&format!("http://127.0.0.1:{}/", large.port)).await.unwrap_err().0;
+    assert!(why.contains("larger than 1048576 bytes"), "{why}");
+}

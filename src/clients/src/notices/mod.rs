@@ -6,7 +6,7 @@ mod samples;
 mod template;
 
 pub use self::{
-    receiver::{Channel, Limits, Receiver, SecretUrl, UrlSource, post_to, secret},
+    receiver::{Channel, Limits, Receiver, SecretUrl, UrlSource, headers_of, post_to, secret},
     samples::sample,
     template::Template,
 };

@@ -169,19 +169,27 @@ fn post_request(channel: &Channel, body: &str) -> Result<Option<http::Request<by
         .header(http::header::CONTENT_TYPE, "application/json")
         .header(http::header::USER_AGENT, concat!("cketerm/", env!("CARGO_PKG_VERSION")));
     if let Some(file) = headers {
-        let text = secret(file).map_err(|why| format!("header_file: {why}"))?;
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let wrong =
-                || format!("header_file: {}, line {}: not a header like NAME: VALUE", file.display(), number + 1);
-            let (name, value) = line.split_once(':').ok_or_else(wrong)?;
-            let name: http::HeaderName = name.trim().parse().map_err(|_| wrong())?;
-            let mut value: http::HeaderValue = value.trim().parse().map_err(|_| wrong())?;
-            value.set_sensitive(true);
+        for (name, value) in headers_of(file)? {
             request = request.header(name, value);
         }
     }
     let body = bytes::Bytes::copy_from_slice(body.as_bytes());
     request.body(body).map(Some).map_err(|_| "cannot build the request".to_owned())
+}
+
+/// Reads the headers in a file, one `NAME: VALUE` per line. The error contains no secret.
+pub fn headers_of(file: &Path) -> Result<Vec<(http::HeaderName, http::HeaderValue)>, String> {
+    let text = secret(file).map_err(|why| format!("header_file: {why}"))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let header = |(number, line): (usize, &str)| {
+        let wrong = || format!("header_file: {}, line {}: not a header like NAME: VALUE", file.display(), number + 1);
+        let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+        let name: http::HeaderName = name.trim().parse().map_err(|_| wrong())?;
+        let mut value: http::HeaderValue = value.trim().parse().map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        Ok((name, value))
+    };
+    lines.map(header).collect()
 }
 
 /// Builds a POST to this URL, with the headers of a file. Its answer is not followed to another place.

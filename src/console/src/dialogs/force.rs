@@ -30,7 +30,7 @@ fn says(why: &Reason, bar: &Bar) -> bool {
         Bar::Disabled => matches!(why, Reason::QueueDisabled),
         Bar::Before(..) => matches!(why, Reason::Frozen { .. } | Reason::OutsideWindow { .. }),
         Bar::Held(_) => {
-            matches!(why, Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. })
+            matches!(why, Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } | Reason::StartGateClosed { .. })
         }
         Bar::Not(_) => matches!(
             why,
@@ -54,6 +54,7 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         }
         Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
+        | Reason::StartGateClosed { .. }
         | Reason::LeaderOnNode { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }

@@ -100,6 +100,7 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::WaitingForBoot { .. }
         | Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
+        | Reason::StartGateClosed { .. }
         | Reason::LeaderOnNode { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }

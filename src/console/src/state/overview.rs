@@ -331,7 +331,7 @@ fn gate_of(app: &App, queue: QueueKind) -> Option<String> {
 
 /// Reports whether a reason holds the whole queue. An unhealthy API server holds back only the other API servers.
 fn blocks_all(why: &Reason) -> bool {
-    matches!(why, Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. })
+    matches!(why, Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } | Reason::StartGateClosed { .. })
 }
 
 /// Reports whether the machine with this address is an API server.

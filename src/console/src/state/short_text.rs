@@ -116,6 +116,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
+        | Reason::StartGateClosed { .. }
         | Reason::LeaderOnNode { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }
@@ -245,6 +246,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
             format!("{count} unreachable, limit {limit} ({first}{more})")
         }
         Reason::BreakerOpen { count, of, .. } => format!("open breaker ({count} of {of} ended badly)"),
+        Reason::StartGateClosed { gate, .. } => format!("start gate {gate}"),
         Reason::CanaryPending { fault: Some(fault), .. } => format!("canary: {fault}"),
         Reason::OutcomeUnknown { .. } => "outcome unknown".to_owned(),
         Reason::WaitingForBoot { .. } => "no boot".to_owned(),
@@ -340,6 +342,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::UnreachableGate { .. } => "reachable nodes",
         Reason::BreakerOpen { .. } => "an operator (open breaker)",
         Reason::LeaderOnNode { .. } => "a leader elsewhere",
+        Reason::StartGateClosed { .. } => "a start gate",
         Reason::CanaryPending { .. } => "the first machines of its batch",
         Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
         Reason::EtcdMemberUnhealthy { .. } | Reason::EtcdUnchecked { .. } => "healthy etcd members",

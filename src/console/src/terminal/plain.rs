@@ -276,6 +276,7 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::WaitingForRepairs { .. }
         | Reason::UnreachableGate { .. }
         | Reason::BreakerOpen { .. }
+        | Reason::StartGateClosed { .. }
         | Reason::LeaderOnNode { .. }
         | Reason::CanaryPending { .. }
         | Reason::ControlPlaneUnhealthy { .. }

@@ -40,6 +40,7 @@ use cketerm_model::{
     entry::EntryId,
     etcd::EtcdView,
     fence::{Fence, NoPermit, Permit},
+    start_gates::StartGateView,
     stored::transaction::{Put, Ranged},
 };
 use cketerm_rules::{
@@ -72,6 +73,8 @@ pub(super) struct Actor {
     pub registry: tokio::sync::watch::Receiver<Arc<Registry>>,
     /// Last answers of etcd's members.
     pub etcd: tokio::sync::watch::Receiver<Arc<EtcdView>>,
+    /// Last answers of Prometheus.
+    pub start_gates: tokio::sync::watch::Receiver<Arc<StartGateView>>,
     pub etcd_members: EtcdMembers,
     pub who: Who,
     pub seed: u64,
@@ -178,8 +181,11 @@ impl Actor {
         if self.ending.load(Ordering::SeqCst) {
             return Some("this engine is shutting down".to_owned());
         }
-        let quorum = guard.quorum.as_ref();
-        if let Some(barred) = quorum.and_then(|q| q.barred(&self.etcd.borrow(), self.steady.now().boot)) {
+        let boot = self.steady.now().boot;
+        let quorum = guard.quorum.as_ref().and_then(|quorum| quorum.barred(&self.etcd.borrow(), boot));
+        let gates = guard.start_gates.as_ref();
+        let barred = quorum.or_else(|| gates.and_then(|gates| gates.closed(&self.start_gates.borrow(), boot)));
+        if let Some(barred) = barred {
             return Some(barred.to_string());
         }
         let over = guard.until.filter(|until| self.steady.now().wall >= *until);

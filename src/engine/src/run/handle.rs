@@ -7,6 +7,7 @@ use cketerm_clients::{
     net::Http,
     notices::Receiver,
     power::BmcClients,
+    prometheus::Prometheus,
     store::{Store, live::Live, members::EtcdMembers},
 };
 use cketerm_model::{
@@ -31,7 +32,7 @@ use tokio::{
 use super::Loop;
 use crate::{
     cancels::CancelRepeater, command::Spawner, counters::Counters, etcd_members::Poller,
-    inventory_poller::InventoryPoller, probe::Prober, results::Publisher,
+    inventory_poller::InventoryPoller, probe::Prober, results::Publisher, start_gates::GatePoller,
 };
 
 /// Options of an engine.
@@ -71,6 +72,8 @@ pub struct Options {
     pub notices: Arc<Vec<Receiver>>,
     /// HTTP client for receivers that are webhooks.
     pub webhooks: Http,
+    /// Client for the site's gates.
+    pub prometheus: Prometheus,
 }
 
 /// A running engine.
@@ -120,6 +123,7 @@ impl Drop for Handle {
 pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, options: Options) -> Handle {
     let prober = Prober::start(store.clock(), options.probes.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
     let etcd = Poller::start(store.clock(), options.etcd_members.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
+    let start_gates = GatePoller::start(store.clock(), options.prometheus.clone());
     let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
     let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));
     let inventory_poller =
@@ -152,6 +156,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         prober,
         reboot_signals: SignalCache::default(),
         etcd,
+        start_gates,
         inventory_poller,
         metal3: Arc::new(metal3),
         metal3_seen,

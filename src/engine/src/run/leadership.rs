@@ -377,6 +377,7 @@ impl Loop {
             webhooks: self.options.webhooks.clone(),
             registry: self.inventory_poller.subscribe(),
             etcd: self.etcd.subscribe(),
+            start_gates: self.start_gates.subscribe(),
             etcd_members: self.options.etcd_members.clone(),
             who: self.who(),
             seed,

@@ -53,6 +53,7 @@ use super::{
     notices::{self, NotificationWorkers},
     preflight,
     probe::{Prober, Targets, url},
+    start_gates::{self, GatePoller},
 };
 use crate::inventory_poller::{InventoryPoller, Plans};
 
@@ -83,6 +84,7 @@ struct Loop {
     /// Signals of a needed reboot, as of the last pass.
     reboot_signals: SignalCache,
     etcd: Poller,
+    start_gates: GatePoller,
     inventory_poller: InventoryPoller,
     metal3: Board,
     metal3_seen: watch::Receiver<Arc<Metal3>>,
@@ -159,6 +161,7 @@ impl Loop {
                 () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => {}
                 () = self.prober.changed() => {}
                 () = self.etcd.changed() => {}
+                () = self.start_gates.changed() => {}
                 () = self.inventory_poller.changed() => {}
                 _ = self.metal3_seen.changed() => {}
                 () = answered(self.options.answer.as_mut()) => {}
@@ -214,6 +217,7 @@ impl Loop {
         self.snap.reboot_signals = self.reboot_signals.look(&self.snap.store.policy(), &self.snap.kube);
         self.snap.probes = self.prober.seen();
         self.snap.etcd = self.etcd.seen();
+        self.snap.start_gates = self.start_gates.seen();
         self.snap.registry = self.inventory_poller.seen();
         self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
         let cluster = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
@@ -297,6 +301,12 @@ impl Loop {
             campaigns,
             decision.ask_etcd || self.options.examines,
         ));
+        let leading = self.snap.engine.leading.as_ref().filter(|_| leads && decision.ask_start_gates);
+        self.start_gates.aim(
+            leading
+                .zip(policy.start_gates.clone())
+                .map(|(leading, settings)| start_gates::Target { settings: *settings, leading_since: leading.since }),
+        );
         // The leader queries sabakan. A console does so too, for display.
         let (console, again) = (self.options.mode == EngineMode::Console, leads && decision.auto_repair.asks_again);
         let follows_nodes = policy.membership == Membership::Nodes;

@@ -42,6 +42,7 @@ impl Reason {
             },
             Self::CommandFailed { retry: CommandRetry::Scheduled | CommandRetry::OnceEnabled, .. }
             | Self::UnreachableGate { .. }
+            | Self::StartGateClosed { .. }
             | Self::CanaryPending { fault: Some(_), .. }
             | Self::LeaderOnNode { .. }
             | Self::ControlPlaneUnhealthy { .. }
@@ -122,6 +123,7 @@ impl Reason {
         match self {
             Self::UnreachableGate { .. }
             | Self::BreakerOpen { .. }
+            | Self::StartGateClosed { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdUnchecked { .. }

@@ -21,6 +21,7 @@ impl Reason {
             | Self::UnreachableGate { .. }
             | Self::LeaderOnNode { .. }
             | Self::BreakerOpen { .. }
+            | Self::StartGateClosed { .. }
             | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
@@ -105,6 +106,7 @@ impl Reason {
             | Self::UnreachableGate { .. }
             | Self::LeaderOnNode { .. }
             | Self::BreakerOpen { .. }
+            | Self::StartGateClosed { .. }
             | Self::CanaryPending { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }

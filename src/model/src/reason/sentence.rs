@@ -64,6 +64,12 @@ impl fmt::Display for Reason {
                 "the breaker is open: {count} of the last {of} reboots ended badly: {}; `rq reset-breaker` closes it",
                 some(names, 3, usize::try_from(*count).unwrap_or(names.len()))
             ),
+            Self::StartGateClosed { gate, why, failed: false } => write!(f, "start gate {gate} is closed: {why}"),
+            Self::StartGateClosed { gate, why, failed: true } => write!(
+                f,
+                "start gate {gate} is closed, because its state is not known: {why}; `policy set start_gates none` \
+                 starts without it"
+            ),
             Self::CanaryPending { batch, booted, first, until, fault } => {
                 write!(f, "waits for the first {first} of batch {batch} ({booted} booted)")?;
                 match (fault, until) {

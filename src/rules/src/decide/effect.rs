@@ -22,7 +22,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::QuorumCondition;
+use super::{QuorumCondition, StartGateCondition};
 use crate::snapshot::FreshRead;
 
 /// One effect, and the conditions under which it may start.
@@ -47,7 +47,7 @@ pub struct Planned {
 /// | `Guard::default` | nothing | uncordon, history, results, registry, endpoints, removed conditions, checks of orphaned cordons |
 /// | [`Guard::of_entry`] | the entry | end, backoff, unwind, renewed owner record, checks, success command |
 /// | `Pass::start_guard` | also the keys that allow a start, and the window's end | preview, evictions, fresh read |
-/// | `Pass::disruption_guard` | also the etcd members | start of a drain, move of the etcd leader, commands |
+/// | `Pass::disruption_guard` | also the etcd members | start of a drain (of a reboot also the site's gates), move of the etcd leader, commands |
 /// | `Pass::cordon_guard` | as for a start if this entry has cordoned the Node, else as for a disruption | cordon |
 ///
 /// A guard for the start of a queued entry also compares the entry's batch. The removal of a non-member compares
@@ -68,6 +68,9 @@ pub struct Guard {
     /// For effects that begin to disrupt a machine: the condition on the etcd members (I46).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quorum: Option<QuorumCondition>,
+    /// For the start of a reboot: the condition on the site's gates (I72).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_gates: Option<Box<StartGateCondition>>,
     /// For effects that start work: end of the machine's window. After it the effect is refused (I8).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,

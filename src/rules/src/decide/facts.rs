@@ -93,6 +93,11 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Reports whether answers of Prometheus are to be expected: only a leader has them.
+    pub(super) fn asks_prometheus(&self) -> bool {
+        !self.assumes(Assumption::ControlPlanesByNode)
+    }
+
     /// Reports whether the control planes that the last definition added count as joined.
     pub(super) fn control_planes_joined(&self) -> bool {
         self.assumes(Assumption::ControlPlanesJoined)

@@ -11,6 +11,7 @@
 //! | `etcd_quorum` | health of the other voting etcd members before a machine with a member is disrupted (I46) |
 //! | `windows` | windows and freezes (I8) |
 //! | `breaker`, `canary` | no start after machines that ended badly; the first machines of a batch alone |
+//! | `start_gates` | no start while Prometheus reports certain alerts or results (I72) |
 //! | `groups` | limit of racks or other groups in progress at once |
 //! | `scheduler` | choice of the entries that start: order, API servers, backoff, holds (I2, I5, I30) |
 //! | `effect` | effects that a decision requests, and the revisions that guard them (SAF-8, SAF-9) |
@@ -32,7 +33,7 @@
 //! | `absences` | record of the members without a Node, for their grace periods |
 //! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
 //! | `hooks` | hooks of the site around a drain (I64 to I66) |
-//! | `maintenance` | Nodes that are drained and kept, without a reboot (I72) |
+//! | `maintenance` | Nodes that are drained and kept, without a reboot (I73) |
 //! | `own_node` | another engine takes the lock before the Node of the leader's pod is drained |
 //! | `node_signs` | conditions and a taint that tell others of the work (I67, I68) |
 //! | `endpoints` | removal of an API server in reboot from the endpoints |
@@ -69,6 +70,7 @@ mod registry;
 mod repair;
 mod results;
 mod scheduler;
+mod start_gates;
 #[cfg(test)]
 mod tests;
 mod uncordon_gates;
@@ -103,6 +105,7 @@ pub use self::{
     reboot_needed::{NeededBatch, NeededMachine, RebootNeededEffect},
     registry::{Apply, ApplyState, RegistryEffect, compares, unwritten},
     repair::health::HEALTH_CHECK_PREFIX,
+    start_gates::StartGateCondition,
 };
 pub(crate) use self::{
     pods::{count_leaving, pod_hold_reason},
@@ -114,6 +117,7 @@ use super::{
 };
 
 /// Result of a pass.
+#[allow(clippy::struct_excessive_bools)] // independent requests to the engine
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision {
     /// Effects to carry out, at most one for each key ([`Planned::machine`]). Empty unless this engine leads.
@@ -130,6 +134,8 @@ pub struct Decision {
     pub probe_often: bool,
     /// Whether a machine that may host an etcd member is in progress or next. The members are then queried often.
     pub ask_etcd: bool,
+    /// Whether a reboot could start but for gates that hold the whole queue. Prometheus is then asked for its alerts.
+    pub ask_start_gates: bool,
     /// Host of the engine to which the leader passes the lock, because the Node of its own pod is to be drained.
     pub pass_lock: Option<String>,
     /// Phase for CKE's `status` key (STO-16).

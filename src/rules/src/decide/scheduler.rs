@@ -11,7 +11,7 @@ use cketerm_model::{
     reason::Reason,
 };
 
-use super::{Effect, Pass, attempts, entry_context::EntryContext};
+use super::{Effect, Guard, Pass, attempts, entry_context::EntryContext};
 
 impl<'a> Pass<'a> {
     /// Starts as many entries from the front of the queue as the limits allow. Each other entry gets the reason for its
@@ -58,7 +58,9 @@ impl<'a> Pass<'a> {
         if workers.is_empty() && api_servers.is_empty() {
             return;
         }
-        if let Some(gate) = self.stale().or_else(|| self.unreachable_gate()).or_else(|| self.breaker_open()) {
+        self.out.ask_start_gates = true;
+        let gate = self.stale().or_else(|| self.unreachable_gate()).or_else(|| self.breaker_open());
+        if let Some(gate) = gate.or_else(|| self.start_gate_closed()) {
             self.all_wait(workers.iter().chain(&api_servers), &gate);
             return;
         }
@@ -224,7 +226,8 @@ impl<'a> Pass<'a> {
     /// Moves the entry to `draining`. The transition records the Node's UID if none was recorded when the entry was
     /// added.
     pub(super) fn start_drain(&mut self, ctx: EntryContext<'a>) {
-        let guard = self.disruption_guard(ctx);
+        let start_gates = self.start_gates().filter(|_| ctx.queue() == QueueKind::Reboot).map(Box::new);
+        let guard = Guard { start_gates, ..self.disruption_guard(ctx) };
         let node_uid = self.node_of(ctx).map(|n| n.uid.clone());
         let hooks = self.hooks_at_start(ctx);
         let effect = Effect::StartDrain { entry: ctx.queue_entry(), node_uid, hooks };

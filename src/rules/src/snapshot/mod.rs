@@ -15,6 +15,7 @@ use cketerm_model::{
     etcd::EtcdView,
     kube::{KubeView, NodeRow},
     names::{Address, NodeName},
+    start_gates::StartGateView,
     stored::view::StoreView,
 };
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ pub struct Snapshot {
     /// Members of the Kubernetes etcd.
     #[serde(default)]
     pub etcd: Arc<EtcdView>,
+    /// Last answers of Prometheus about the site's gates for new reboots.
+    #[serde(default)]
+    pub start_gates: Arc<StartGateView>,
     /// Memory of entries in progress. It is a cache of observations: a new leader begins with none.
     pub work: BTreeMap<EntryId, Work>,
     /// Observations of CKE's work, while CKE leads.

@@ -146,6 +146,9 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         Reason::BreakerOpen { count, of, .. } => {
             vec![format!("breaker open: {count} of {of} ended badly"), "breaker open".to_owned()]
         }
+        Reason::StartGateClosed { gate, why, .. } => {
+            vec![format!("gate {gate}: {why}"), format!("start gate {gate}")]
+        }
         Reason::CanaryPending { fault: Some(fault), .. } => vec![format!("canary: {fault}")],
         Reason::CanaryPending { until: Some(until), .. } => vec![format!("canary, {}", when::until(*until, now))],
         Reason::CanaryPending { booted, first, .. } => vec![format!("waits for canaries ({booted}/{first})")],

@@ -1,4 +1,4 @@
-//! Maintenance: drained as for a reboot, kept without one, released, expired (I72).
+//! Maintenance: drained as for a reboot, kept without one, released, expired (I73).
 
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ fn saf42_a_drained_node_is_kept_without_a_command_and_without_the_mark_of_cke() 
 }
 
 #[test]
-fn i72_a_kept_node_stays_cordoned_under_a_new_leader_and_is_cordoned_again_once() {
+fn i73_a_kept_node_stays_cordoned_under_a_new_leader_and_is_cordoned_again_once() {
     let new_leader = kept().owner(11, |o| o.lease = LEASE + 1);
     let Some(Effect::Stamp { owner, .. }) = new_leader.effect_of_maintenance() else {
         panic!("{:?}", new_leader.why())
@@ -156,7 +156,7 @@ fn i72_a_kept_node_stays_cordoned_under_a_new_leader_and_is_cordoned_again_once(
 }
 
 #[test]
-fn i72_a_released_or_expired_maintenance_ends_and_its_node_is_uncordoned_once_ready() {
+fn i73_a_released_or_expired_maintenance_ends_and_its_node_is_uncordoned_once_ready() {
     let released = Released { who: Who::default(), at: now(), reason: None };
     let ended = kept().change_maintenance(|m| m.released = Some(released.clone()));
     assert_eq!(ended.end_of_maintenance(), Some(End::Released(released)));
@@ -189,7 +189,7 @@ fn i5_an_unreadable_maintenance_is_shown_and_stops_nothing() {
 }
 
 #[test]
-fn i72_nothing_starts_on_a_node_whose_maintenance_cannot_be_read() {
+fn i73_nothing_starts_on_a_node_whose_maintenance_cannot_be_read() {
     let broken = |last| {
         let scene = Scene::new(3).maintenance(last, MaintenanceStatus::InMaintenance).cordoned_for_maintenance(last);
         scene.with(|s| s.store.maintenance.entries.get_mut(&3).unwrap().value = Err("not JSON".to_owned()))
@@ -201,7 +201,7 @@ fn i72_nothing_starts_on_a_node_whose_maintenance_cannot_be_read() {
 }
 
 #[test]
-fn i72_work_that_cke_began_on_the_machine_goes_first_or_unwinds() {
+fn i73_work_that_cke_began_on_the_machine_goes_first_or_unwinds() {
     // a drain goes back, a reboot ends
     let drains = kept().draining(7, 11, 5);
     assert!(matches!(drains.effect(7), Some(Effect::Unwind { .. })), "{:?}", drains.effect(7));
@@ -212,7 +212,7 @@ fn i72_work_that_cke_began_on_the_machine_goes_first_or_unwinds() {
 }
 
 #[test]
-fn i72_pods_that_came_meanwhile_and_a_missing_node_are_reported() {
+fn i73_pods_that_came_meanwhile_and_a_missing_node_are_reported() {
     let pods = kept().pod(11, "web", |_| {});
     assert!(matches!(pods.why(), Some(Reason::PodsLeaving { left: 1, .. })), "{:?}", pods.why());
     let gone = kept().with(|s| s.kube.remove_node(&cketerm_model::names::NodeName::new(Scene::address(11))));
@@ -220,7 +220,7 @@ fn i72_pods_that_came_meanwhile_and_a_missing_node_are_reported() {
 }
 
 #[test]
-fn i72_after_the_end_a_machine_that_is_down_may_be_rebooted() {
+fn i73_after_the_end_a_machine_that_is_down_may_be_rebooted() {
     let gone = kept().with(|s| drop(s.store.maintenance.entries.remove(&3))).node(11, |n| n.ready = false);
     assert_eq!(gone.queued(&[(0, 11)]).starts(), [0]);
 }

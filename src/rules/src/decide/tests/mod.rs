@@ -30,6 +30,7 @@ mod repair_steps;
 mod results;
 mod scene;
 mod scheduler;
+mod start_gates;
 mod uncordon_gates;
 mod weeks;
 mod windows;
