@@ -187,7 +187,7 @@ pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
     if not_found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is played in place of seeds, for effects that grow for days or need one fault at one moment. No seed shows them.
+/// Scenario or stories in place of seeds, for effects that grow for days or need one fault at one moment. No seed shows them.
 #[cfg(feature = "mutations")]
 enum Played {
     /// One scenario.

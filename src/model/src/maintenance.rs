@@ -31,7 +31,7 @@ impl fmt::Display for MaintenanceStatus {
     }
 }
 
-/// Who ended a maintenance, and when. The leader then removes it and uncordons the Node.
+/// End of a maintenance by an operator. The leader then removes it and uncordons the Node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Released {
     /// The operator.

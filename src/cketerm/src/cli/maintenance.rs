@@ -126,7 +126,7 @@ struct Row<'a> {
     name: Option<&'a NodeName>,
     who: Option<String>,
     reason: Option<&'a str>,
-    /// What it waits for, or what is wrong with it.
+    /// The reason for its wait, or its fault.
     waits: Option<String>,
 }
 

@@ -205,7 +205,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.record_results();
     // The repair queue is decided first, as in CKE. Its claims hold when the reboot queue is decided.
     pass.process_repairs();
-    // What a person asked for now goes before the queue.
+    // A person waits for a maintenance: it goes before the queue.
     let mut waiting = pass.process_maintenance();
     waiting.append(&mut pass.process_reboots());
     pass.process_manual_drain();
