@@ -2,7 +2,7 @@
 //! times and queue reboots beside it, while engines are killed.
 //!
 //! Beside the observers (I73 and all others) the stories judge one rule: once every maintenance is over, all machines that
-//! were queued are rebooted, no maintenance is left, and no Node is cordoned (H13).
+//! were queued are rebooted, no maintenance is left, and no Node is cordoned (H14).
 
 use std::{sync::Arc, time::Duration};
 
@@ -75,7 +75,7 @@ async fn play(seed: u64) -> Story {
         let mut left: Vec<String> =
             view.reboots.entries.values().filter_map(Stored::get).map(|e| format!("{e:?}")).collect();
         left.extend(view.maintenance.entries.values().filter_map(Stored::get).map(|e| format!("{e:?}")));
-        story.breaches.push(Breach { code: "H13", at: site.clock.wall(), what: format!("left: {}", left.join(", ")) });
+        story.breaches.push(Breach { code: "H14", at: site.clock.wall(), what: format!("left: {}", left.join(", ")) });
     }
     sleep(Duration::from_mins(5)).await;
     let record = gather::record(&stage.sandbox);

@@ -41,8 +41,9 @@ impl<'a> Pass<'a> {
     /// candidate gets it, which may be CKE, or a console on somebody's own host.
     fn next_leader(&self) -> Option<&'a EngineRegistration> {
         let (store, lease) = (&self.snap.store, self.snap.engine.lease);
-        let mut behind = store.candidates.values().skip_while(|candidate| candidate.lease != lease).skip(1);
-        let next = store.engines.get(&behind.next()?.lease).and_then(Stored::get)?;
+        let mut from_own = store.candidates.values().skip_while(|candidate| candidate.lease != lease);
+        let next = from_own.find(|candidate| candidate.lease != lease)?;
+        let next = store.engines.get(&next.lease).and_then(Stored::get)?;
         (next.complete() && next.mode == EngineMode::Daemon).then_some(next)
     }
 

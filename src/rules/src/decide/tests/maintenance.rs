@@ -222,5 +222,6 @@ fn i73_pods_that_came_meanwhile_and_a_missing_node_are_reported() {
 #[test]
 fn i73_after_the_end_a_machine_that_is_down_may_be_rebooted() {
     let gone = kept().with(|s| drop(s.store.maintenance.entries.remove(&3))).node(11, |n| n.ready = false);
+    let gone = gone.with(|s| s.constraints.maximum_unreachable_nodes_for_reboot = 9);
     assert_eq!(gone.queued(&[(0, 11)]).starts(), [0]);
 }
