@@ -132,10 +132,14 @@ fn what_an_operator_withholds_loses_its_condition_and_taint() {
     let carries = |scene: Scene| tainted(carrying(tainting(scene, 2), 12, PLANNED, "reboots/1 waits for its turn"), 12);
     let queue = || carries(scene(4).draining(0, 11, 30).queued(&[(1, 12), (2, 13)]));
     assert!(!changes(&queue()).contains_key(&12));
-    let freeze = Freeze { until: after(now(), 60), reason: "x".to_owned(), who: Who::default(), unknown: Map::new() };
-    for withheld in
-        [queue().order(1, Verb::Hold, 10), queue().disabled(), queue().with(|scene| scene.policy.freeze = Some(freeze))]
-    {
+    let frozen = |scene: &mut Scene| {
+        let until = after(now(), 60);
+        scene.policy.freeze = Some(Freeze { until, reason: "x".to_owned(), who: Who::default(), unknown: Map::new() });
+    };
+    let withholds: [&dyn Fn(Scene) -> Scene; 3] =
+        [&|scene| scene.order(1, Verb::Hold, 10), &Scene::disabled, &|scene| scene.with(frozen)];
+    for withhold in withholds {
+        let withheld = withhold(queue());
         assert_eq!(changes(&withheld).get(&12), Some(&vec![(PLANNED, false)]));
         assert!(taints(&withheld).contains(&(12, false)));
     }
@@ -220,11 +224,13 @@ fn a_policy_that_is_off_removes_everything_and_touches_no_other_node() {
     assert_eq!((changes(&off), taints(&off)), ([(11, vec![(DRAINS, false)])].into(), vec![(11, false)]));
     assert!(signs(&Scene::new(2).draining(0, 11, 30)).is_empty());
     // nothing is removed while it is unknown which entries are in progress
-    for unknown in [
-        signed(Scene::new(2)).with(|scene| scene.store.last_seen = scene.boot - Seconds::new(60.0)),
-        signed(Scene::new(2)).with(|scene| scene.store.synced = false),
-        signed(Scene::new(2)).with(|scene| scene.snap.engine.leading = None),
-    ] {
+    let unknown: [fn(&mut Scene); 3] = [
+        |scene| scene.store.last_seen = scene.boot - Seconds::new(60.0),
+        |scene| scene.store.synced = false,
+        |scene| scene.snap.engine.leading = None,
+    ];
+    for change in unknown {
+        let unknown = signed(Scene::new(2)).with(change);
         assert!(signs(&unknown).is_empty());
     }
 }
