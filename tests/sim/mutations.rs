@@ -104,7 +104,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::BreakerForgotten => &["I70"],
         Mutation::CanariesForgotten => &["I71"],
         Mutation::OutcomeForgotten => &["I69"],
-        Mutation::MaintenanceForgotten | Mutation::MaintenanceForEver | Mutation::MaintenanceIgnored => &["I73"],
+        Mutation::MaintenanceForEver => &["I73"],
         Mutation::StartGateForgotten => &["I72"],
     }
 }
@@ -207,39 +207,32 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         Mutation::WatchTrusted => Some(Scenario(outages::silent_node_watch)),
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(Scenario(outages::failover)),
         Mutation::EnqueueOutlivesCancel => Some(Scenario(enqueues::cancelled)),
-        Mutation::LostCancelForgotten => stories(&handovers::STORIES, 1),
-        Mutation::ListOrderIgnored => stories(&refusals::STORIES, 1),
-        Mutation::NodeGraceIgnored
-        | Mutation::MemberInWorkLeaves
-        | Mutation::ControlPlaneLeavesUnasked
-        | Mutation::VanishedNodeCounts => stories(&membership::STORIES, 1),
+        Mutation::LostCancelForgotten => stories(&handovers::STORIES, 39),
+        Mutation::ListOrderIgnored => stories(&refusals::STORIES, 18),
+        Mutation::NodeGraceIgnored => stories(&membership::STORIES, 2),
+        Mutation::MemberInWorkLeaves | Mutation::ControlPlaneLeavesUnasked => stories(&membership::STORIES, 1),
+        Mutation::VanishedNodeCounts => stories(&membership::STORIES, 5),
         Mutation::NeededTwice | Mutation::StillSetAsks | Mutation::NeededLimitsIgnored => {
             stories(&reboot_needed::STORIES, 1)
         }
         Mutation::OtherDrainerIgnored => stories(&other_drainers::STORIES, 1),
-        Mutation::OrderBootIgnored
-        | Mutation::AgentRebootsTwice
-        | Mutation::WithdrawnOrderObeyed
-        | Mutation::AnswerOfAnother
-        | Mutation::AgentBelieved => stories(&agents::STORIES, 1),
+        Mutation::AgentRebootsTwice | Mutation::AgentBelieved => stories(&agents::STORIES, 1),
+        Mutation::WithdrawnOrderObeyed | Mutation::AnswerOfAnother => stories(&agents::STORIES, 4),
+        Mutation::OrderBootIgnored => stories(&agents::STORIES, 14),
         Mutation::HookSkipped
         | Mutation::HookFailureIgnored
         | Mutation::UncordonHookSkipped
-        | Mutation::HookBesideItself
         | Mutation::HookRecordForgotten
         | Mutation::HookSlotFreed
-        | Mutation::HooksEndEarly
         | Mutation::AfterHookForgotten => stories(&hooks::STORIES, 1),
+        Mutation::HookBesideItself | Mutation::HooksEndEarly => stories(&hooks::STORIES, 3),
         Mutation::SignsStay
         | Mutation::ForeignConditionTaken
         | Mutation::PlannedTaintStays
         | Mutation::SignsOutliveLeader => stories(&node_signs::STORIES, 1),
-        Mutation::BreakerForgotten | Mutation::CanariesForgotten | Mutation::OutcomeForgotten => {
-            stories(&breaker::STORIES, 1)
-        }
-        Mutation::MaintenanceForgotten | Mutation::MaintenanceForEver | Mutation::MaintenanceIgnored => {
-            stories(&node_maintenance::STORIES, 1)
-        }
+        Mutation::BreakerForgotten | Mutation::CanariesForgotten => stories(&breaker::STORIES, 1),
+        Mutation::OutcomeForgotten => stories(&breaker::STORIES, 3),
+        Mutation::MaintenanceForEver => stories(&node_maintenance::STORIES, 1),
         Mutation::StartGateForgotten => stories(&start_gates::STORIES, 1),
         _ => None,
     }

@@ -40,12 +40,8 @@ pub enum Mutation {
     CanariesForgotten,
     /// A reboot that was withdrawn after its command has no outcome.
     OutcomeForgotten,
-    /// A Node in maintenance is uncordoned as if its entry were gone.
-    MaintenanceForgotten,
     /// A maintenance does not end at its time.
     MaintenanceForEver,
-    /// Reboots start as if no machine were in maintenance.
-    MaintenanceIgnored,
     /// Reboots start although a gate of the site is closed.
     StartGateForgotten,
     /// A member leaves the definition as soon as its Node is gone.
@@ -331,9 +327,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::BreakerForgotten,
     Mutation::CanariesForgotten,
     Mutation::OutcomeForgotten,
-    Mutation::MaintenanceForgotten,
     Mutation::MaintenanceForEver,
-    Mutation::MaintenanceIgnored,
     Mutation::StartGateForgotten,
 ];
 

@@ -61,7 +61,6 @@ impl Claims {
         for (&index, stored) in &store.maintenance.entries {
             let (id, Some(entry)) = (EntryId::maintenance(index), stored.get()) else { continue };
             let is_member = store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &entry.node).is_some());
-            fault!(MaintenanceIgnored => continue);
             if is_member && (entry.claims_machine() || starting.contains(&id)) {
                 claims.add(&entry.node, id, control_plane(&entry.node));
             }

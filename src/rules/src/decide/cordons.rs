@@ -48,12 +48,7 @@ impl<'a> Pass<'a> {
                 self.release(node, owner);
                 continue;
             });
-            let is_in_work = self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry));
-            fault!(MaintenanceForgotten if owner.is_some_and(|o| o.entry.queue == QueueKind::Maintenance) => {
-                self.release(node, owner);
-                continue;
-            });
-            if is_in_work {
+            if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
                 continue;
             }
             // CKE's annotation does not name the entry, which may be one that cannot be read. No order can name this
