@@ -168,7 +168,7 @@ fn each_documented_etcd_role_can_do_its_work_and_no_more() {
     };
     assert_eq!((lacking(&operator).len(), lacking(&engine).len()), (0, 0));
     let all = lacking(&observer);
-    assert_eq!(all.len(), 5, "{all:?}");
+    assert_eq!(all.len(), 6, "{all:?}");
     assert!(all.iter().all(|why| why.as_str().is_some_and(|why| why.contains("docs/etcd-roles.md"))), "{all:?}");
     assert_eq!(before, revision());
 
