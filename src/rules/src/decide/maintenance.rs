@@ -1,6 +1,6 @@
 //! Maintenance: a Node is drained by the rules of a reboot, and stays cordoned until it is released or its time is over
 //! (SAF-42; I73). It shares the limits of reboots: slots, one API server at a time, unreachable Nodes, etcd's quorum,
-//! windows, freezes and the breaker.
+//! windows, freezes, the breaker and the gates of the site.
 
 use cketerm_model::{
     entry::{EntryId, QueueKind, Stored},

@@ -226,7 +226,7 @@ impl<'a> Pass<'a> {
     /// Moves the entry to `draining`. The transition records the Node's UID if none was recorded when the entry was
     /// added.
     pub(super) fn start_drain(&mut self, ctx: EntryContext<'a>) {
-        let start_gates = self.start_gates().filter(|_| ctx.queue() == QueueKind::Reboot).map(Box::new);
+        let start_gates = self.start_gates().filter(|_| !ctx.is_repair()).map(Box::new);
         let guard = Guard { start_gates, ..self.disruption_guard(ctx) };
         let node_uid = self.node_of(ctx).map(|n| n.uid.clone());
         let hooks = self.hooks_at_start(ctx);

@@ -11,6 +11,7 @@ use cketerm_model::{
     names::Address,
     reason::Reason,
     reboot::RebootStatus,
+    start_gates::{GateAnswer, GateState, StartGateView, StartGates},
     time::after,
 };
 
@@ -99,6 +100,22 @@ fn saf42_a_maintenance_starts_before_the_queue_and_shares_its_limits() {
     };
     let frozen = asked.with(|s| s.policy.freeze = Some(freeze.clone()));
     assert!(matches!(frozen.why(), Some(Reason::Frozen { .. })));
+}
+
+#[test]
+fn saf42_a_maintenance_waits_for_the_gates_of_the_site_until_its_start() {
+    let gates = StartGates::read("{prometheus: 'http://p', alerts: {}}").unwrap();
+    let asked = Scene::new(3).maintenance(13, MaintenanceStatus::Queued);
+    let closed = asked.clone().with(|s| s.policy.start_gates = Some(Box::new(gates.clone())));
+    assert!(matches!(closed.why(), Some(Reason::StartGateClosed { .. })), "{:?}", closed.why());
+    // checked again right before the effect, as for a reboot
+    let open = closed.with(|s| {
+        let answer = GateAnswer { asked: s.boot, state: GateState::Open };
+        let answers = [("alerts".to_owned(), answer)].into();
+        s.snap.start_gates = Arc::new(StartGateView { settings: Some(gates.clone()), answers });
+    });
+    let planned = open.decide().effects.into_iter().find(|p| p.entry == Some(ID)).unwrap();
+    assert!(matches!(planned.effect, Effect::StartDrain { .. }) && planned.guard.start_gates.is_some());
 }
 
 #[test]
