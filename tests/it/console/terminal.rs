@@ -166,7 +166,7 @@ impl Console {
     pub fn quit(&mut self, seconds: u64) -> u32 {
         self.press("q");
         let began = Stopwatch::start();
-        while began.elapsed() < Duration::from_secs(1) && self.child.try_wait().expect("a status").is_none() {
+        while began.elapsed() < Duration::from_secs(seconds) && self.child.try_wait().expect("a status").is_none() {
             if self.text().contains("Quit?") {
                 self.press("y");
                 break;
