@@ -62,6 +62,7 @@ pub mod registry;
 pub mod seen;
 pub mod snapshot;
 pub mod start;
+#[cfg(any(test, feature = "state"))]
 pub mod state;
 pub mod trouble;
 pub mod usual;
