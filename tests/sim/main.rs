@@ -71,9 +71,9 @@ use run::Outcome;
 use selection::Selection;
 use stories::Stories;
 
-/// Same allocator as the program's: allocation takes a fifth of a run.
+/// Allocation takes a fifth of a run. This one is as quick as the program's, and builds in seconds instead of minutes.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Number of seeds from which a run counts as complete: it then also plays the long scenarios, and every fault has to
 /// meet its states.
