@@ -4,8 +4,9 @@
 use std::process::ExitCode;
 #[cfg(feature = "mutations")]
 use std::{
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
@@ -238,6 +239,18 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
     }
 }
 
+/// Returns the rules that a seed breaks without a mutation. Each seed is played once for all mutations.
+#[cfg(feature = "mutations")]
+fn codes_without_mutation(seed: u64) -> Arc<BTreeSet<&'static str>> {
+    static PLAYED: Mutex<BTreeMap<u64, Arc<BTreeSet<&'static str>>>> = Mutex::new(BTreeMap::new());
+    if let Some(codes) = PLAYED.lock().unwrap().get(&seed) {
+        return Arc::clone(codes);
+    }
+    let codes: Arc<BTreeSet<_>> = Arc::new(run::seed(seed).breaches.into_iter().map(|b| b.code).collect());
+    PLAYED.lock().unwrap().insert(seed, Arc::clone(&codes));
+    codes
+}
+
 /// Plays seeds until the mutation is found, and returns the seed that found it.
 #[cfg(feature = "mutations")]
 fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
@@ -271,7 +284,7 @@ fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
     mutation::set(None);
     // the seed must break the invariant because of the mutation, and not without it
     let found = found.filter(|(seed, breach)| {
-        let without = run::seed(*seed).breaches.into_iter().any(|b| b.code == breach.code);
+        let without = codes_without_mutation(*seed).contains(breach.code);
         if without {
             println!("seed {seed} breaks {} even without {mutation:?}", breach.code);
         }
