@@ -10,6 +10,7 @@ use crate::{
     world::{
         Options, World,
         cluster::machines,
+        program::cketerm,
         prometheus::{Behaviour, Prometheus},
         wait_for,
     },
@@ -91,6 +92,14 @@ fn i72_no_reboot_starts_behind_a_closed_gate_and_a_drain_that_has_begun_goes_on(
     assert!(text.contains("`policy set start_gates none` starts without it"), "{text}");
     assert!(world.cordoned().is_empty());
     assert!(world.power().is_empty());
+    // the last of the answers: the alerts' gate is open, and ceph's has none
+    let doctor: Value =
+        serde_json::from_str(&cketerm(&world.config(), &["doctor", "-o", "json"]).stdout).expect("JSON");
+    let checks = doctor["checks"].as_array().expect("checks");
+    let gates: Vec<_> = checks.iter().filter(|check| check["subject"] == "start-gates").collect();
+    let [failed, open] = gates[..] else { panic!("{gates:?}") };
+    assert_eq!((&failed["outcome"], &open["outcome"]), (&json!("failed"), &json!("ok")));
+    assert!(failed["text"].as_str().is_some_and(|text| text.contains("ceph") && text.contains("1048576")), "{failed}");
 
     // an open gate lets the drain begin; a closed one does not stop it
     world.add_budget("default", "web", "web", 1);

@@ -5,6 +5,7 @@ mod configuration;
 mod etcd;
 mod power;
 mod rights;
+mod start_gates;
 mod store_members;
 
 pub use self::etcd::OWN_ETCD;
@@ -67,6 +68,7 @@ async fn examined(context: &Context) -> Checks {
                 rights::add(&seen.snapshot.store.policy(), kube, &mut found).await;
             }
             found.0.extend(checks(&seen, backends.kube.is_some()).0);
+            start_gates::add(&seen.snapshot.store.policy(), &backends.prometheus, &mut found).await;
             if let Some(definition) = seen.snapshot.store.definition() {
                 Box::pin(power::add(&definition.cluster, context, &mut found)).await;
             }

@@ -39,6 +39,8 @@ pub enum Subject {
     ControlPlanes,
     /// Members of the etcd of Kubernetes.
     EtcdMembers,
+    /// The site's gates for new reboots (policy `start_gates`).
+    StartGates,
     /// The program that processes the queues.
     Leader,
     /// Entries and other keys.
@@ -60,6 +62,7 @@ impl Subject {
             Self::Membership => "membership",
             Self::ControlPlanes => "control planes",
             Self::EtcdMembers => "etcd members",
+            Self::StartGates => "start gates",
             Self::Leader => "leader",
             Self::Queues => "queues",
         }
