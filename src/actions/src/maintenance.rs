@@ -31,7 +31,7 @@ impl Operator {
         };
         let now = self.store.clock().wall();
         check_end(until, now)?;
-        let (cluster, notes) = self.check_reboots(addresses).await?;
+        let (cluster, notes) = self.check_members(addresses, "drained").await?;
         let members = Members::of(&cluster);
         let uids = self.node_uids(addresses, &cluster, &members).await;
         refuse_double(&self.store.read_view().await?, addresses)?;

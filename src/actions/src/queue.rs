@@ -50,6 +50,16 @@ impl Operator {
 
     /// Runs all checks of [`Self::add_reboots`] without a write. Returns the definition and notes for the operator.
     pub async fn check_reboots(&self, addresses: &[Address]) -> Result<(Cluster, Vec<String>), ActionError> {
+        self.check_members(addresses, "rebooted").await
+    }
+
+    /// Checks that the addresses may be worked on. Returns the definition and notes for the operator, who reads in one of
+    /// them that API servers are `worked_on` ("rebooted") one at a time.
+    pub(crate) async fn check_members(
+        &self,
+        addresses: &[Address],
+        worked_on: &str,
+    ) -> Result<(Cluster, Vec<String>), ActionError> {
         let cluster = self.definition().await?;
         let members = Members::of(&cluster);
         let unknown: BTreeSet<&Address> =
@@ -65,7 +75,7 @@ impl Operator {
         let control_planes: BTreeSet<&NodeName> = control_planes.map(Member::node_name).collect();
         if !control_planes.is_empty() && addresses.len() > control_planes.len() {
             let named = control_planes.iter().take(5).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-            notes.push(format!("{} API server(s) included, each rebooted alone: {named}", control_planes.len()));
+            notes.push(format!("{} API server(s) included, each {worked_on} alone: {named}", control_planes.len()));
         }
         Ok((cluster, notes))
     }
