@@ -39,6 +39,9 @@ fn i73_a_node_is_kept_through_killed_leaders_and_given_back(world: &World) {
     assert_eq!(world.cordoned(), ["w1"]);
     let marks = annotations(world, "w1");
     assert!(marks["cketerm.io/maintenance"].is_string() && marks["cke.cybozu.com/reboot"].is_null(), "{marks}");
+    let (_, page) = first.page("/metrics");
+    let end = format!("cketerm_maintenance_end_timestamp_seconds{{address=\"{}\"}} ", all[1].address);
+    assert!(page.contains(&end), "{page}");
     let twice = cketerm(&world.config(), &["maintenance", "add", "w1", "--until", "1h", "--reason", "again"]);
     assert!(twice.code != 0 && twice.stderr.contains("in maintenance already"), "{}", twice.stderr);
 

@@ -175,6 +175,12 @@ pub const GAUGES: &[Gauge] = &[
         "Age of the oldest unfinished entry with a request time",
         oldest,
     ),
+    leader_gauge(
+        "cketerm_maintenance_end_timestamp_seconds",
+        &["address"],
+        "Unix time at which the machine's maintenance ends; a maintenance that still waits has one too",
+        maintenance_ends,
+    ),
     leader_gauge("cketerm_slots", &["queue"], "Maximum number of machines in work at once", |s, sample| {
         if let Some(definition) = s.snapshot.store.definition() {
             let cluster = &definition.cluster;
@@ -391,6 +397,13 @@ fn by_reason(seen: &Seen, sample: &mut Sink<'_>) {
     }
     for ((queue, reason), n) in of {
         sample(&[&queue.to_string(), &reason], count(n));
+    }
+}
+
+fn maintenance_ends(seen: &Seen, sample: &mut Sink<'_>) {
+    let entries = seen.snapshot.store.maintenance.entries.values().filter_map(Stored::get);
+    for entry in entries.filter(|entry| entry.released.is_none()) {
+        sample(&[&entry.node], unix(entry.until));
     }
 }
 
