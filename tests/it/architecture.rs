@@ -44,7 +44,8 @@ fn used() -> Uses {
             let manifest = Path::new(ROOT).join("src").join(&name).join("Cargo.toml");
             let text = fs::read_to_string(manifest).expect("a manifest");
             let section = text.split("[dependencies]\n").nth(1).and_then(|t| t.split("\n[").next()).unwrap_or_default();
-            let uses = section.lines().filter_map(|l| l.strip_prefix("cketerm-")?.split('.').next()).map(str::to_owned);
+            let uses =
+                section.lines().filter_map(|l| l.strip_prefix("cketerm-")?.split(['.', ' ']).next()).map(str::to_owned);
             (name, uses.collect())
         })
         .collect()
