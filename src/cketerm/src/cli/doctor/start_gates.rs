@@ -19,12 +19,14 @@ pub(super) async fn add(policy: &Policy, prometheus: &Prometheus, found: &mut Ch
             GateState::Open => open.push(gate),
             GateState::Closed(why) => found.warning(
                 SUBJECT,
-                format!("gate {gate} is closed: {why}; no reboot and no maintenance starts"),
+                format!("gate {gate} is closed: {why}; while cketerm leads, no reboot and no maintenance starts"),
                 "resolve it, or change policy start_gates if it should not hold reboots",
             ),
             GateState::Failed(why) => found.failed(
                 SUBJECT,
-                format!("gate {gate} has no usable answer: {why}; no reboot and no maintenance starts"),
+                format!(
+                    "gate {gate} has no usable answer: {why}; while cketerm leads, no reboot and no maintenance starts"
+                ),
                 "let Prometheus answer this host, or correct policy start_gates (`cketerm policy show`)",
             ),
         }
