@@ -40,8 +40,8 @@ about: Forty machines, five hundred entries that wait, and a machine that sabaka
 population: {nodes: 40, racks: 4, pods_per_node: 0, workloads: [], registry: {enabled: true, repairs: 0, minimum_workers: 30}}
 ";
 
-/// Number of times that the machine refuses, with the interval between a day and an hour: more than etcd's limit of 128
-/// operations in a transaction.
+/// Number of times that the machine refuses: more than etcd's limit of 128 operations in a transaction. With the
+/// interval between them, they take a day and an hour.
 const REFUSALS: u32 = 150;
 /// Length of the run in hours: the machine takes its command before the end.
 const HOURS: u64 = 28;
