@@ -52,19 +52,22 @@ def run_tests(program, servers, filters, threads=None):
     if threads:
         environment["RUST_TEST_THREADS"] = str(threads)
     argv = [program, *filters, *(word for skipped in SKIPPED for word in ("--skip", skipped))]
-    out = subprocess.run(argv, cwd=os.path.join(ROOT, "tests"), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    with open(os.path.join(RESULTS, os.path.basename(servers) + ".log"), "a") as log:
-        log.write(out.stdout)
+    # to the file at once, so that a long run can be followed
+    with open(os.path.join(RESULTS, os.path.basename(servers) + ".log"), "a+") as log:
+        start = log.seek(0, os.SEEK_END)
+        subprocess.run(argv, cwd=os.path.join(ROOT, "tests"), env=environment, stdout=log, stderr=subprocess.STDOUT)
+        log.seek(start)
+        text = log.read()
     found = {}
     # a message of another test may stand between a name and its result
-    for name, result in re.findall(r"^test (\S+)(?: - should panic)? \.\.\. .*?(ok|FAILED|ignored)$", out.stdout, re.M):
+    for name, result in re.findall(r"^test (\S+)(?: - should panic)? \.\.\. .*?(ok|FAILED|ignored)$", text, re.M):
         found[name] = result
-    skipped = set(re.findall(r"^(?:test \S+ \.\.\. )?SKIP (\S+):", out.stdout, re.M))
-    summary = re.search(r"^test result: .* (\d+) passed; (\d+) failed", out.stdout, re.M)
-    failures = out.stdout.rpartition("\nfailures:\n")[2].split("\ntest result:")[0] if summary and summary[2] != "0" else ""
+    skipped = set(re.findall(r"^(?:test \S+ \.\.\. )?SKIP (\S+):", text, re.M))
+    summary = re.search(r"^test result: .* (\d+) passed; (\d+) failed", text, re.M)
+    failures = text.rpartition("\nfailures:\n")[2].split("\ntest result:")[0] if summary and summary[2] != "0" else ""
     failed = set(failures.split()) | {n for n, r in found.items() if r == "FAILED"}
     if not summary:
-        sys.exit(f"the tests on {servers} did not end:\n{out.stdout[-2000:]}")
+        sys.exit(f"the tests on {servers} did not end:\n{text[-2000:]}")
     return int(summary[1]), failed, skipped
 
 
