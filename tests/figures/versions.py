@@ -29,6 +29,13 @@ FILTERS = {
 }
 # no test of a part above that uses no server, or the sandbox instead of one
 SKIPPED = ["::sandbox", "observers::"]
+# Tests that cannot judge etcd 3.4, with the reason.
+UNSUITED = {
+    # its guide asks for etcd 3.5: 3.4 has no etcdutl
+    "adoption::own_etcd::an_etcd_of_its_own",
+    # its observers read the objects of Kubernetes in the etcd of the keys, and here Kubernetes has another etcd
+    "engine::round::",
+}
 
 
 def arguments():
@@ -53,7 +60,8 @@ def run_tests(program, servers, filters, threads=None):
     environment = dict(os.environ, CKETERM_SERVERS=servers, CARGO_MANIFEST_DIR=os.path.join(ROOT, "tests"))
     if threads:
         environment["RUST_TEST_THREADS"] = str(threads)
-    argv = [program, *filters, *(word for skipped in SKIPPED for word in ("--skip", skipped))]
+    unsuited = UNSUITED if os.path.basename(servers).startswith("etcd-3.4.") else ()
+    argv = [program, *filters, *(word for skipped in [*SKIPPED, *unsuited] for word in ("--skip", skipped))]
     # to the file at once, so that a long run can be followed
     with open(os.path.join(RESULTS, os.path.basename(servers) + ".log"), "a+") as log:
         start = log.seek(0, os.SEEK_END)
