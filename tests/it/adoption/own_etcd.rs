@@ -139,7 +139,10 @@ fn an_etcd_of_its_own_is_started_backed_up_and_restored_by_its_guide() {
     let mut third = etcd.running.pop().expect("three members");
     let _ = third.kill();
     let _ = third.wait();
-    reader.run("ETCDCTL_ENDPOINTS=https://10.0.0.11:12379 etcdctl put /cke/during 1");
+    // if it led, a write before the next election is lost with it
+    wait_for("the other two accept a write", 60, || {
+        reader.attempt("ETCDCTL_ENDPOINTS=https://10.0.0.11:12379 etcdctl put /cke/during 1").ok()
+    });
     etcd.start_one("c");
     etcd.wait_until_healthy(&mut reader);
 
