@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls versions soak deny scale lint docs pictures screens figures bench operations build package setup image chart
+.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls versions soak deny scale lint docs pictures screens figures bench operations build package setup image chart agent-logind
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -88,6 +88,9 @@ image: package ## an OCI image of the static program in target/package, made wit
 chart: setup build ## the Helm chart and the image on real servers (as root; builds helm and promtool at first): rights, dry run, alerts; STATIC=target/package/cketerm: the image of this program
 	tests/servers/build helm promtool
 	tests/chart/run $(or $(STATIC),$(BINARY))
+
+agent-logind: setup build ## the node agent on a real systemd and logind (as root, in a container on an overlay): the unit, the DaemonSet's container, delay locks, real shutdowns
+	tests/agent/run $(BINARY)
 
 docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, the tables in docs/configuration.md and docs/beside-cke.md
 	UPDATE_DOCS=1 cargo test --locked --lib docs_

@@ -108,10 +108,12 @@ class Record(threading.Thread):
 class Environment:
     """Servers, a configuration, and the operations that a scenario needs."""
 
-    def __init__(self, name, audit=False):
+    def __init__(self, name, audit=False, flags=()):
+        """`flags`: more flags of the API server."""
         self.folder = tempfile.mkdtemp(prefix=f"cketerm-{name}-")
         self.daemons, self.record = [], None
-        argv = [f"{SERVERS}/up", "--kcm", "--kwok", "--while", str(os.getpid())] + (["--audit"] if audit else []) + [self.folder]
+        argv = [f"{SERVERS}/up", "--kcm", "--kwok", "--while", str(os.getpid())] + (["--audit"] if audit else [])
+        argv += [word for flag in flags for word in ("--apiserver-flag", flag)] + [self.folder]
         out = subprocess.run(argv, capture_output=True, text=True)
         if out.returncode:
             sys.exit(out.stderr)

@@ -22,7 +22,7 @@ struct Document {
 }
 
 /// All documents with such lines.
-const DOCUMENTS: [Document; 19] = [
+const DOCUMENTS: [Document; 20] = [
     Document { name: "README.md", replacements: &[("target/release/cketerm", "cketerm")], before: &[] },
     Document { name: "docs/beside-cke.md", replacements: &[], before: &[] },
     Document { name: "docs/conditions.md", replacements: &[], before: &[] },
@@ -49,6 +49,7 @@ const DOCUMENTS: [Document; 19] = [
     Document { name: "docs/how-to/backup-and-recover.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/from-kubectl-drain.md", replacements: &[("w1 w2 w3", "w01 w02 w03")], before: &[] },
     Document { name: "docs/how-to/from-kured.md", replacements: &[], before: &[] },
+    Document { name: "docs/how-to/maintenance-requests.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/maintenance.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/metal3.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/repair.md", replacements: &[], before: &[] },
@@ -180,6 +181,7 @@ run! {
     backup_and_recovery_run_as_written: "docs/how-to/backup-and-recover.md",
     the_way_from_kubectl_drain_runs_as_written: "docs/how-to/from-kubectl-drain.md",
     the_way_from_kured_runs_as_written: "docs/how-to/from-kured.md",
+    the_maintenance_requests_run_as_written: "docs/how-to/maintenance-requests.md",
     the_maintenance_runs_as_written: "docs/how-to/maintenance.md",
     the_metal3_how_to_runs_as_written: "docs/how-to/metal3.md",
     the_repair_how_to_runs_as_written: "docs/how-to/repair.md",

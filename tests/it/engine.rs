@@ -20,6 +20,7 @@ mod hooks;
 mod live_output;
 mod lost_cancels;
 mod maintenance;
+mod maintenance_requests;
 mod membership;
 mod migration;
 mod node_signs;

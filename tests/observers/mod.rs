@@ -34,6 +34,7 @@ mod hosts;
 mod leadership;
 mod logins;
 mod maintenance;
+mod maintenance_requests;
 mod membership;
 mod node_signs;
 mod notices;
@@ -155,6 +156,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I71", outcomes::i71),
     ("I72", start_gates::i72),
     ("I73", maintenance::i73),
+    ("I74", maintenance_requests::i74),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

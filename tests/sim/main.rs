@@ -28,6 +28,7 @@ mod hooks;
 mod hosts;
 mod inject;
 mod long_runs;
+mod maintenance_requests;
 mod maintenance_windows;
 mod membership;
 mod mutations;
@@ -170,6 +171,7 @@ static STORIES: &[Stories] = &[
     node_signs::STORIES,
     breaker::STORIES,
     node_maintenance::STORIES,
+    maintenance_requests::STORIES,
     start_gates::STORIES,
 ];
 

@@ -17,8 +17,9 @@ use cketerm_model::mutation::{self, Mutation};
 use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    agents, breaker, enqueues, handovers, hooks, long_runs, membership, node_maintenance, node_signs, other_drainers,
-    outages, reboot_needed, refusals, selection::Selection, shrink, start_gates, stories::Stories,
+    agents, breaker, enqueues, handovers, hooks, long_runs, maintenance_requests, membership, node_maintenance,
+    node_signs, other_drainers, outages, reboot_needed, refusals, selection::Selection, shrink, start_gates,
+    stories::Stories,
 };
 
 /// Number of seeds within which each mutation has to be found.
@@ -106,6 +107,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::CanariesForgotten => &["I71"],
         Mutation::OutcomeForgotten => &["I69"],
         Mutation::MaintenanceForEver => &["I73"],
+        Mutation::DeletedRequestKept | Mutation::RequestQueuedTwice => &["I74"],
         Mutation::StartGateForgotten => &["I72"],
     }
 }
@@ -234,6 +236,7 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         Mutation::BreakerForgotten | Mutation::CanariesForgotten => stories(&breaker::STORIES, 1),
         Mutation::OutcomeForgotten => stories(&breaker::STORIES, 3),
         Mutation::MaintenanceForEver => stories(&node_maintenance::STORIES, 1),
+        Mutation::DeletedRequestKept | Mutation::RequestQueuedTwice => stories(&maintenance_requests::STORIES, 1),
         Mutation::StartGateForgotten => stories(&start_gates::STORIES, 1),
         _ => None,
     }

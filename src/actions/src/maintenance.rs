@@ -6,15 +6,13 @@ use cketerm_model::{
     cketerm_records::Request,
     cluster::Members,
     entry::{EntryId, Stored},
+    maintenance_request::MAX_MAINTENANCE_DAYS,
     names::Address,
     stored::view::StoreView,
 };
 use jiff::Timestamp;
 
 use super::{added::Added, error::ActionError, operator::Operator};
-
-/// Longest time of a maintenance: a typing error must not take a Node out for ever.
-const MAX_DAYS: i64 = 366;
 
 impl Operator {
     /// Requests maintenance of these machines until this time. The reason is needed: it is what everybody else sees while
@@ -111,8 +109,8 @@ fn check_end(until: Timestamp, now: Timestamp) -> Result<(), ActionError> {
     if until <= now {
         return Err(ActionError::misused(format!("--until {until} is in the past: give a later time")));
     }
-    if until.duration_since(now).as_secs() > MAX_DAYS * 86_400 {
-        return Err(ActionError::misused(format!("--until {until} is more than {MAX_DAYS} days ahead")));
+    if until.duration_since(now).as_secs() > MAX_MAINTENANCE_DAYS * 86_400 {
+        return Err(ActionError::misused(format!("--until {until} is more than {MAX_MAINTENANCE_DAYS} days ahead")));
     }
     Ok(())
 }

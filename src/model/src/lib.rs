@@ -26,6 +26,7 @@ pub mod host;
 pub mod kube;
 pub mod labels;
 pub mod maintenance;
+pub mod maintenance_request;
 pub mod mutation;
 pub mod names;
 pub mod notice;

@@ -42,6 +42,10 @@ pub enum Mutation {
     OutcomeForgotten,
     /// A maintenance does not end at its time.
     MaintenanceForEver,
+    /// The deletion of a `MaintenanceRequest` withdraws nothing.
+    DeletedRequestKept,
+    /// The leader forgets that a Node of a `MaintenanceRequest` has got its entry.
+    RequestQueuedTwice,
     /// Reboots start although a gate of the site is closed.
     StartGateForgotten,
     /// A member leaves the definition as soon as its Node is gone.
@@ -328,6 +332,8 @@ pub static ALL: &[Mutation] = &[
     Mutation::CanariesForgotten,
     Mutation::OutcomeForgotten,
     Mutation::MaintenanceForEver,
+    Mutation::DeletedRequestKept,
+    Mutation::RequestQueuedTwice,
     Mutation::StartGateForgotten,
 ];
 
@@ -400,7 +406,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=73).map(|i| format!("I{i}")) {
+        for code in (1..=74).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

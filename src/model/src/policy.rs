@@ -338,6 +338,8 @@ pub struct Policy {
     pub planned_taint_waves: u64,
     /// Whether Events are written about pods that a drain evicts, and about those that block it.
     pub pod_events: bool,
+    /// Whether the leader queues what `MaintenanceRequest`s ask for.
+    pub maintenance_requests: bool,
     /// Whether large changes of the members wait for an approval.
     pub approval: Approval,
     /// Percentage of the nodes above which they wait.
@@ -404,6 +406,7 @@ impl Default for Policy {
             node_conditions: false,
             planned_taint_waves: 0,
             pod_events: false,
+            maintenance_requests: false,
             approval: Approval::default(),
             gate_percent: 10,
             sabakan_poll_seconds: 60,

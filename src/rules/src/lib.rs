@@ -49,6 +49,7 @@ pub mod explain;
 pub mod forecast;
 pub mod handover;
 pub mod limits;
+pub mod maintenance_requests;
 pub mod manual_drain;
 pub mod membership;
 pub mod memory;

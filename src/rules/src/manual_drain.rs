@@ -219,6 +219,7 @@ fn next(effect: Effect, progress: &Progress) -> Next {
         | Effect::TakeResult { .. }
         | Effect::Registry(_)
         | Effect::RebootNeeded(_)
+        | Effect::MaintenanceRequest(_)
         | Effect::SetEndpoints { .. } => Next::Wait,
     }
 }

@@ -12,7 +12,7 @@ use cketerm_model::{
     secret::{self, mask},
 };
 use cketerm_rules::{
-    decide::{ApplyState, Decision, Effect, Planned, RebootNeededEffect, RegistryEffect},
+    decide::{ApplyState, Decision, Effect, MaintenanceRequestEffect, Planned, RebootNeededEffect, RegistryEffect},
     seen::Seen,
     state::State,
 };
@@ -192,6 +192,18 @@ fn detail(effect: &Effect) -> String {
             let nodes: Vec<&str> = batch.machines.iter().map(|machine| machine.node.as_str()).collect();
             format!("{}: {}", batch.cause, nodes.join(", "))
         }
+        Effect::MaintenanceRequest(what) => match what {
+            MaintenanceRequestEffect::Hold { row, is_held } => format!("{}: {is_held}", row.name),
+            MaintenanceRequestEffect::Report { row, .. } => row.name.clone(),
+            MaintenanceRequestEffect::Accept { record, .. } => record.name.clone(),
+            MaintenanceRequestEffect::Queue { record, nodes, .. } => {
+                format!("{}: {} nodes", record.get().map_or("?", |record| &record.name), nodes.len())
+            }
+            MaintenanceRequestEffect::Withdraw { record, entries, .. } => {
+                format!("{}: {} entries", record.get().map_or("?", |record| &record.name), entries.len())
+            }
+            MaintenanceRequestEffect::Forget { uid, .. } => uid.clone(),
+        },
         Effect::Registry(_) | Effect::StartDrain { .. } | Effect::Stamp { .. } => String::new(),
     }
 }

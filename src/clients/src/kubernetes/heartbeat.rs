@@ -7,12 +7,8 @@ use std::{sync::Arc, time::Duration};
 use cketerm_model::{boot_time::BootTime, clock::Now};
 
 use super::{
-    error::Fault,
-    follow::Follow,
-    hosts::NO_HOSTS,
-    live::Shared,
-    publish_throttle::Urgency,
-    sources::{Hosts, Kind},
+    custom_resource::CustomResource, error::Fault, follow::Follow, live::Shared, publish_throttle::Urgency,
+    sources::Kind,
 };
 
 /// Interval of the liveness request.
@@ -114,23 +110,23 @@ async fn check_rights(shared: &Shared) -> bool {
     }
 }
 
-/// Watches BareMetalHosts until the task is aborted, if the cluster has them and the account may list them. Many
-/// clusters have none: cketerm checks those once a minute and opens no watch. A definite "none" counts as a list.
-pub(super) async fn run_hosts_watch(shared: Arc<Shared>, link: u64) {
+/// Watches objects of a custom resource until the task is aborted, if the cluster has it and the account may list them.
+/// Many clusters have not: cketerm checks those once a minute and opens no watch. A definite "none" counts as a list.
+pub(super) async fn run_custom_watch<K: Kind>(shared: Arc<Shared>, link: u64, kind: K, custom: CustomResource) {
     let mut epoch = shared.epoch.subscribe();
     loop {
-        let wait = match shared.kube.serves_hosts().await {
+        let wait = match shared.kube.serves(&custom).await {
             Ok(true) => {
-                Follow::new(Arc::clone(&shared), link, Hosts).run_while_served().await;
+                Follow::new(Arc::clone(&shared), link, kind.clone()).run_while_served().await;
                 // The kind seems to be gone. Its rows are removed as soon as the server confirms it.
                 HEARTBEAT_INTERVAL
             }
             Ok(false) => {
-                shared.mark_absent(link, NO_HOSTS, |view| view.hosts.clear());
+                shared.mark_absent(link, custom.absent, |view| kind.replace(view, Vec::new()));
                 RETRY_INTERVAL
             }
             Err(error) => {
-                shared.failed(link, Hosts::SOURCE, &error);
+                shared.failed(link, K::SOURCE, &error);
                 HEARTBEAT_INTERVAL
             }
         };

@@ -9,20 +9,25 @@ use cketerm_model::{
     names::{Address, NodeName},
 };
 use jiff::Timestamp;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    call::{ListPage, get, percent_encode, with_body},
+    call::{percent_encode, with_body},
     connect::Kube,
-    error::{Fault, KubeError},
+    custom_resource::CustomResource,
+    error::KubeError,
     nodes::{MERGE_PATCH, WriteError},
     wire::{Meta, Wire, time_or_max, time_or_nearest},
 };
 
-/// Message for a cluster without Metal3.
-pub(super) const NO_HOSTS: &str = "it has no BareMetalHosts: Metal3's CRD is not installed";
 pub(super) const GROUP: &str = "/apis/metal3.io/v1alpha1";
+/// The kind, which a cluster without Metal3 has not.
+pub(super) const HOSTS: CustomResource = CustomResource {
+    group: GROUP,
+    path: "/apis/metal3.io/v1alpha1/baremetalhosts",
+    absent: "it has no BareMetalHosts: Metal3's CRD is not installed",
+};
 
 #[derive(Clone, Deserialize)]
 pub(super) struct Host {
@@ -168,44 +173,15 @@ impl From<Host> for HostRow {
 impl Kube {
     /// Reads all BareMetalHosts. A cluster without Metal3 is an error that says so.
     pub async fn hosts(&self) -> Result<Vec<HostRow>, KubeError> {
-        let path = format!("{GROUP}/baremetalhosts");
-        match self.list::<Host, HostRow>(&path, "").await {
+        match self.list::<Host, HostRow>(HOSTS.path, "").await {
             Ok((rows, _)) => Ok(rows),
-            Err(fault) => Err(self.hosts_error(&path, fault)),
+            Err(fault) => Err(self.custom_error(&HOSTS, HOSTS.path, fault)),
         }
     }
 
     /// Reads all BareMetalHosts; none for a cluster without Metal3. Errors: no definite answer.
     pub async fn hosts_if_served(&self) -> Result<Vec<HostRow>, KubeError> {
-        if self.serves_hosts().await? { self.hosts().await } else { Ok(Vec::new()) }
-    }
-
-    /// Reports whether the cluster has BareMetalHosts. A definite no is an answer. Errors: no definite answer, or there
-    /// are some and the account may not list them.
-    pub(super) async fn serves_hosts(&self) -> Result<bool, KubeError> {
-        let path = format!("{GROUP}/baremetalhosts?limit=1");
-        let Err(fault) = self.send::<ListPage<IgnoredAny>>(get(&path)).await else { return Ok(true) };
-        match &fault {
-            Fault::Answered(status) if status.code == 404 => Ok(false),
-            // The server checks rights first. Every account may read which kinds exist.
-            Fault::Answered(status) if status.code == 403 => match self.send::<IgnoredAny>(get(GROUP)).await {
-                Err(Fault::Answered(status)) if status.code == 404 => Ok(false),
-                _ => Err(self.hosts_error(&path, fault)),
-            },
-            _ => Err(self.hosts_error(&path, fault)),
-        }
-    }
-
-    fn hosts_error(&self, path: &str, fault: Fault) -> KubeError {
-        match fault {
-            Fault::Answered(status) if status.code == 404 => KubeError::Refused {
-                origin: self.origin.to_string(),
-                what: format!("GET {path}"),
-                code: 404,
-                message: NO_HOSTS.to_owned(),
-            },
-            fault => self.error(&format!("GET {path}"), fault),
-        }
+        if self.serves(&HOSTS).await? { self.hosts().await } else { Ok(Vec::new()) }
     }
 
     /// Reads one BareMetalHost. Returns none if it does not exist.

@@ -21,6 +21,8 @@
 //! | `probe` | health probe of one API server at its own address |
 //! | `probe_clients` | clients for these probes |
 //! | `endpoints` | the addresses behind the API server's service |
+//! | `custom_resource` | whether the cluster has a custom resource |
+//! | `maintenance_requests` | `MaintenanceRequest`s, their finalizer and status |
 //! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
 //! | `host_power` | writes of the Metal3 controller to BareMetalHosts, BMC passwords, the upstream operator |
 //! | `live` | the live copy |
@@ -33,6 +35,7 @@
 
 mod call;
 mod connect;
+mod custom_resource;
 mod endpoints;
 mod error;
 mod events;
@@ -45,6 +48,7 @@ mod host_power;
 mod hosts;
 mod links;
 mod live;
+mod maintenance_requests;
 mod node_signs;
 mod nodes;
 mod own_node;

@@ -8,12 +8,13 @@ use cketerm_model::{
     kube::{
         BudgetRow, CONTROL_PLANE_PODS, DaemonSetRow, HOSTS_SOURCE, KubeView, NamespaceRow, NodePods, NodeRow, PodRow,
     },
+    maintenance_request::{MAINTENANCE_REQUESTS_SOURCE, RequestRow},
     names::NodeName,
 };
 use imbl::OrdMap;
 
 use super::{
-    hosts,
+    hosts, maintenance_requests,
     publish_throttle::Urgency,
     read::on_node,
     wire::{self, Meta, Wire},
@@ -193,6 +194,30 @@ impl Kind for Hosts {
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
         view.hosts.remove(&(meta.namespace.clone(), meta.name.clone()));
+    }
+}
+
+/// All `MaintenanceRequest`s.
+#[derive(Clone)]
+pub(super) struct MaintenanceRequests;
+
+impl Kind for MaintenanceRequests {
+    type Wire = maintenance_requests::MaintenanceRequest;
+    type Row = RequestRow;
+    const SOURCE: &'static str = MAINTENANCE_REQUESTS_SOURCE;
+    const PATH: &'static str = maintenance_requests::PATH;
+
+    fn replace(&self, view: &mut KubeView, rows: Vec<RequestRow>) {
+        replace(&mut view.maintenance_requests, rows, |r| r.name.clone());
+    }
+
+    fn put(&self, view: &mut KubeView, row: RequestRow) -> Urgency {
+        view.maintenance_requests.insert(row.name.clone(), Arc::new(row));
+        Urgency::Immediate
+    }
+
+    fn remove(&self, view: &mut KubeView, meta: &Meta) {
+        view.maintenance_requests.remove(&meta.name);
     }
 }
 

@@ -11,10 +11,13 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     connect::Kube,
+    custom_resource::CustomResource,
     follow::Follow,
     heartbeat,
+    hosts::HOSTS,
     live::{Shared, Streaming, lock},
-    sources::{Budgets, ControlPlanePods, DaemonSets, Hosts, Kind, Namespaces, Nodes, PodsOn},
+    maintenance_requests::MAINTENANCE_REQUESTS,
+    sources::{Budgets, ControlPlanePods, DaemonSets, Hosts, Kind, MaintenanceRequests, Namespaces, Nodes, PodsOn},
 };
 
 /// Live copy of Kubernetes. It watches the API server until it is dropped.
@@ -25,6 +28,7 @@ pub struct Live {
     endpoints: Mutex<Option<(u64, Task)>>,
     control_plane_pods: Mutex<Option<(u64, Task)>>,
     hosts: Mutex<Option<(u64, Task)>>,
+    maintenance_requests: Mutex<Option<(u64, Task)>>,
 }
 
 /// A task that is aborted when its owner is dropped.
@@ -58,6 +62,7 @@ impl Live {
             endpoints: Mutex::default(),
             control_plane_pods: Mutex::default(),
             hosts: Mutex::default(),
+            maintenance_requests: Mutex::default(),
         }
     }
 
@@ -116,13 +121,28 @@ impl Live {
         match (on, watched.take()) {
             (true, Some(running)) => *watched = Some(running),
             (true, None) => {
-                let link = self.shared.link(Hosts::SOURCE);
-                let task = cketerm_runtime::tasks::spawn(heartbeat::run_hosts_watch(Arc::clone(&self.shared), link));
-                *watched = Some((link, Task(task)));
+                *watched = Some(watch_custom(&self.shared, Hosts, HOSTS));
                 self.shared.publish();
             }
             (false, Some((link, _))) => {
                 self.shared.unlink(link, |view| view.hosts.clear());
+                self.shared.publish();
+            }
+            (false, None) => {}
+        }
+    }
+
+    /// Starts or stops watching `MaintenanceRequest`s, as [`Self::watch_hosts`] does.
+    pub fn watch_maintenance_requests(&self, on: bool) {
+        let mut watched = lock(&self.maintenance_requests);
+        match (on, watched.take()) {
+            (true, Some(running)) => *watched = Some(running),
+            (true, None) => {
+                *watched = Some(watch_custom(&self.shared, MaintenanceRequests, MAINTENANCE_REQUESTS));
+                self.shared.publish();
+            }
+            (false, Some((link, _))) => {
+                self.shared.unlink(link, |view| view.maintenance_requests.clear());
                 self.shared.publish();
             }
             (false, None) => {}
@@ -175,6 +195,13 @@ impl std::fmt::Debug for Live {
 /// Publishes changes until the task is aborted.
 async fn publish(shared: Arc<Shared>) {
     shared.publish_changes().await;
+}
+
+/// Starts the watch of a custom resource, which the cluster may not have.
+fn watch_custom<K: Kind>(shared: &Arc<Shared>, kind: K, custom: CustomResource) -> (u64, Task) {
+    let link = shared.link(K::SOURCE);
+    let watch = heartbeat::run_custom_watch(Arc::clone(shared), link, kind, custom);
+    (link, Task(cketerm_runtime::tasks::spawn(watch)))
 }
 
 /// Starts the watch of a kind. Returns its link and its task.

@@ -8,6 +8,7 @@ mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
 mod hooks;
+mod maintenance_requests;
 mod node_signs;
 mod object_event;
 mod output;
@@ -158,6 +159,7 @@ impl Actor {
             Effect::TakeResult { result, attempt } => self.take_result(decided, &result, attempt.as_ref()).await,
             Effect::Registry(what) => self.register(decided, what).await,
             Effect::RebootNeeded(what) => self.reboot_needed(&guard, decided, what).await,
+            Effect::MaintenanceRequest(what) => self.maintenance_request(&guard, decided, what).await,
             Effect::SetNodeSigns { node, conditions, taint } => {
                 self.set_node_signs(&guard, decided, &node, &conditions, taint).await
             }

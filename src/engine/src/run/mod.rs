@@ -278,6 +278,7 @@ impl Loop {
             // Hosts are watched whatever the policies are. Only the BareMetalHosts show a power cycle under way, a host
             // that is held off, and a machine that does not boot.
             live.watch_hosts(leads || self.options.mode == EngineMode::Console);
+            live.watch_maintenance_requests(leads && self.snap.store.policy().maintenance_requests);
         }
         let policy = self.snap.store.policy();
         let campaigns = self.options.campaign

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     boot_time::{BootTime, Seconds},
     host::HostRow,
+    maintenance_request::RequestRow,
     names::{Address, NodeName},
 };
 
@@ -68,8 +69,11 @@ pub struct KubeView {
     /// BareMetalHosts by namespace and name; empty until watched.
     #[serde(with = "crate::pairs")]
     pub hosts: OrdMap<(String, String), Arc<HostRow>>,
+    /// `MaintenanceRequest`s by name; empty until watched.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub maintenance_requests: OrdMap<String, Arc<RequestRow>>,
     /// State of each watch by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`,
-    /// `endpoints`, `baremetalhosts`, [`CONTROL_PLANE_PODS`].
+    /// `endpoints`, `baremetalhosts`, `maintenancerequests`, [`CONTROL_PLANE_PODS`].
     pub sources: OrdMap<String, SourceState>,
     /// State of the link to the API server, for display; no decision depends on it.
     #[serde(skip)]

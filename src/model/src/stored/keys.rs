@@ -142,6 +142,11 @@ impl Keys {
         self.at(&format!("cketerm/needed/{node}"))
     }
 
+    /// `cketerm/maintenance-requests/<uid>`: a `MaintenanceRequest` that the leader has accepted.
+    pub fn maintenance_request(&self, uid: &str) -> String {
+        self.at(&format!("cketerm/maintenance-requests/{uid}"))
+    }
+
     /// `cketerm/outcomes/<%016x>`: outcome of a reboot entry.
     pub fn outcome(&self, index: u64) -> String {
         self.at(&format!("cketerm/outcomes/{index:016x}"))
@@ -395,6 +400,8 @@ mod tests {
             (keys.needed(&NodeName::new("w1")), KeyKind::Needed(NodeName::new("w1"))),
             (keys.needed(&NodeName::new("a/b")), KeyKind::Other),
             (keys.needed_log(), KeyKind::NeededLog),
+            (keys.maintenance_request("4f-1"), KeyKind::MaintenanceRequest("4f-1".into())),
+            (keys.maintenance_request("a/b"), KeyKind::Other),
             (keys.outcome(17), KeyKind::Outcome(Ok(17))),
             (keys.breaker_reset(), KeyKind::BreakerReset),
             (keys.cluster_revision(), KeyKind::Registry(RegistryKey::ClusterRevision)),

@@ -128,6 +128,8 @@ pub enum KeyKind {
     Needed(NodeName),
     /// `cketerm/needed-log`.
     NeededLog,
+    /// `cketerm/maintenance-requests/<uid>`.
+    MaintenanceRequest(String),
     /// `cketerm/outcomes/<%016x>`.
     Outcome(Result<u64, String>),
     /// `cketerm/breaker-reset`.

@@ -83,6 +83,9 @@ fn parse_folder_key(suffix: &str) -> KeyKind {
         }
     } else if let Some(node) = strip("cketerm/needed/").filter(|node| !node.is_empty() && !node.contains('/')) {
         KeyKind::Needed(NodeName::new(node))
+    } else if let Some(uid) = strip("cketerm/maintenance-requests/").filter(|uid| !uid.is_empty() && !uid.contains('/'))
+    {
+        KeyKind::MaintenanceRequest(uid.to_owned())
     } else if let Some(index) = strip("cketerm/outcomes/") {
         KeyKind::Outcome(parse_index(index))
     } else if let Some(digest) = strip("cketerm/approvals/").filter(|d| !d.contains('/')) {

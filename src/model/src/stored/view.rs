@@ -26,6 +26,7 @@ use crate::{
     entry_ref::{EntryRef, StoredEntry},
     hook_runs::HookRuns,
     maintenance::MaintenanceEntry,
+    maintenance_request::AcceptedRequest,
     names::NodeName,
     outcomes::{BreakerReset, Outcome},
     output::CommandOutput,
@@ -208,6 +209,9 @@ pub struct StoreView {
     /// `cketerm/needed-log`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_log: Option<Stored<NeededLog>>,
+    /// `cketerm/maintenance-requests/` by UID of the object.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub maintenance_requests: OrdMap<String, Stored<AcceptedRequest>>,
     /// `cketerm/outcomes/` by index of the reboot entry.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     pub outcomes: OrdMap<u64, Stored<Outcome>>,

@@ -417,6 +417,8 @@ pub enum Effect {
     Registry(super::RegistryEffect),
     /// An action for Nodes that need a reboot.
     RebootNeeded(super::RebootNeededEffect),
+    /// An action for a `MaintenanceRequest`.
+    MaintenanceRequest(super::MaintenanceRequestEffect),
     /// Sets and removes conditions of a Node, and its taint. Nothing waits for it.
     SetNodeSigns {
         /// The Node before the patches.
@@ -469,6 +471,7 @@ impl Effect {
             Self::SetEndpoints { .. } => "endpoints",
             Self::Registry(what) => what.as_str(),
             Self::RebootNeeded(what) => what.as_str(),
+            Self::MaintenanceRequest(what) => what.as_str(),
         }
     }
 
@@ -519,6 +522,7 @@ impl Effect {
             | Self::TakeResult { .. }
             | Self::Registry(_)
             | Self::RebootNeeded(_)
+            | Self::MaintenanceRequest(_)
             | Self::SetNodeSigns { .. }
             | Self::SetEndpoints { .. } => false,
         }

@@ -4,6 +4,7 @@ use cketerm_model::{
     boot_time::{BootTime, Seconds},
     fault,
     kube::{HOSTS_SOURCE, NodePods},
+    maintenance_request::MAINTENANCE_REQUESTS_SOURCE,
     names::{Address, NodeName},
     policy::{Membership, UnreachableRule},
     reason::{MAX_NAMES, Reason},
@@ -79,8 +80,9 @@ impl Pass<'_> {
         }
         let sources = &self.snap.kube.sources;
         if !self.kube_synced {
-            // BareMetalHosts do not count: many clusters do not have them.
-            let mut watched_sources = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
+            // Custom resources do not count: many clusters do not have them.
+            let custom = [HOSTS_SOURCE, MAINTENANCE_REQUESTS_SOURCE];
+            let mut watched_sources = sources.iter().filter(|(name, _)| !custom.contains(&name.as_str()));
             let error = watched_sources.find_map(|(_, s)| s.error.as_ref());
             // With the start of the leadership as `since`, the reason is the same in every pass.
             return Some(self.stale_since("kubernetes", leading_since, error));

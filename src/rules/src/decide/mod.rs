@@ -58,6 +58,7 @@ mod groups;
 mod hooks;
 mod host;
 mod maintenance;
+mod maintenance_requests;
 mod node_signs;
 mod out_of_service;
 mod own_node;
@@ -100,6 +101,7 @@ pub use self::{
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
     etcd_quorum::QuorumCondition,
+    maintenance_requests::MaintenanceRequestEffect,
     pods::{PodVerdict, classify_pod},
     preview::{Budgeted, preview_result},
     reboot_needed::{NeededBatch, NeededMachine, RebootNeededEffect},
@@ -217,6 +219,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.plan_registry();
     pass.plan_auto_repair();
     pass.plan_reboot_needed();
+    pass.plan_maintenance_requests();
     pass.return_to_service();
     pass.plan_node_signs(&waiting);
     pass.wake_for_windows();

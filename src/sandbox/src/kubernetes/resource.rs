@@ -58,6 +58,7 @@ resources! {
     LEASES: "coordination.k8s.io" "v1" "leases" "lease" "Lease" [], true false false;
     VOLUME_ATTACHMENTS: "storage.k8s.io" "v1" "volumeattachments" "volumeattachment" "VolumeAttachment" [], false true false;
     BARE_METAL_HOSTS: "metal3.io" "v1alpha1" "baremetalhosts" "baremetalhost" "BareMetalHost" ["bmh", "bmhost"], true true true;
+    MAINTENANCE_REQUESTS: "cketerm.io" "v1alpha1" "maintenancerequests" "maintenancerequest" "MaintenanceRequest" ["mreq"], false true true;
 }
 
 impl Resource {

@@ -15,6 +15,7 @@ mod fuzz;
 mod groups;
 mod hooks;
 mod maintenance;
+mod maintenance_requests;
 mod membership;
 mod node_signs;
 mod other_drainers;
