@@ -126,7 +126,7 @@ def table(results):
         lines.append(f"| {'Kubernetes' if kind == 'kubernetes' else kind} | {version}{pinned} | {result['passed']} | {result['alone']} "
                      f"| {len(result['skipped'])} | {len(result['failed'])} | {result['date']} |")
     failed = [f"- {r['cell']}: `{name}`" for r in sorted(results, key=key) for name in r["failed"]]
-    return "\n".join(lines + ["", "Failed tests:" if failed else "No test failed again when it ran alone."] + ([""] + failed if failed else []))
+    return "\n".join(lines + ["", "Failed tests:" if failed else "No failure is left."] + ([""] + failed if failed else []))
 
 
 def write(path, text):
