@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use cketerm_clients::{kubernetes::WriteError, store::StoreError};
 use cketerm_model::{
+    accepted_request::AcceptedRequest,
     batch::BatchId,
     boot_time::BootTime,
     cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind, Stored},
     fault,
     maintenance::{MaintenanceEntry, Released},
-    maintenance_request::{
-        AcceptedRequest, MAINTENANCE_REQUEST_USER, RequestReason, RequestRow, RequestStatus, RequestedAction,
-    },
+    maintenance_request::{MAINTENANCE_REQUEST_USER, RequestReason, RequestRow, RequestStatus, RequestedAction},
     reboot::RebootEntry,
     stored::{
         transaction::{Change, Put},

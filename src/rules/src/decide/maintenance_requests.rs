@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    accepted_request::AcceptedRequest,
     entry::{EntryId, QueueKind, Stored},
     fault,
-    maintenance_request::{
-        AcceptedRequest, MAINTENANCE_REQUESTS_SOURCE, RequestReason, RequestRow, RequestSpec, RequestStatus,
-    },
+    maintenance_request::{MAINTENANCE_REQUESTS_SOURCE, RequestReason, RequestRow, RequestSpec, RequestStatus},
     time::whole_seconds,
 };
 use serde::Serialize;
@@ -214,7 +213,7 @@ impl Pass<'_> {
                 self.wake_at_wall(end);
             }
             let next = next_nodes(&self.snap.store, record);
-            let place = |node: &&cketerm_model::maintenance_request::AcceptedNode| {
+            let place = |node: &&cketerm_model::accepted_request::AcceptedNode| {
                 record.nodes.iter().position(|other| other.name == node.name)
             };
             let nodes: Vec<usize> = next.iter().filter_map(place).collect();

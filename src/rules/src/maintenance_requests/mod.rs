@@ -5,8 +5,9 @@ mod choice;
 mod status;
 
 use cketerm_model::{
+    accepted_request::{AcceptedNode, AcceptedRequest, RequestEnd},
     entry::{EntryId, Stored},
-    maintenance_request::{AcceptedNode, AcceptedRequest, RequestEnd, RequestReason, RequestedAction},
+    maintenance_request::{RequestReason, RequestedAction},
     names::Address,
     reboot::RebootStatus,
     stored::view::StoreView,

@@ -3,14 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
+    accepted_request::AcceptedRequest,
     batch::{Batch, BatchId, Cancelled},
     cketerm_records::Who,
     entry::{EntryId, QueueKind},
     kube::SourceState,
     maintenance::{MaintenanceEntry, MaintenanceStatus},
     maintenance_request::{
-        AcceptedRequest, ConditionStatus, FINALIZER, MAINTENANCE_REQUESTS_SOURCE, RequestConditionType, RequestReason,
-        RequestRow, RequestSpec, RequestStatus, RequestedAction, RequestedNodeState, RequestedWindow,
+        ConditionStatus, FINALIZER, MAINTENANCE_REQUESTS_SOURCE, RequestConditionType, RequestReason, RequestRow,
+        RequestSpec, RequestStatus, RequestedAction, RequestedNodeState, RequestedWindow,
     },
     names::{Address, NodeName},
     reboot::RebootStatus,
