@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls soak deny scale lint docs pictures screens figures bench operations build package setup image chart agent-logind
+.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls versions soak deny scale lint docs pictures screens figures bench operations build package setup image chart agent-logind
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -53,6 +53,9 @@ faults: setup build ## processes killed, stopped, cut off, a full disk, little m
 stalls: setup ## the tests on servers while all their processes stand still for up to 12 s, every 30 s (as root); SEED=1, FILTER=engine::
 	cargo test --locked --workspace --exclude cketerm-sim --test it --no-run
 	RUST_TEST_THREADS=$(TEST_THREADS) python3 tests/figures/stalls.py --seed $(or $(SEED),1) cargo test --locked --workspace --exclude cketerm-sim --test it -- $(FILTER)
+
+versions: setup ## tests on other versions of Kubernetes and etcd, into docs/reference/versions.md (about two hours with builds); CELLS="kubernetes-1.37.2 etcd-3.4.23": only these
+	python3 tests/figures/versions.py $(CELLS) --write docs/reference/versions.md
 
 soak: build ## an engine and a console on 5,000 nodes under churn for MINUTES=60: does anything grow? UPDATE_FILE=docs/reliability.md: writes the table there
 	python3 tests/figures/soak.py $(BINARY) --minutes $(or $(MINUTES),60) $(if $(UPDATE_FILE),--write $(UPDATE_FILE))

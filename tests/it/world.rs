@@ -303,6 +303,11 @@ pub fn found(program: &str) -> Option<PathBuf> {
     there.or_else(|| skipped(&format!("{program} is missing")))
 }
 
+/// Whether `CKETERM_SERVERS` is a folder of `tests/servers/versions etcd`: then every test uses the etcd of that folder.
+pub fn tests_one_etcd() -> bool {
+    std::fs::read_to_string(bin().join("fixed")).is_ok_and(|kind| kind.trim() == "etcd")
+}
+
 /// Options for an etcd of that version; `None` if it is not installed.
 fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
     for tool in ["bash", "curl", "openssl", "python3", "setsid"] {
@@ -311,6 +316,7 @@ fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
         }
     }
     match version {
+        _ if tests_one_etcd() => Some(Vec::new()),
         EtcdVersion::V36 if has("go") => Some(Vec::new()),
         EtcdVersion::V36 => skipped("Go is missing: no etcd 3.6"),
         EtcdVersion::V34 => {

@@ -224,11 +224,11 @@ fn unhealthy(member: &Member, reported: Option<Reported>, boot: BootTime) -> Opt
 }
 
 /// Returns the member that raised an alarm, and the alarm. Every member reports the alarms of all members as
-/// `memberID:N alarm:NAME`.
+/// `memberID:N alarm:NAME`; etcd 3.7 may write two spaces between them.
 fn parse_alarm(error: &str, etcd: &EtcdView) -> Option<(String, String)> {
-    let (id, what) = error.strip_prefix("memberID:")?.split_once(" alarm:")?;
+    let (id, alarm) = error.strip_prefix("memberID:")?.split_once(char::is_whitespace)?;
     let member = etcd.members.get(&id.parse().ok()?)?;
-    Some((member.shown().to_owned(), what.trim().to_owned()))
+    Some((member.shown().to_owned(), alarm.trim().strip_prefix("alarm:")?.to_owned()))
 }
 
 /// Returns the fault of a member that has not applied the leader's raft index of this round, or applied it late.
