@@ -176,7 +176,7 @@ fn not_cancelled(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) ->
 
 /// I29, at each revision that moves `write-index` and makes entries: they have all the indexes from the previous one
 /// (or from behind the last entry) up to the new one, and none was ever used. No engine creates an entry (except a
-/// needed reboot, which I57 and I58 judge), changes its `index` or `node`, or loses a field that it does not know. Keys that people write manually are their responsibility.
+/// needed reboot, which I57 and I58 judge, or a request, which I74 judges), changes its `index` or `node`, or loses a field that it does not know. Keys that people write manually are their responsibility.
 pub fn i29(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut used: BTreeSet<u64> = BTreeSet::new();

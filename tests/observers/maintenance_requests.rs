@@ -10,7 +10,7 @@ use super::{
 };
 
 /// User in whose name the leader queues; the name of the object follows.
-const USER: &str = "maintenancerequest/";
+pub(super) const USER: &str = "maintenancerequest/";
 
 /// I74: each Node of a request gets at most one entry (judged where each object has a name of its own), and the record of
 /// a deleted one says so only once all of its entries are withdrawn or gone, in that very revision.

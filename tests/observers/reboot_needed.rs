@@ -10,6 +10,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 use super::{
+    maintenance_requests,
     record::Breach,
     view::{View, member, shift},
 };
@@ -31,7 +32,8 @@ struct Queued<'v> {
 
 /// Reports whether the request of this entry says, in this revision, that the leader queued it by itself.
 pub(super) fn is_queued_by_leader(view: &View<'_>, index: u64, revision: i64) -> bool {
-    view.requests.get(&index).and_then(|line| line.get(revision)).is_some_and(is_own)
+    let request = view.requests.get(&index).and_then(|line| line.get(revision));
+    request.is_some_and(|request| is_own(request) || request.who.user.starts_with(maintenance_requests::USER))
 }
 
 fn is_own(request: &Request) -> bool {

@@ -116,7 +116,9 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
             report_breach(step.at, format!("reboots/{} starts: {why}", step.index));
         }
         let begun = || !never_began(view, EntryId::reboot(step.index), step.revision);
-        if status(step.before) == Some(RebootStatus::Rebooting) && after.status != RebootStatus::Rebooting && begun() {
+        // a cancel in the name of a deleted request may come at any time, as an operator's may
+        let stays = matches!(after.status, RebootStatus::Rebooting | RebootStatus::Cancelled);
+        if status(step.before) == Some(RebootStatus::Rebooting) && !stays && begun() {
             report_breach(step.at, format!("reboots/{} went from rebooting to {}", step.index, after.status));
         }
     }

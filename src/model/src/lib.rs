@@ -4,6 +4,7 @@
 //! [`clock`] reads the host's clock. Every other crate may use these types; this crate uses no other one.
 
 pub mod acceptance;
+pub mod accepted_request;
 pub mod agent;
 pub mod any;
 pub mod attempt;

@@ -1,5 +1,4 @@
-//! `MaintenanceRequest`: the custom resource by which other programs ask for maintenance or for reboots (SAF-43), and the
-//! record that the leader keeps of each one that it has accepted (STO-76).
+//! `MaintenanceRequest`: the custom resource by which other programs ask for maintenance or for reboots (SAF-43).
 //!
 //! etcd is the source of truth: the entries of the queues are made once from a request, and go their way even if the
 //! object is lost. Its status only tells of them.
@@ -8,12 +7,10 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::{
-    batch::BatchId,
     entry::{EntryId, QueueKind},
-    names::{Address, NodeName},
+    names::NodeName,
     selector::Selector,
 };
 
@@ -275,64 +272,6 @@ pub enum RequestedNodeState {
     Ended,
 }
 
-/// Value of `cketerm/maintenance-requests/<uid>`: what the leader made of a request that it accepted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AcceptedRequest {
-    /// Name of the object.
-    pub name: String,
-    /// The cause.
-    pub reason: String,
-    /// The action.
-    pub action: RequestedAction,
-    /// End of its window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end: Option<Timestamp>,
-    /// Time of the acceptance.
-    pub at: Timestamp,
-    /// The Nodes, chosen at that time, in the order of their names.
-    pub nodes: Vec<AcceptedNode>,
-    /// Batch of its reboots, once the first is queued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<BatchId>,
-    /// Set once nothing more is queued for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<RequestEnd>,
-    /// Fields that this version does not know; kept as they are.
-    #[serde(flatten)]
-    pub unknown: Map<String, Value>,
-}
-
-impl AcceptedRequest {
-    /// Returns its entries.
-    pub fn entries(&self) -> impl Iterator<Item = EntryId> {
-        let queue = self.action.queue();
-        self.nodes.iter().filter_map(move |node| Some(EntryId { queue, index: node.index? }))
-    }
-}
-
-/// A Node of an accepted request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AcceptedNode {
-    /// Its name.
-    pub name: NodeName,
-    /// Address of the machine.
-    pub address: Address,
-    /// UID of the Node at the acceptance.
-    pub uid: String,
-    /// Index of its entry. Once it is set, no second one is queued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<u64>,
-}
-
-/// End of an accepted request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestEnd {
-    /// Time at which the leader found it.
-    pub at: Timestamp,
-    /// Its cause.
-    pub cause: RequestReason,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,15 +302,5 @@ mod tests {
             let fault = spec(text).fault();
             assert!(fault.as_ref().is_some_and(|fault| fault.contains(expected)), "{text}: {fault:?}");
         }
-    }
-
-    #[test]
-    fn a_record_keeps_unknown_fields_and_names_its_entries() {
-        let text = r#"{"name": "disk", "reason": "x", "action": "Reboot", "at": "2026-12-01T00:00:00Z", "ticket": 7,
-            "nodes": [{"name": "w1", "address": "10.0.0.1", "uid": "u", "index": 4},
-                      {"name": "w2", "address": "10.0.0.2", "uid": "v"}]}"#;
-        let record: AcceptedRequest = serde_json::from_str(text).unwrap();
-        assert_eq!(record.entries().collect::<Vec<_>>(), [EntryId::reboot(4)]);
-        assert_eq!(serde_json::to_value(&record).unwrap()["ticket"], 7);
     }
 }

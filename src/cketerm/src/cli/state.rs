@@ -199,9 +199,8 @@ fn detail(effect: &Effect) -> String {
             MaintenanceRequestEffect::Queue { record, nodes, .. } => {
                 format!("{}: {} nodes", record.get().map_or("?", |record| &record.name), nodes.len())
             }
-            MaintenanceRequestEffect::Withdraw { record, entries, .. } => {
-                format!("{}: {} entries", record.get().map_or("?", |record| &record.name), entries.len())
-            }
+            MaintenanceRequestEffect::Withdraw { entry: (id, _), cause, .. } => format!("{id}: {cause}"),
+            MaintenanceRequestEffect::End { ended, cause, .. } => format!("{}: {cause}", ended.name),
             MaintenanceRequestEffect::Forget { uid, .. } => uid.clone(),
         },
         Effect::Registry(_) | Effect::StartDrain { .. } | Effect::Stamp { .. } => String::new(),

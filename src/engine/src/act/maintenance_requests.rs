@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use cketerm_clients::{kubernetes::WriteError, store::StoreError};
 use cketerm_model::{
+    accepted_request::AcceptedRequest,
     batch::BatchId,
     boot_time::BootTime,
     cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind, Stored},
     fault,
     maintenance::{MaintenanceEntry, Released},
-    maintenance_request::{
-        AcceptedRequest, MAINTENANCE_REQUEST_USER, RequestReason, RequestRow, RequestStatus, RequestedAction,
-    },
+    maintenance_request::{MAINTENANCE_REQUEST_USER, RequestReason, RequestRow, RequestStatus, RequestedAction},
     reboot::RebootEntry,
     stored::{
         transaction::{Change, Put},
@@ -47,8 +46,16 @@ impl Actor {
             MaintenanceRequestEffect::Queue { uid, record, nodes } => {
                 self.queue_request(guard, decided, &uid, &record, &nodes).await
             }
-            MaintenanceRequestEffect::Withdraw { uid, record, entries, ended, cause } => {
-                self.withdraw_request(guard, decided, &uid, &record, &entries, ended.as_ref(), cause).await
+            MaintenanceRequestEffect::Withdraw { uid, record, entry, cause } => {
+                self.withdraw_for_request(guard, decided, &uid, &record, entry, cause).await
+            }
+            MaintenanceRequestEffect::End { uid, record, ended, cause } => {
+                let permit = self.permit(guard, decided)?;
+                let key = self.store.keys().maintenance_request(&uid);
+                let compares = vec![(key.clone(), record.mod_revision)];
+                let audit = self.audit("request end", &object(&ended), None, &end_text(cause));
+                let change = Change { compares, puts: vec![Put::json(key, &ended), audit], deletes: Vec::new() };
+                self.commit(&permit, change).await.map(|_| EffectOutcome::Done)
             }
             MaintenanceRequestEffect::Forget { uid, record } => {
                 let permit = self.permit(guard, decided)?;
@@ -159,7 +166,7 @@ impl Actor {
         let Some(first) = first_index(&view, queue) else { return Ok(changed()) };
         let (mut after, now) = (record.clone(), self.steady.now().wall);
         let count = places.len() as u64;
-        let who = Who { user: format!("{MAINTENANCE_REQUEST_USER}{}", record.name), ..self.who.clone() };
+        let who = self.who_requests(record);
         let mut puts = vec![Put { key, value: first.saturating_add(count).to_string(), leased: false }];
         if record.action == RequestedAction::Reboot {
             let id = record.batch.unwrap_or_else(|| BatchId::at(now));
@@ -208,52 +215,58 @@ impl Actor {
         Ok(EffectOutcome::Done)
     }
 
-    /// Withdraws entries as an operator would: reboots are cancelled, maintenances released.
-    #[allow(clippy::too_many_arguments)] // the fields of one effect
-    async fn withdraw_request(
+    /// Withdraws an entry as an operator would: a reboot is cancelled, a maintenance released.
+    async fn withdraw_for_request(
         &self,
         guard: &Guard,
         decided: BootTime,
         uid: &str,
         stored: &Stored<AcceptedRequest>,
-        entries: &[(EntryId, i64)],
-        ended: Option<&AcceptedRequest>,
+        (id, revision): (EntryId, i64),
         cause: RequestReason,
     ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let keys = self.store.keys();
         let Some(record) = stored.get() else { return Ok(changed()) };
         let view = self.live.borrow();
-        let why = match cause {
-            RequestReason::Deleted => "the MaintenanceRequest was deleted".to_owned(),
-            cause => format!("the MaintenanceRequest ended: {cause}"),
+        let reason = Some(format!("{}: {}", object(record), end_text(cause)));
+        let (what, put) = match record.action {
+            RequestedAction::Keep => {
+                let found = view.maintenance.entries.get(&id.index).and_then(Stored::get);
+                let Some(entry) = found else { return Ok(changed()) };
+                let released =
+                    Released { who: self.who_requests(record), at: self.steady.now().wall, reason: reason.clone() };
+                let released = MaintenanceEntry { released: Some(released), ..entry.clone() };
+                ("maintenance release", Put::json(keys.entry(id), &released))
+            }
+            RequestedAction::Reboot => {
+                let found = view.reboots.entries.get(&id.index).and_then(Stored::get);
+                let Some(entry) = found else { return Ok(changed()) };
+                ("reboot cancel", Put::json(keys.entry(id), &entry.withdrawn()))
+            }
         };
-        let who = Who { user: format!("{MAINTENANCE_REQUEST_USER}{}", record.name), ..self.who.clone() };
-        let released = Released { who, at: self.steady.now().wall, reason: Some(why.clone()) };
-        let mut change = Change::default();
-        change.compares.push((keys.maintenance_request(uid), stored.mod_revision));
-        for (id, revision) in entries {
-            change.compares.push((keys.entry(*id), *revision));
-            let maintenance = view.maintenance.entries.get(&id.index).and_then(Stored::get);
-            let reboot = view.reboots.entries.get(&id.index).and_then(Stored::get);
-            change.puts.push(match (record.action, maintenance, reboot) {
-                (RequestedAction::Keep, Some(entry), _) => {
-                    let entry = MaintenanceEntry { released: Some(released.clone()), ..entry.clone() };
-                    Put::json(keys.entry(*id), &entry)
-                }
-                (RequestedAction::Reboot, _, Some(entry)) => Put::json(keys.entry(*id), &entry.withdrawn()),
-                (RequestedAction::Keep | RequestedAction::Reboot, ..) => return Ok(changed()),
-            });
-        }
         drop(view);
-        if let Some(ended) = ended {
-            change.puts.push(Put::json(keys.maintenance_request(uid), ended));
-        }
-        let result = format!("{} entries withdrawn", entries.len());
-        change.puts.push(self.audit("request end", &object(record), Some(why), &result));
+        let change = Change {
+            compares: vec![(keys.maintenance_request(uid), stored.mod_revision), (keys.entry(id), revision)],
+            puts: vec![put, self.audit(what, &id.to_string(), reason, "withdrawn")],
+            deletes: Vec::new(),
+        };
         self.commit(&permit, change).await?;
-        tracing::info!(request = record.name, result, "maintenance request ended");
+        tracing::info!(request = record.name, entry = %id, "entry of a maintenance request withdrawn");
         Ok(EffectOutcome::Done)
+    }
+
+    /// Returns the user in whose name the entries of a request are queued and withdrawn.
+    fn who_requests(&self, record: &AcceptedRequest) -> Who {
+        Who { user: object(record), ..self.who.clone() }
+    }
+}
+
+/// Returns the cause of an end for people.
+fn end_text(cause: RequestReason) -> String {
+    match cause {
+        RequestReason::Deleted => "the MaintenanceRequest was deleted".to_owned(),
+        cause => format!("the MaintenanceRequest ended: {cause}"),
     }
 }
 

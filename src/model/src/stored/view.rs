@@ -13,6 +13,7 @@ use super::{
     registry_settings::RegistrySettings,
 };
 use crate::{
+    accepted_request::AcceptedRequest,
     attempt::Attempt,
     batch::{Batch, BatchId},
     boot_time::BootTime,
@@ -26,7 +27,6 @@ use crate::{
     entry_ref::{EntryRef, StoredEntry},
     hook_runs::HookRuns,
     maintenance::MaintenanceEntry,
-    maintenance_request::AcceptedRequest,
     names::NodeName,
     outcomes::{BreakerReset, Outcome},
     output::CommandOutput,

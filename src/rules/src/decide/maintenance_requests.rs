@@ -4,19 +4,16 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    accepted_request::AcceptedRequest,
     entry::{EntryId, QueueKind, Stored},
     fault,
-    maintenance_request::{
-        AcceptedRequest, MAINTENANCE_REQUESTS_SOURCE, RequestReason, RequestRow, RequestSpec, RequestStatus,
-    },
+    maintenance_request::{MAINTENANCE_REQUESTS_SOURCE, RequestReason, RequestRow, RequestSpec, RequestStatus},
     time::whole_seconds,
 };
 use serde::Serialize;
 
 use super::{Effect, Guard, Pass, effect::StartRevisions};
-use crate::maintenance_requests::{
-    ENTRIES_AT_ONCE, Refusal, Told, choose, end_of, ended, has_entries, next_nodes, status, to_withdraw,
-};
+use crate::maintenance_requests::{Refusal, Told, choose, end_of, ended, has_entries, next_nodes, status, to_withdraw};
 
 /// Action for a `MaintenanceRequest`.
 #[derive(Clone, Debug, Serialize)]
@@ -44,16 +41,25 @@ pub enum MaintenanceRequestEffect {
         /// Places of the Nodes in the record.
         nodes: Vec<usize>,
     },
-    /// Withdraws entries of a request, and records its end with the last ones.
+    /// Withdraws one entry of a request that ends.
     Withdraw {
+        /// UID of the object.
+        uid: String,
+        /// The record.
+        record: Stored<AcceptedRequest>,
+        /// The entry and its ModRevision.
+        entry: (EntryId, i64),
+        /// The cause.
+        cause: RequestReason,
+    },
+    /// Records the end of a request, none of whose entries is left to withdraw.
+    End {
         /// UID of the object.
         uid: String,
         /// The record before.
         record: Stored<AcceptedRequest>,
-        /// The entries, with their revisions.
-        entries: Vec<(EntryId, i64)>,
-        /// The record after, if these are the last ones.
-        ended: Option<AcceptedRequest>,
+        /// The record after.
+        ended: AcceptedRequest,
         /// The cause.
         cause: RequestReason,
     },
@@ -80,7 +86,8 @@ impl MaintenanceRequestEffect {
             Self::Hold { .. } => "holding a request",
             Self::Accept { .. } => "accepting a request",
             Self::Queue { .. } => "queueing for a request",
-            Self::Withdraw { .. } => "ending a request",
+            Self::Withdraw { .. } => "withdrawing an entry",
+            Self::End { .. } => "ending a request",
             Self::Forget { .. } => "forgetting a request",
             Self::Report { .. } => "reporting a request",
         }
@@ -123,6 +130,7 @@ impl Pass<'_> {
             }
             MaintenanceRequestEffect::Hold { .. }
             | MaintenanceRequestEffect::Withdraw { .. }
+            | MaintenanceRequestEffect::End { .. }
             | MaintenanceRequestEffect::Forget { .. }
             | MaintenanceRequestEffect::Report { .. } => Guard::default(),
         };
@@ -195,15 +203,14 @@ impl Pass<'_> {
         if let Some(cause) = end.filter(|cause| is_news(record, *cause)) {
             let ids = to_withdraw(store, record, cause);
             fault!(DeletedRequestKept => ids = Vec::new());
-            let are_last = ids.len() <= ENTRIES_AT_ONCE;
-            let some = ids.iter().take(ENTRIES_AT_ONCE);
-            let entries = some.filter_map(|id| Some((*id, store.stored_entry(*id)?.mod_revision))).collect();
-            return Some(MaintenanceRequestEffect::Withdraw {
-                uid: row.uid.clone(),
-                record: stored.clone(),
-                entries,
-                ended: are_last.then(|| ended(record, cause, whole_seconds(now))),
-                cause,
+            let (uid, before) = (row.uid.clone(), stored.clone());
+            let first = ids.first().and_then(|id| Some((*id, store.stored_entry(*id)?.mod_revision)));
+            return Some(match first {
+                Some(entry) => MaintenanceRequestEffect::Withdraw { uid, record: before, entry, cause },
+                None => {
+                    let ended = ended(record, cause, whole_seconds(now));
+                    MaintenanceRequestEffect::End { uid, record: before, ended, cause }
+                }
             });
         }
         if row.deleting {
@@ -214,7 +221,7 @@ impl Pass<'_> {
                 self.wake_at_wall(end);
             }
             let next = next_nodes(&self.snap.store, record);
-            let place = |node: &&cketerm_model::maintenance_request::AcceptedNode| {
+            let place = |node: &&cketerm_model::accepted_request::AcceptedNode| {
                 record.nodes.iter().position(|other| other.name == node.name)
             };
             let nodes: Vec<usize> = next.iter().filter_map(place).collect();

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
+    accepted_request::AcceptedNode,
     kube::{KubeView, NodeRow},
-    maintenance_request::{
-        AcceptedNode, MAX_MAINTENANCE_DAYS, MAX_REQUESTED_NODES, RequestReason, RequestSpec, RequestedAction,
-    },
+    maintenance_request::{MAX_MAINTENANCE_DAYS, MAX_REQUESTED_NODES, RequestReason, RequestSpec, RequestedAction},
     stored::view::StoreView,
 };
 use jiff::Timestamp;

@@ -5,8 +5,9 @@ mod choice;
 mod status;
 
 use cketerm_model::{
+    accepted_request::{AcceptedNode, AcceptedRequest, RequestEnd},
     entry::{EntryId, Stored},
-    maintenance_request::{AcceptedNode, AcceptedRequest, RequestEnd, RequestReason, RequestedAction},
+    maintenance_request::{RequestReason, RequestedAction},
     names::Address,
     reboot::RebootStatus,
     stored::view::StoreView,
@@ -19,7 +20,7 @@ pub use self::{
 };
 
 /// Number of entries in one transaction. Each needs three operations.
-pub const ENTRIES_AT_ONCE: usize = 30;
+const ENTRIES_AT_ONCE: usize = 30;
 
 /// Reports whether this machine has an unfinished entry of the request's kind. A further one would do the same again.
 pub fn is_busy(store: &StoreView, action: RequestedAction, address: &Address) -> bool {

@@ -1,11 +1,12 @@
 //! The status of a request: what the queues show of it, and nothing else.
 
 use cketerm_model::{
+    accepted_request::{AcceptedNode, AcceptedRequest},
     entry::{EntryId, Stored},
     maintenance::MaintenanceStatus,
     maintenance_request::{
-        AcceptedNode, AcceptedRequest, ConditionStatus, RequestCondition, RequestConditionType, RequestReason,
-        RequestRow, RequestStatus, RequestedAction, RequestedNodeState, RequestedNodeStatus,
+        ConditionStatus, RequestCondition, RequestConditionType, RequestReason, RequestRow, RequestStatus,
+        RequestedAction, RequestedNodeState, RequestedNodeStatus,
     },
     reboot::RebootStatus,
     stored::view::StoreView,
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 
 use super::choice::Refusal;
 
-/// What the status tells.
+/// Content of a status.
 #[derive(Clone, Copy, Debug)]
 pub enum Told<'a> {
     /// The request is not accepted yet.

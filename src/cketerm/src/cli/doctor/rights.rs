@@ -10,7 +10,7 @@ struct Needed {
     verb: &'static str,
     group: &'static str,
     resource: &'static str,
-    /// What does not happen without it.
+    /// The loss without it.
     lost: &'static str,
     remedy: &'static str,
 }

@@ -3,14 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
+    accepted_request::AcceptedRequest,
     batch::{Batch, BatchId, Cancelled},
     cketerm_records::Who,
     entry::{EntryId, QueueKind},
     kube::SourceState,
     maintenance::{MaintenanceEntry, MaintenanceStatus},
     maintenance_request::{
-        AcceptedRequest, ConditionStatus, FINALIZER, MAINTENANCE_REQUESTS_SOURCE, RequestConditionType, RequestReason,
-        RequestRow, RequestSpec, RequestStatus, RequestedAction, RequestedNodeState, RequestedWindow,
+        ConditionStatus, FINALIZER, MAINTENANCE_REQUESTS_SOURCE, RequestConditionType, RequestReason, RequestRow,
+        RequestSpec, RequestStatus, RequestedAction, RequestedNodeState, RequestedWindow,
     },
     names::{Address, NodeName},
     reboot::RebootStatus,
@@ -115,13 +116,18 @@ impl Scene {
         condition.reason
     }
 
-    fn withdrawn(&self) -> (Vec<EntryId>, Option<RequestReason>) {
+    /// Returns the entry that is withdrawn next.
+    fn withdrawn(&self) -> (EntryId, RequestReason) {
         match self.for_request() {
-            Some(MaintenanceRequestEffect::Withdraw { entries, ended, .. }) => {
-                let end = ended.and_then(|record| record.ended).map(|end| end.cause);
-                (entries.into_iter().map(|(id, _)| id).collect(), end)
-            }
+            Some(MaintenanceRequestEffect::Withdraw { entry, cause, .. }) => (entry.0, cause),
             other => panic!("nothing withdrawn: {other:?}"),
+        }
+    }
+
+    fn request_end(&self) -> RequestReason {
+        match self.for_request() {
+            Some(MaintenanceRequestEffect::End { cause, .. }) => cause,
+            other => panic!("no end: {other:?}"),
         }
     }
 }
@@ -207,7 +213,7 @@ fn i74_a_deleted_request_withdraws_its_entries_before_its_finalizer_goes() {
     assert_eq!(status.nodes[0].state, RequestedNodeState::InMaintenance);
     assert_eq!(status.condition(RequestConditionType::Complete).unwrap().status, ConditionStatus::False);
     let deleted = kept.clone().change_request(|row| row.deleting = true);
-    assert_eq!(deleted.withdrawn(), (vec![EntryId::maintenance(3)], Some(RequestReason::Deleted)));
+    assert_eq!(deleted.withdrawn(), (EntryId::maintenance(3), RequestReason::Deleted));
     let recorded = deleted
         .change_record(|record| *record = crate::maintenance_requests::ended(record, RequestReason::Deleted, now()));
     assert!(matches!(recorded.for_request(), Some(MaintenanceRequestEffect::Hold { is_held: false, .. })));
@@ -227,14 +233,15 @@ fn saf43_the_end_of_a_window_cancels_only_what_has_not_begun() {
     let scene = scene.queued(&[(1, 12)]).entry(0, 11, RebootStatus::Draining, 5);
     assert!(matches!(scene.for_request(), Some(MaintenanceRequestEffect::Report { .. })));
     let over = scene.change_record(|record| record.end = Some(now()));
-    assert_eq!(over.withdrawn(), (vec![EntryId::reboot(1)], Some(RequestReason::WindowEnded)));
+    assert_eq!(over.withdrawn(), (EntryId::reboot(1), RequestReason::WindowEnded));
     // deleted after its end, it cancels the rest too
     let ended = over.change_record(|record| {
         *record = crate::maintenance_requests::ended(record, RequestReason::WindowEnded, now())
     });
     let deleted = ended.change_request(|row| row.deleting = true);
-    let (entries, end) = deleted.withdrawn();
-    assert_eq!((entries, end), (vec![EntryId::reboot(0), EntryId::reboot(1)], Some(RequestReason::Deleted)));
+    assert_eq!(deleted.withdrawn(), (EntryId::reboot(0), RequestReason::Deleted));
+    let rest = deleted.entry(0, 11, RebootStatus::Cancelled, 5).entry(1, 12, RebootStatus::Cancelled, 5);
+    assert_eq!(rest.request_end(), RequestReason::Deleted);
 }
 
 #[test]
@@ -246,5 +253,5 @@ fn saf43_a_cancelled_batch_ends_its_request() {
         let batch = Batch { cancelled, ..Batch::new(QueueKind::Reboot, Who::default(), now(), None, 2) };
         s.store.batches.insert(id, stored("batch", 20, batch));
     });
-    assert_eq!(scene.withdrawn(), (Vec::new(), Some(RequestReason::BatchCancelled)));
+    assert_eq!(scene.request_end(), RequestReason::BatchCancelled);
 }
