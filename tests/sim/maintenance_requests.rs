@@ -78,7 +78,8 @@ async fn play(seed: u64) -> Story {
                 (view.maintenance_requests.len(), "records"),
             ]
             .into_iter()
-            .filter_map(|(count, what)| (count > 0).then(|| format!("{count} {what}")))
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
             .collect(),
         }
     };

@@ -205,12 +205,11 @@ impl Pass<'_> {
             fault!(DeletedRequestKept => ids = Vec::new());
             let (uid, before) = (row.uid.clone(), stored.clone());
             let first = ids.first().and_then(|id| Some((*id, store.stored_entry(*id)?.mod_revision)));
-            return Some(match first {
-                Some(entry) => MaintenanceRequestEffect::Withdraw { uid, record: before, entry, cause },
-                None => {
-                    let ended = ended(record, cause, whole_seconds(now));
-                    MaintenanceRequestEffect::End { uid, record: before, ended, cause }
-                }
+            return Some(if let Some(entry) = first {
+                MaintenanceRequestEffect::Withdraw { uid, record: before, entry, cause }
+            } else {
+                let ended = ended(record, cause, whole_seconds(now));
+                MaintenanceRequestEffect::End { uid, record: before, ended, cause }
             });
         }
         if row.deleting {

@@ -41,19 +41,16 @@ pub fn choose(
         let message = format!("spec.window.end {end} is more than {MAX_MAINTENANCE_DAYS} days ahead");
         return Err(Refusal::new(RequestReason::TooLong, message));
     }
-    let nodes: Vec<&NodeRow> = match &spec.node_selector {
-        Some(selector) => {
-            let matches = |node: &&NodeRow| selector.matches(&BTreeMap::from(node.described.labels.clone()));
-            kube.nodes.values().map(AsRef::as_ref).filter(matches).collect()
-        }
-        None => {
-            let names: BTreeSet<_> = spec.node_names.iter().collect();
-            let found = |name| {
-                let message = || format!("Kubernetes has no Node {name}: create another request with the right name");
-                kube.by_name.get(name).map(AsRef::as_ref).ok_or_else(|| Refusal::new(RequestReason::NoNodes, message()))
-            };
-            names.into_iter().map(found).collect::<Result<_, _>>()?
-        }
+    let nodes: Vec<&NodeRow> = if let Some(selector) = &spec.node_selector {
+        let matches = |node: &&NodeRow| selector.matches(&BTreeMap::from(node.described.labels.clone()));
+        kube.nodes.values().map(AsRef::as_ref).filter(matches).collect()
+    } else {
+        let names: BTreeSet<_> = spec.node_names.iter().collect();
+        let found = |name| {
+            let message = || format!("Kubernetes has no Node {name}: create another request with the right name");
+            kube.by_name.get(name).map(AsRef::as_ref).ok_or_else(|| Refusal::new(RequestReason::NoNodes, message()))
+        };
+        names.into_iter().map(found).collect::<Result<_, _>>()?
     };
     if nodes.is_empty() {
         return Err(Refusal::new(RequestReason::NoNodes, "no Node has the labels of spec.nodeSelector"));
