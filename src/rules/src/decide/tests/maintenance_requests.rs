@@ -236,7 +236,7 @@ fn saf43_the_end_of_a_window_cancels_only_what_has_not_begun() {
     assert_eq!(over.withdrawn(), (EntryId::reboot(1), RequestReason::WindowEnded));
     // deleted after its end, it cancels the rest too
     let ended = over.change_record(|record| {
-        *record = crate::maintenance_requests::ended(record, RequestReason::WindowEnded, now())
+        *record = crate::maintenance_requests::ended(record, RequestReason::WindowEnded, now());
     });
     let deleted = ended.change_request(|row| row.deleting = true);
     assert_eq!(deleted.withdrawn(), (EntryId::reboot(0), RequestReason::Deleted));
