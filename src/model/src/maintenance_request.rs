@@ -23,6 +23,8 @@ pub const FINALIZER: &str = "cketerm.io/maintenance-request";
 pub const MAINTENANCE_REQUEST_USER: &str = "maintenancerequest/";
 /// Largest number of Nodes of one request.
 pub const MAX_REQUESTED_NODES: usize = 500;
+/// Largest number of characters of a reason: people read it in a terminal.
+const MAX_REASON: usize = 500;
 /// Longest time of a maintenance, in days: a typing error must not take a Node out for ever.
 pub const MAX_MAINTENANCE_DAYS: i64 = 366;
 
@@ -100,6 +102,9 @@ impl RequestSpec {
         }
         if reason.trim().is_empty() {
             return Some("spec.reason is empty".to_owned());
+        }
+        if reason.chars().any(char::is_control) || reason.chars().count() > MAX_REASON {
+            return Some(format!("spec.reason has control characters, or more than {MAX_REASON} characters"));
         }
         if *action == RequestedAction::Keep && window.end.is_none() {
             return Some("spec.window.end is missing: a maintenance needs an end".to_owned());
@@ -291,6 +296,7 @@ mod tests {
             (r#"{"nodeSelector": {"matchLabels": {}}, "reason": "x", "action": "Reboot"}"#, "would select every Node"),
             (r#"{"nodeNames": ["w1"], "nodeSelector": {}, "reason": "x", "action": "Reboot"}"#, "not both"),
             (r#"{"nodeNames": ["w1"], "reason": " ", "action": "Reboot"}"#, "spec.reason"),
+            (r#"{"nodeNames": ["w1"], "reason": "a\u009b31m", "action": "Reboot"}"#, "control characters"),
             (r#"{"nodeNames": ["w1"], "reason": "x", "action": "Keep"}"#, "needs an end"),
             (
                 r#"{"nodeNames": ["w1"], "reason": "x", "action": "Reboot",
