@@ -18,6 +18,9 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 	cargo build --locked -p cketerm
 	tests/servers/demo $(TARGET)/debug/cketerm
 
+# Simulations seed tokio's own dice. The tests have the flag too, so that the crates of others are built once for both.
+demo test-servers lint sim stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
+
 # Most tests of `it` wait for servers, not for the processor.
 TEST_THREADS := $(shell echo $$((4 * $$(nproc))))
 
@@ -33,12 +36,11 @@ test-servers:
 test-simulations:
 	@mkdir -p $(TARGET)
 	@echo "the simulations run beside the tests; their output is printed at their end, until then it is in $(TARGET)/simulations.log"
-	@{ nice -n 19 $(MAKE) sim SEEDS=300 STORIES_PART=3 && nice -n 19 $(MAKE) sim MUTATION=all; } >$(TARGET)/simulations.log 2>&1 \
+	@{ nice -n 19 $(MAKE) sim SEEDS=150 STORIES_PART=3 && nice -n 19 $(MAKE) sim MUTATION=all; } >$(TARGET)/simulations.log 2>&1 \
 	  && cat $(TARGET)/simulations.log || { cat $(TARGET)/simulations.log; exit 1; }
 
-# A run of half an hour is worth a longer build.
-SIM_PROFILE := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)
-RUN_SIM := RUSTFLAGS="--cfg tokio_unstable" cargo test --locked -p cketerm-sim --profile $(SIM_PROFILE) --features mutations --test sim
+# The whole workspace is selected, so that the crates of others have the features, and are the artifacts, of the tests.
+RUN_SIM := cargo test --locked --config tests/sim/profile.toml --workspace --features cketerm-sim/mutations --test sim
 
 sim: ## simulations with faults: SEEDS=10000 seeds from SEED_FROM=1; STORIES_PART=3: a third of the stories; ONLY=f3,p1.5: only these faults and actions of one seed; MUTATION=all: are injected faults found? Without variables: both
 	STORIES_PART=$(or $(STORIES_PART),1) SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(RUN_SIM)
@@ -75,7 +77,7 @@ lint: ## format, clippy (the faults of the simulation too), links between commen
 
 build: ## the shipped program: small, and slow to build; `cargo build --release` is quicker
 	tests/servers/setup --build-only
-	cargo rustc --locked -p cketerm --profile dist --bin cketerm -- $(LINK_ARGS)
+	cargo rustc --locked -p cketerm --profile dist --features jemalloc --bin cketerm -- $(LINK_ARGS)
 	install -D --strip $(TARGET)/dist/cketerm $(BINARY)
 
 package: ## a static program and a Debian package in target/package; tests installation, upgrade, removal and purge (docs/package/try)
@@ -108,7 +110,7 @@ figures: setup build ## requests and time of drains, compared with kubectl; time
 	cargo bench --locked --profile dist --bench health -- $(BINARY)
 
 bench: setup build ## cost of the console compared with sofka and kubetui, and of drains compared with kubectl, into docs/performance.md (half an hour with builds)
-	cargo bench --locked --profile dist --bench frame -- docs/performance.md
+	cargo bench --locked --profile dist --features jemalloc --bench frame -- docs/performance.md
 	python3 tests/figures/console.py $(BINARY) --build-peers --write docs/performance.md
 	python3 tests/figures/drain.py $(BINARY) --write docs/performance.md
 

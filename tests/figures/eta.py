@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 BEGIN, END = "<!-- eta: begin -->\n", "<!-- eta: end -->\n"
-COMMAND = "cargo run --locked --quiet --profile sim -p cketerm-rules --example eta_coverage --".split()
+COMMAND = "cargo run --locked --quiet --config tests/sim/profile.toml -p cketerm-rules --example eta_coverage --".split()
 
 
 def main():

@@ -15,6 +15,7 @@ use crossterm::event::KeyCode;
 use self::scene::{Console, key, node};
 
 /// Same allocator as the program's.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -18,8 +18,9 @@ use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// The watches allocate and free on several threads, which fragments glibc's arenas: an engine of 5,000 nodes took
-/// three times as much memory with it. musl's allocator is also many times slower. `.cargo/config.toml` configures
-/// jemalloc.
+/// three times as much memory with it. musl's allocator is also many times slower. Debug builds do without, because
+/// jemalloc itself takes minutes to build. `.cargo/config.toml` configures it.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
