@@ -181,8 +181,13 @@ pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
         }
     });
     let found = found.into_inner().unwrap();
-    let mut not_found = selected.len() - found.len();
+    let missed: Vec<_> = selected.iter().filter(|mutation| found.iter().all(|(other, _)| other != *mutation)).collect();
+    let mut not_found = missed.len();
     println!("mutations found {}/{} in {:.0} s", found.len(), selected.len(), began.elapsed().as_secs_f64());
+    // once more at the end, because the rest of the output is long
+    for mutation in missed {
+        println!("MISSED {mutation:?}");
+    }
     if name == "all" {
         let seed = found.iter().find(|(mutation, _)| *mutation == Mutation::EvictionWithoutUid);
         not_found += usize::from(!seed.is_some_and(|(_, seed)| shrinks_well(*seed)));
@@ -220,7 +225,8 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         }
         Mutation::OtherDrainerIgnored => stories(&other_drainers::STORIES, 1),
         Mutation::AgentRebootsTwice | Mutation::AgentBelieved => stories(&agents::STORIES, 1),
-        Mutation::WithdrawnOrderObeyed | Mutation::AnswerOfAnother => stories(&agents::STORIES, 4),
+        Mutation::WithdrawnOrderObeyed => stories(&agents::STORIES, 4),
+        Mutation::AnswerOfAnother => stories(&agents::STORIES, 5),
         Mutation::OrderBootIgnored => stories(&agents::STORIES, 14),
         Mutation::HookSkipped
         | Mutation::HookFailureIgnored
