@@ -60,6 +60,10 @@ impl Machine for Host {
         self.record.write(obeyed)
     }
 
+    async fn may_reboot(&self) -> Result<(), String> {
+        self.method.is_possible().await
+    }
+
     async fn reboot(&self, _: &Order) -> Result<(), String> {
         self.method.run().await
     }

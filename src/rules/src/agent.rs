@@ -83,6 +83,8 @@ pub enum Refusal {
     Recorded,
     /// The record of obeyed attempts cannot be read or written.
     NoRecord(String),
+    /// The machine would not take a reboot now, for example because of a block lock of another program.
+    Blocked(String),
 }
 
 impl fmt::Display for Refusal {
@@ -102,6 +104,7 @@ impl fmt::Display for Refusal {
                 f.write_str("the agent recorded this attempt before, and obeys no attempt twice; order another try")
             }
             Self::NoRecord(why) => write!(f, "the agent cannot record that it obeys: {why}"),
+            Self::Blocked(why) => write!(f, "the machine takes no reboot now: {why}"),
         }
     }
 }

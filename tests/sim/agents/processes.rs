@@ -325,6 +325,12 @@ impl agent_protocol::Machine for Process {
         Ok(())
     }
 
+    /// A lock of another program may hold the machine.
+    async fn may_reboot(&self) -> Result<(), String> {
+        let is_blocked = !self.agents.is_calm() && self.rng.lock().unwrap().u32(0..12) == 0;
+        if is_blocked { Err("inhibitor-blocked".to_owned()) } else { Ok(()) }
+    }
+
     async fn reboot(&self, order: &Order) -> Result<(), String> {
         if !self.agents.is_calm() && self.conduct != Conduct::Lies && self.rng.lock().unwrap().u32(0..5) == 0 {
             // it was requested all the same

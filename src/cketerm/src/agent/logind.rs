@@ -1,9 +1,10 @@
-//! One call over D-Bus: `Reboot(false)` of `org.freedesktop.login1.Manager`. logind announces the shutdown to those who hold
+//! Two calls over D-Bus, of `org.freedesktop.login1.Manager`: `CanReboot()` and `Reboot(false)`. logind announces the shutdown to those who hold
 //! a delay lock, such as a kubelet with graceful shutdown, and waits for them. No other program is needed, so an agent in
 //! an empty image can do it.
 
 use std::path::Path;
 
+use cketerm_model::text::visible;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -22,20 +23,39 @@ const SIGNATURE: u8 = 8;
 /// Longest message that is read. The bus sends short ones only.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Requests the reboot. Errors: the bus or logind refuses it, or does not answer.
-pub(super) async fn reboot(socket: &Path) -> Result<(), String> {
-    let shown = socket.display();
-    let mut bus = UnixStream::connect(socket).await.map_err(|e| format!("D-Bus socket {shown}: {e}"))?;
-    call_reboot(&mut bus).await.map_err(|why| format!("D-Bus socket {shown}: {why}"))
+/// Asks logind whether it would reboot now. From systemd 257 on, another program's block lock stops root too. Errors: it
+/// would not, or does not answer.
+pub(super) async fn can_reboot(socket: &Path) -> Result<(), String> {
+    let answer = ask(socket, "CanReboot", None).await?;
+    match answer.text.as_str() {
+        "yes" => Ok(()),
+        "inhibited" | "inhibitor-blocked" | "challenge-inhibitor-blocked" => Err(format!(
+            "logind's answer is `{}`: `systemd-inhibit --list` names the program",
+            visible(&answer.text, false)
+        )),
+        other => Err(format!("logind's answer is `{}`", visible(other, false))),
+    }
 }
 
-async fn call_reboot(bus: &mut UnixStream) -> Result<(), String> {
+/// Requests the reboot. Errors: the bus or logind refuses it, or does not answer.
+pub(super) async fn reboot(socket: &Path) -> Result<(), String> {
+    // `false`: polkit must not ask a person.
+    ask(socket, "Reboot", Some(false)).await.map(drop)
+}
+
+/// Calls one method of logind.
+async fn ask(socket: &Path, method: &str, argument: Option<bool>) -> Result<Message, String> {
+    let shown = socket.display();
+    let mut bus = UnixStream::connect(socket).await.map_err(|e| format!("D-Bus socket {shown}: {e}"))?;
+    call_logind(&mut bus, method, argument).await.map_err(|why| format!("D-Bus socket {shown}: {why}"))
+}
+
+async fn call_logind(bus: &mut UnixStream, method: &str, argument: Option<bool>) -> Result<Message, String> {
     sign_in(bus).await?;
     let hello = call(1, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello", None);
     exchange(bus, 1, &hello).await?;
-    // `false`: polkit must not ask a person.
     let manager = "org.freedesktop.login1.Manager";
-    let order = call(2, "org.freedesktop.login1", "/org/freedesktop/login1", manager, "Reboot", Some(false));
+    let order = call(2, "org.freedesktop.login1", "/org/freedesktop/login1", manager, method, argument);
     exchange(bus, 2, &order).await
 }
 
@@ -61,13 +81,13 @@ async fn sign_in(bus: &mut UnixStream) -> Result<(), String> {
 }
 
 /// Sends a call and waits for its answer. Other messages, such as signals, are skipped.
-async fn exchange(bus: &mut UnixStream, serial: u32, message: &[u8]) -> Result<(), String> {
+async fn exchange(bus: &mut UnixStream, serial: u32, message: &[u8]) -> Result<Message, String> {
     bus.write_all(message).await.map_err(|e| e.to_string())?;
     loop {
         let answer = read_message(bus).await?;
         if answer.reply_serial == Some(serial) {
             return match answer.kind {
-                METHOD_RETURN => Ok(()),
+                METHOD_RETURN => Ok(answer),
                 ERROR => Err(format!("{}: {}", answer.error_name, answer.text)),
                 other => Err(format!("unexpected answer of type {other}")),
             };

@@ -22,6 +22,9 @@ pub trait Machine {
     /// Replaces the record. When it returns, the new one is on the disk.
     fn record(&self, obeyed: &Obeyed) -> Result<(), String>;
 
+    /// Asks whether the machine would take a reboot now. Errors: it would not.
+    fn may_reboot(&self) -> impl Future<Output = Result<(), String>>;
+
     /// Requests the reboot for this order. Errors: it was not taken.
     fn reboot(&self, order: &Order) -> impl Future<Output = Result<(), String>>;
 }
@@ -53,6 +56,9 @@ impl<'a, M: Machine> Agent<'a, M> {
             (Judgement::Nothing, _) => {}
             (Judgement::Refuse(order, why), _) => return self.refuse(node, order.as_ref(), &why).await,
             (Judgement::Obey(order), Ok(obeyed)) => {
+                if let Err(why) = self.machine.may_reboot().await {
+                    return self.refuse(node, Some(&order), &Refusal::Blocked(why)).await;
+                }
                 // The record comes first: an agent that ends right after it never obeys this order again.
                 let next = obeyed.and(&order.attempt, &self.report.boot_id);
                 if let Err(why) = self.machine.record(&next) {

@@ -28,16 +28,25 @@ impl fmt::Display for RebootMethod {
 }
 
 impl RebootMethod {
+    /// Asks whether a reboot would be taken now. A command cannot be asked. Errors: it would not.
+    pub(super) async fn is_possible(&self) -> Result<(), String> {
+        match self {
+            Self::Logind(socket) => limited(logind::can_reboot(socket)).await,
+            Self::Command(_) => Ok(()),
+        }
+    }
+
     /// Requests the reboot. Errors: it was not taken.
     pub(super) async fn run(&self) -> Result<(), String> {
-        let requested = async {
-            match self {
-                Self::Logind(socket) => logind::reboot(socket).await,
-                Self::Command(words) => run_command(words).await,
-            }
-        };
-        timeout(TIMEOUT, requested).await.unwrap_or_else(|_| Err(format!("no end within {} s", TIMEOUT.as_secs())))
+        match self {
+            Self::Logind(socket) => limited(logind::reboot(socket)).await,
+            Self::Command(words) => limited(run_command(words)).await,
+        }
     }
+}
+
+async fn limited(requested: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    timeout(TIMEOUT, requested).await.unwrap_or_else(|_| Err(format!("no end within {} s", TIMEOUT.as_secs())))
 }
 
 async fn run_command(words: &[String]) -> Result<(), String> {
