@@ -173,6 +173,13 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
             let opened = dialogs::freeze::unfreeze(app, reason);
             return super::verbs::open(app, opened);
         }
+        // who holds which nodes, and until when
+        ("maintenance", "") => {
+            navigation::show(app, View::Nodes);
+            // the list, whatever was chosen for all Nodes
+            (app.navigation.map, app.navigation.map_decided) = (None, true);
+            super::typing::set_filter(app, "maintenance:/./");
+        }
         ("maintenance", argument) => {
             let opened = dialogs::maintenance::begin(app, argument);
             return super::verbs::open(app, opened);

@@ -80,8 +80,9 @@ pub const ARGUMENT_COMMANDS: &[ArgumentCommand] = &[
     word("unfreeze", "[REASON]", "End a freeze before its time"),
     word(
         "maintenance",
-        "TIME REASON",
-        "Drain the marked nodes, or the one under the cursor, and keep them cordoned until TIME, without a reboot",
+        "[TIME REASON]",
+        "Drain the marked nodes, or the one under the cursor, and keep them cordoned until TIME, without a reboot; \
+         without argument: list the nodes in maintenance",
     ),
     word("end-maintenance", "[REASON]", "End the maintenance of the marked nodes, or of the one under the cursor"),
     word(
@@ -129,7 +130,8 @@ pub fn read(text: &str) -> Result<ParsedCommand, String> {
     let (name, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
     let rest = rest.trim();
     if let Some(word) = ARGUMENT_COMMANDS.iter().find(|w| w.name == name) {
-        let optional = ["mark", "sort", "filter", "columns", "unfreeze", "end-maintenance", "theme"].contains(&name);
+        let optional = ["mark", "sort", "filter", "columns", "unfreeze", "maintenance", "end-maintenance", "theme"]
+            .contains(&name);
         if word.argument.is_empty() && !rest.is_empty() {
             return Err(format!("{name} takes no argument"));
         }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use cketerm_model::{
     attempt::{Attempt, Ended, Outcome},
-    cketerm_records::EndKind,
+    cketerm_records::{EndKind, Request, Who},
     cluster::Members,
     entry::{EntryId, Stored},
+    maintenance::{MaintenanceEntry, MaintenanceStatus},
     names::Address,
     reason::{CommandRetry, Reason},
     stored::view::Definition,
@@ -235,4 +236,26 @@ fn all_times_in_a_row_count_from_the_start_of_its_phase() {
     world.reasons.insert(id, Reason::CommandRunning { attempt: "a1".into(), since: after(wall(), -41) });
     let row = line(&world.console(120, 30), "worker-2");
     assert!(row.contains(" 40s ") && row.contains("try 1/1, 40s") && !row.contains("41s"), "{row}");
+}
+
+#[test]
+fn the_nodes_in_maintenance_are_listed_with_person_end_and_reason() {
+    let mut world = World::usual();
+    let (id, address) = (EntryId::maintenance(7), Address::new("10.0.0.16"));
+    let until = after(wall(), 3 * 3600);
+    let entry = MaintenanceEntry::queued(7, &address, until).moved_to(MaintenanceStatus::InMaintenance, wall());
+    world.store.maintenance.entries.insert(7, stored("cketerm/maintenance/data/0000000000000007", 70, entry));
+    let who = Who { user: "alice".into(), host: "admin-1".into(), ssh_client: None };
+    let request = Request { who, at: wall(), reason: Some("new disk".into()), node_uid: None, batch: None };
+    world.store.requests.insert(id, stored("cketerm/requests/maintenance/7", 71, request));
+    for (width, height) in [(80, 24), (200, 50)] {
+        let mut app = world.console_in(View::Overview, width, height);
+        assert_eq!(press(&mut app, ": \"maintenance\" enter"), []);
+        let text = screen::text(&app);
+        assert_eq!(app.navigation.view, View::Nodes, "{text}");
+        assert_eq!(app.lists.nodes.window(100), ["worker-3"], "{text}");
+        assert!(text.contains("in maintenance") && text.contains("until 13:00Z"), "{text}");
+        assert_eq!(text.contains("by alice@admin-1: new disk"), width == 200, "{text}");
+    }
+    assert!(line(&world.console_in(View::Nodes, 200, 50), "worker-3").contains("new disk"));
 }

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{cluster::Node, entry::EntryId, kube::NodeRow, names::Address};
+use cketerm_model::{
+    cluster::Node,
+    entry::{EntryId, Stored},
+    kube::NodeRow,
+    names::Address,
+};
 use cketerm_rules::trouble::Trouble;
 use ratatui::style::Style;
 
@@ -12,7 +17,7 @@ use super::{
     values,
 };
 use crate::{
-    state::{App, filter::Value, queries, racks, severity, short_text},
+    state::{App, calendar, filter::Value, queries, racks, severity, short_text},
     table::Cell,
     theme::Severity,
 };
@@ -30,7 +35,7 @@ pub struct Row<'a> {
     address: &'a str,
     node: Option<&'a Arc<NodeRow>>,
     member: Option<&'a Node>,
-    /// The node's reboot and repair.
+    /// The node's reboot, repair and maintenance.
     entries: [Option<EntryId>; 3],
 }
 
@@ -75,6 +80,17 @@ impl Table for Nodes {
             .shown_from_unless_filled(100)
             .value(|row| entry(row.entries[1]))
             .cell(|row| entry_cell(row.entries[1])),
+        // narrow screens have space for the end only
+        Column::new(
+            "maintenance",
+            "MAINTENANCE",
+            Content(11, 16),
+            "until when the Node is taken out, by whom, and why",
+        )
+        .wide(100, Content(11, 44))
+        .shown_from_unless_filled(150)
+        .value(|row| Value::text(row.maintenance()))
+        .cell(|row| Cell::plain(short_text::safe(&row.maintenance()))),
     ];
 
     fn row<'a>(app: &'a App, name: &'a str) -> Row<'a> {
@@ -99,6 +115,17 @@ impl<'a> Row<'a> {
 
     fn rack(&self) -> &'a str {
         queries::rack_of(self.node, self.member)
+    }
+
+    /// Returns e.g. `until 14:00 by alice: new disk`, and an empty text without a maintenance.
+    fn maintenance(&self) -> String {
+        let seen = &self.app.seen;
+        let Some(id) = self.entries[2] else { return String::new() };
+        let Some(entry) = queries::maintenance(seen, id) else { return format!("{id} cannot be read") };
+        let request = seen.snapshot.store.requests.get(&id).and_then(Stored::get);
+        let who = request.map(|request| format!(" by {}", request.who)).unwrap_or_default();
+        let reason = request.and_then(|request| request.reason.as_deref()).map(|text| format!(": {text}"));
+        format!("until {}{who}{}", calendar::moment(self.app, entry.until), reason.unwrap_or_default())
     }
 
     fn kubelet(&self) -> &'a str {
