@@ -1,7 +1,7 @@
 //! `MaintenanceRequest`s (SAF-43): accepted once, queued once for each Node, withdrawn when they are deleted. Their
 //! entries go their way by the rules of all entries.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use cketerm_model::{
     accepted_request::AcceptedRequest,
@@ -110,8 +110,9 @@ impl Pass<'_> {
                 self.plan_for_request(&row.uid, effect);
             }
         }
+        let present: BTreeSet<&str> = snap.kube.maintenance_requests.values().map(|row| row.uid.as_str()).collect();
         for (uid, stored) in &snap.store.maintenance_requests {
-            let is_gone = !snap.kube.maintenance_requests.values().any(|row| row.uid == *uid);
+            let is_gone = !present.contains(uid.as_str());
             // An object that was lost, not deleted, ends nothing: its entries go on.
             let is_over = stored.get().is_some_and(|record| !has_entries(&snap.store, record));
             if is_gone && is_over {
