@@ -14,6 +14,7 @@ in_both_worlds! {
     Options { kcm: false, kwok: true, ..Options::default() };
     i74_a_request_keeps_a_node_until_it_is_deleted,
     i74_a_request_reboots_each_node_once_over_killed_leaders,
+    i74_two_requests_for_the_same_nodes_take_turns_over_killed_leaders,
 }
 
 const REQUESTS: &str = "/apis/cketerm.io/v1alpha1/maintenancerequests";
@@ -129,6 +130,58 @@ fn i74_a_request_reboots_each_node_once_over_killed_leaders(world: &World) {
     let gone = || (world.call("GET", &format!("{REQUESTS}/firmware"), None).0 == 404).then_some(());
     wait_for("the object is gone", 60, gone);
     assert_eq!((begun(), world.entries().len()), (2, 0));
+}
+
+/// One request keeps w1, and another one reboots w1 and w2. The leader is killed while both are open.
+fn i74_two_requests_for_the_same_nodes_take_turns_over_killed_leaders(world: &World) {
+    let all = machines(1, 3);
+    world.add_nodes(&all);
+    define(world);
+    world.set_up(&all, &json!({"max_concurrent_reboots": 3}));
+    world.run(&["policy", "set", "maintenance_requests", "true"]);
+    let first = world.daemon("first");
+    first.ready();
+    let keep = json!({"nodeNames": ["w1"], "reason": "disk", "action": "Keep", "window": {"end": in_an_hour()}});
+    world.ok("POST", REQUESTS, Some(&document("disk", &keep)));
+    let state = |name: &str, node: usize| status(world, name)["nodes"][node]["state"].clone();
+    wait_for("w1 is kept", 90, || (state("disk", 0) == "InMaintenance").then_some(()));
+    // the queue is disabled while leaders are killed: a command that begins then would wait for a person
+    world.run(&["rq", "disable"]);
+    let reboot = json!({"nodeNames": ["w1", "w2"], "reason": "firmware", "action": "Reboot"});
+    world.ok("POST", REQUESTS, Some(&document("firmware", &reboot)));
+    wait_for("the entries", 60, || (world.entries().len() == 2).then_some(()));
+    first.kill();
+    let second = world.daemon("second");
+    second.ready();
+    world.run(&["rq", "enable"]);
+    wait_for("w2 is rebooted", 120, || (state("firmware", 1) == "Ended").then_some(()));
+    let begun = || world.power().iter().filter(|power| power.what == "begin").count();
+    // w1 waits, and says for what
+    assert_eq!((begun(), world.cordoned()), (1, vec!["w1".to_owned()]));
+    assert_eq!(world.entries().len(), 1);
+    let why = world.run(&["rq", "why", "w1"]);
+    assert!(why.contains("maintenance"), "{why}");
+    assert!(is(&status(world, "firmware"), "Complete", "False", "InProgress"));
+    // another request for w1 waits without an entry until the first one is gone
+    world.ok("POST", REQUESTS, Some(&document("disk-2", &keep)));
+    wait_for("it waits", 60, || (state("disk-2", 0) == "Waiting").then_some(()));
+
+    world.run(&["rq", "disable"]);
+    world.ok("DELETE", &format!("{REQUESTS}/disk"), None);
+    second.kill();
+    let third = world.daemon("third");
+    third.ready();
+    let gone = |name: &str| (world.call("GET", &format!("{REQUESTS}/{name}"), None).0 == 404).then_some(());
+    wait_for("the first request is gone", 90, || gone("disk"));
+    world.run(&["rq", "enable"]);
+    wait_for("w1 was rebooted", 240, || is(&status(world, "firmware"), "Complete", "True", "Ended").then_some(()));
+    wait_for("w1 is kept again", 90, || (state("disk-2", 0) == "InMaintenance").then_some(()));
+    assert_eq!((begun(), world.cordoned()), (2, vec!["w1".to_owned()]));
+    for name in ["disk-2", "firmware"] {
+        world.ok("DELETE", &format!("{REQUESTS}/{name}"), None);
+        wait_for("the object is gone", 90, || gone(name));
+    }
+    wait_for("nothing is cordoned", 60, || world.cordoned().is_empty().then_some(()));
 }
 
 #[test]
