@@ -106,7 +106,7 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
     {
         column.width = if width == Width::Rest { rest } else { own_width(app, width, &column.cells, rest) };
         let used = longest(&column.cells).max(column.title.width());
-        give_rest(&mut columns, at, rest.saturating_sub(u16::try_from(used).unwrap_or(rest)));
+        give_rest(&mut columns, at, rest, rest.saturating_sub(u16::try_from(used).unwrap_or(rest)));
     }
     for (column, definition) in columns.iter_mut().zip(definitions) {
         if let Content::Fitted(cell) = definition.content {
@@ -116,8 +116,8 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
     (columns, rest)
 }
 
-/// Gives columns whose cells are cut the space that the cells of the flexible one do not need.
-fn give_rest(columns: &mut [DrawnColumn], flexible: usize, unused: u16) {
+/// Gives columns whose cells are cut the space that the cells of the flexible one do not need: `unused` of the `rest`.
+fn give_rest(columns: &mut [DrawnColumn], flexible: usize, rest: u16, unused: u16) {
     let mut left = unused;
     for (_, column) in columns.iter_mut().enumerate().filter(|(at, _)| *at != flexible) {
         let missing = u16::try_from(longest(&column.cells)).unwrap_or(u16::MAX).saturating_sub(column.width);
@@ -126,7 +126,7 @@ fn give_rest(columns: &mut [DrawnColumn], flexible: usize, unused: u16) {
         left -= more;
     }
     if let Some(column) = columns.get_mut(flexible) {
-        column.width = column.width.saturating_sub(unused - left);
+        column.width = column.width.min(rest.saturating_sub(unused - left));
     }
 }
 

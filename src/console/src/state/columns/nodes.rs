@@ -72,6 +72,16 @@ impl Table for Nodes {
             .shown_from(100)
             .value(|row| Value::text(row.kubelet()))
             .cell(|row| Cell::plain(short_text::safe(row.kubelet()))),
+        // narrow screens have space for the end only
+        Column::new(
+            "maintenance",
+            "MAINTENANCE",
+            Content(11, 16),
+            "end of the Node's maintenance, who took it, and why",
+        )
+        .wide(150, Content(11, 44))
+        .value(|row| Value::text(row.maintenance()))
+        .cell(|row| Cell::plain(short_text::safe(&row.maintenance()))),
         Column::new("reboot", "REBOOT", Content(6, 8), "entry in the reboot queue")
             .value(|row| entry(row.entries[0]))
             .cell(|row| entry_cell(row.entries[0])),
@@ -80,17 +90,6 @@ impl Table for Nodes {
             .shown_from_unless_filled(100)
             .value(|row| entry(row.entries[1]))
             .cell(|row| entry_cell(row.entries[1])),
-        // narrow screens have space for the end only
-        Column::new(
-            "maintenance",
-            "MAINTENANCE",
-            Content(11, 16),
-            "until when the Node is taken out, by whom, and why",
-        )
-        .wide(100, Content(11, 44))
-        .shown_from_unless_filled(150)
-        .value(|row| Value::text(row.maintenance()))
-        .cell(|row| Cell::plain(short_text::safe(&row.maintenance()))),
     ];
 
     fn row<'a>(app: &'a App, name: &'a str) -> Row<'a> {
