@@ -174,6 +174,16 @@ fn every_make_target_in_the_documents_exists() {
 }
 
 /// All output to a terminal goes through `cli::Out`, which makes it safe. No subcommand prints by itself.
+/// tokio's own dice are unseeded by default, and a simulation then finds something only sometimes.
+#[test]
+fn only_the_seeded_runtime_runs_simulations() {
+    let folder = Path::new(ROOT).join("tests/sim");
+    let texts = sources(&folder).into_iter().filter(|path| !path.ends_with("tests/sim/runtime.rs"));
+    let unseeded: Vec<_> =
+        texts.filter(|path| fs::read_to_string(path).unwrap().contains("new_current_thread")).collect();
+    assert!(unseeded.is_empty(), "use runtime::seeded in {unseeded:?}");
+}
+
 #[test]
 fn only_modules_that_sanitize_output_print() {
     // `cli::Out`; the console's own screen and lines; the helper's answer to its engine; the init of a

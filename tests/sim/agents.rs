@@ -43,7 +43,7 @@ pub const STORIES: Stories = Stories {
     name: "agents",
     variable: "AGENTS",
     seeds: 20,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     least: &[
         ("reboots by agents", Least::Each(5)),

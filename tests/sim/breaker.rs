@@ -23,7 +23,7 @@ pub const STORIES: Stories = Stories {
     name: "breaker",
     variable: "BREAKER",
     seeds: 15,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which no machine ends badly, or nobody resets an open breaker, prove nothing
     least: &[("outcomes", Least::Each(5)), ("bad outcomes", Least::Each(1)), ("resets", Least::Each(1))],

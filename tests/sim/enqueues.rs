@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     gather,
-    long_runs::{ScenarioResult, runtime, set},
+    long_runs::{ScenarioResult, scenario_runtime, set},
     observers,
     people::addressed,
 };
@@ -30,7 +30,7 @@ const CANCELLED_AFTER: [u64; 6] = [1, 60, 130, 200, 300, 430];
 
 /// One enqueue after another, each cancelled before it ends.
 pub fn cancelled() -> ScenarioResult {
-    runtime().block_on(async {
+    scenario_runtime().block_on(async {
         let (stage, _engines, mut alice) = set(SITE, 1, false).await;
         // each request of hers takes long enough for a cancel in between
         let links = Links::new("slow", &Gate::default(), 11);

@@ -31,7 +31,7 @@ pub const STORIES: Stories = Stories {
     name: "handovers",
     variable: "HANDOVERS",
     seeds: 40,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which one program did nothing, or no cancel was overwritten, prove nothing
     least: &[

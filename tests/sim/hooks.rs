@@ -28,7 +28,7 @@ pub const STORIES: Stories = Stories {
     name: "hooks",
     variable: "HOOKS",
     seeds: 15,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which no hook fails prove nothing
     least: &[("failed", Least::Each(1)), ("commands", Least::Each(1))],

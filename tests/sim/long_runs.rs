@@ -22,6 +22,7 @@ use crate::{
     observers::{self, record::Breach},
     outages,
     people::addressed,
+    runtime,
 };
 
 const DAYS_SITE: &str = r"
@@ -56,8 +57,9 @@ pub struct ScenarioResult {
     pub summary: String,
 }
 
-pub fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+/// Returns the runtime of a fixed scenario.
+pub fn scenario_runtime() -> tokio::runtime::Runtime {
+    runtime::seeded(11)
 }
 
 /// Sets up a stage with this many engines.
@@ -87,7 +89,7 @@ fn judge(stage: &Stage) -> Vec<Breach> {
 
 /// Days of tries, and an action of a person every hour.
 pub fn days() -> ScenarioResult {
-    runtime().block_on(async {
+    scenario_runtime().block_on(async {
         let (stage, _engines, operator) = set(DAYS_SITE, 2, false).await;
         let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap().address;
         stage.sandbox.machines.behave(&worker, Behaviour { fails: REFUSALS, exit_code: 7, ..Behaviour::default() });
@@ -131,7 +133,7 @@ pub fn days() -> ScenarioResult {
 
 /// Five hundred entries that wait.
 pub fn large_queue() -> ScenarioResult {
-    runtime().block_on(async {
+    scenario_runtime().block_on(async {
         let (stage, engines, operator) = set(LARGE_QUEUE_SITE, 1, false).await;
         let mut wrong = Vec::new();
         operator.set_switch(SwitchName::Reboots, false, None).await.unwrap();

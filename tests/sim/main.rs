@@ -47,6 +47,7 @@ mod refusals;
 mod registry;
 mod regressions;
 mod run;
+mod runtime;
 mod selection;
 mod settle;
 mod shrink;

@@ -28,7 +28,7 @@ pub const STORIES: Stories = Stories {
     name: "maintenance requests",
     variable: "REQUESTS",
     seeds: 15,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     least: &[("accepted", Least::Each(1)), ("queued", Least::Each(1)), ("deleted", Least::Each(1))],
 };

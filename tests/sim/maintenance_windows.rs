@@ -19,6 +19,7 @@ use crate::{
     gather,
     observers::{self, View, record::Breach},
     people::{Person, addressed},
+    runtime,
     selection::Selection,
     settle::settle,
 };
@@ -56,8 +57,7 @@ pub struct ClockChangeResult {
 
 /// Plays one night.
 pub fn clock_change(began: &str, hours: u64) -> ClockChangeResult {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(run_scenario(began.parse().unwrap(), hours))
+    runtime::seeded(hours).block_on(run_scenario(began.parse().unwrap(), hours))
 }
 
 async fn run_scenario(wall: jiff::Timestamp, hours: u64) -> ClockChangeResult {

@@ -31,7 +31,7 @@ pub const STORIES: Stories = Stories {
     name: "membership",
     variable: "MEMBERSHIP",
     seeds: 30,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which nobody joins or leaves prove nothing
     least: &[("joins", Least::Each(1)), ("leaves", Least::Each(1)), ("reboots ended", Least::Each(1))],

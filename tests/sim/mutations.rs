@@ -225,7 +225,7 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         }
         Mutation::OtherDrainerIgnored => stories(&other_drainers::STORIES, 1),
         Mutation::AgentRebootsTwice | Mutation::AgentBelieved => stories(&agents::STORIES, 1),
-        Mutation::WithdrawnOrderObeyed => stories(&agents::STORIES, 4),
+        Mutation::WithdrawnOrderObeyed => stories(&agents::STORIES, 13),
         Mutation::AnswerOfAnother => stories(&agents::STORIES, 5),
         Mutation::OrderBootIgnored => stories(&agents::STORIES, 14),
         Mutation::HookSkipped

@@ -24,7 +24,7 @@ pub const STORIES: Stories = Stories {
     name: "maintenance",
     variable: "MAINTENANCE",
     seeds: 20,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which no Node is ever empty prove nothing
     least: &[("in maintenance", Least::Each(1)), ("commands", Least::Each(1)), ("expired", Least::All(5))],

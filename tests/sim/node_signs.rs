@@ -27,7 +27,7 @@ pub const STORIES: Stories = Stories {
     name: "signs",
     variable: "SIGNS",
     seeds: 15,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which nothing is set, or in which no other program acts, prove nothing
     least: &[

@@ -26,7 +26,7 @@ pub const STORIES: Stories = Stories {
     name: "drainers",
     variable: "DRAINERS",
     seeds: 20,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which the programs do not meet prove nothing
     least: &[("works on a Node of cketerm's", Least::Each(1)), ("commands", Least::Each(1))],

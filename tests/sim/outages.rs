@@ -19,7 +19,7 @@ use crate::{
     engine_reports::sample,
     engines::{Engines, Slot},
     gather,
-    long_runs::{ScenarioResult, runtime, set},
+    long_runs::{ScenarioResult, scenario_runtime, set},
     observers::{self, record::EngineReport},
     people::addressed,
 };
@@ -92,7 +92,7 @@ impl OutageRun {
 
 /// The API server does not answer for five minutes while an entry waits.
 pub fn api_server_outage() -> ScenarioResult {
-    runtime().block_on(async {
+    scenario_runtime().block_on(async {
         let run = OutageRun::begin(SITE, 1).await;
         run.links(|link| link.set_state(State::Cut));
         sleep(Duration::from_secs(20)).await;
@@ -105,7 +105,7 @@ pub fn api_server_outage() -> ScenarioResult {
 
 /// The watch of Nodes is silent while all other connections work. Machines fail meanwhile, and nothing shows it.
 pub fn silent_node_watch() -> ScenarioResult {
-    runtime().block_on(async {
+    scenario_runtime().block_on(async {
         let run = OutageRun::begin(SITE, 1).await;
         let fail_permanently = |address: &String| run.stage.sandbox.machines.fail_permanently(address);
         // as many as are permitted; seeing the failure restarts the engine's wait for the next event
@@ -127,7 +127,7 @@ pub fn silent_node_watch() -> ScenarioResult {
 
 /// Pods take minutes to end, within a longer grace period.
 pub fn long_grace_period() -> ScenarioResult {
-    runtime().block_on(async {
+    scenario_runtime().block_on(async {
         let site = SITE.replace("pod_stop: {seconds: 5, jitter: 5}", "pod_stop: {seconds: 150, jitter: 30}");
         let run = OutageRun::begin(&site, 1).await;
         let labels = json!({"app": "slow"});
@@ -146,7 +146,7 @@ pub fn long_grace_period() -> ScenarioResult {
 
 /// A leader dies while two commands run; another one leads, and the host of the first restarts.
 pub fn failover() -> ScenarioResult {
-    runtime().block_on(async {
+    scenario_runtime().block_on(async {
         let run = OutageRun::begin(SITE, 2).await;
         run.queue(&run.workers[..2]).await;
         let running = || {

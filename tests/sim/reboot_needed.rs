@@ -40,7 +40,7 @@ pub const STORIES: Stories = Stories {
     name: "needed",
     variable: "NEEDED",
     seeds: 30,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which nothing is queued, cancelled or stays prove nothing
     least: &[

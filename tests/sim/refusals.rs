@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     observers::record::Breach,
+    runtime,
     stories::{Least, Stories, Story},
 };
 
@@ -80,8 +81,7 @@ fn names(reason: Option<&Reason>, refusal: &Refusal) -> bool {
 
 /// Plays the story of a seed.
 fn story(seed: u64) -> Story {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(play(seed))
+    runtime::seeded(seed).block_on(play(seed))
 }
 
 async fn play(seed: u64) -> Story {

@@ -35,7 +35,7 @@ use crate::{
     pauses,
     people::{self, Person},
     plan::{FAULT_PERIOD, Fault, Plan},
-    policy_editor, quorum, registry,
+    policy_editor, quorum, registry, runtime,
     selection::Selection,
     settle::settle,
     site,
@@ -91,15 +91,8 @@ pub fn seed(seed: u64) -> Outcome {
 pub fn seed_with(seed: u64, selection: &Arc<Selection>) -> Outcome {
     let trace: Trace = Arc::default();
     let shared_trace = Arc::clone(&trace);
-    let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        // tokio uses random numbers itself, for example for the order of wake-ups; unseeded, a simulation would not
-        // repeat exactly
-        #[cfg(tokio_unstable)]
-        builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
-        let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(run_scenario(seed, selection, &shared_trace))
-    }));
+    let ran =
+        catch_unwind(AssertUnwindSafe(|| runtime::seeded(seed).block_on(run_scenario(seed, selection, &shared_trace))));
     let mut outcome = ran.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "panic without a text".to_owned());
         let breach = Breach { code: "panic", at: jiff::Timestamp::UNIX_EPOCH, what: text };

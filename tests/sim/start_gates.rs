@@ -25,7 +25,7 @@ pub const STORIES: Stories = Stories {
     name: "gates",
     variable: "GATES",
     seeds: 15,
-    play: |seed| stories::block_on(play(seed)),
+    play: |seed| stories::block_on(seed, play(seed)),
     fails: Story::has_breaches,
     // stories in which no gate is closed, or nothing starts, prove nothing
     least: &[("starts", Least::Each(2)), ("closed", Least::Each(1)), ("failed", Least::Each(1))],
