@@ -26,7 +26,8 @@ EPOCH = "1700000000"
 
 
 def is_dynamic(program):
-    done = run(SCRIPT, program, "--output", os.devnull, check=False)
+    with tempfile.TemporaryDirectory(prefix="cketerm-image-") as folder:
+        done = run(SCRIPT, program, "--output", Path(folder, "image.tar"), check=False)
     return "linked dynamically" in done.stderr
 
 
@@ -144,6 +145,10 @@ def archive_is_exact(program, folder, options):
     small.write_bytes(elf(183))
     expect_equal("an aarch64 program makes an arm64 image", made(small, folder, *options).config["architecture"], "arm64")
     small.write_bytes(elf(243))
+    os.mkfifo(folder / "fifo")
+    refused = make(program, folder / "fifo", *options, check=False)
+    expect("nothing but a file is replaced", "is no file" in refused.stderr and stat.S_ISFIFO((folder / "fifo").stat().st_mode),
+           refused.stderr)
     expect("another architecture is refused", "ELF machine 243" in make(small, folder / "f.tar", check=False).stderr)
 
     if not shutil.which("skopeo"):
