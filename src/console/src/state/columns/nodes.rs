@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{
-    cluster::Node,
-    entry::{EntryId, Stored},
-    kube::NodeRow,
-    names::Address,
-};
+use cketerm_model::{cluster::Node, entry::EntryId, kube::NodeRow, names::Address};
 use cketerm_rules::trouble::Trouble;
 use ratatui::style::Style;
 
@@ -24,6 +19,9 @@ use crate::{
 
 /// Least width of STATE, so that it does not change with every row.
 const MIN_STATE_WIDTH: u16 = 16;
+
+/// Width from which MAINTENANCE has space for more than the end.
+const WHOLE_MAINTENANCE: usize = 30;
 
 /// The nodes.
 pub enum Nodes {}
@@ -81,7 +79,10 @@ impl Table for Nodes {
         )
         .wide(150, Content(11, 44))
         .value(|row| Value::text(row.maintenance()))
-        .cell(|row| Cell::plain(short_text::safe(&row.maintenance()))),
+        .fitted(|row, width| {
+            let text = if width < WHOLE_MAINTENANCE { row.maintenance_end() } else { row.maintenance() };
+            Cell::plain(short_text::safe(&text))
+        }),
         Column::new("reboot", "REBOOT", Content(6, 8), "entry in the reboot queue")
             .value(|row| entry(row.entries[0]))
             .cell(|row| entry_cell(row.entries[0])),
@@ -116,15 +117,25 @@ impl<'a> Row<'a> {
         queries::rack_of(self.node, self.member)
     }
 
+    /// Returns e.g. `until 14:00`, and an empty text without a maintenance.
+    fn maintenance_end(&self) -> String {
+        let Some(id) = self.entries[2] else { return String::new() };
+        let entry = queries::maintenance(&self.app.seen, id);
+        entry.map_or_else(
+            || format!("{id} cannot be read"),
+            |entry| format!("until {}", calendar::moment(self.app, entry.until)),
+        )
+    }
+
     /// Returns e.g. `until 14:00 by alice: new disk`, and an empty text without a maintenance.
     fn maintenance(&self) -> String {
-        let seen = &self.app.seen;
-        let Some(id) = self.entries[2] else { return String::new() };
-        let Some(entry) = queries::maintenance(seen, id) else { return format!("{id} cannot be read") };
-        let request = seen.snapshot.store.requests.get(&id).and_then(Stored::get);
-        let who = request.map(|request| format!(" by {}", request.who)).unwrap_or_default();
-        let reason = request.and_then(|request| request.reason.as_deref()).map(|text| format!(": {text}"));
-        format!("until {}{who}{}", calendar::moment(self.app, entry.until), reason.unwrap_or_default())
+        let mut text = self.maintenance_end();
+        let request = self.entries[2].and_then(|id| self.app.seen.snapshot.store.requests.get(&id)?.get());
+        if let Some(request) = request {
+            let reason = request.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            text = format!("{text} by {}{reason}", request.who);
+        }
+        text
     }
 
     fn kubelet(&self) -> &'a str {
