@@ -53,7 +53,15 @@ const DOCUMENTS: [Document; 20] = [
     Document { name: "docs/how-to/maintenance.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/metal3.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/repair.md", replacements: &[], before: &[] },
-    Document { name: "docs/how-to/rolling-reboot.md", replacements: &[], before: &[] },
+    Document {
+        name: "docs/how-to/rolling-reboot.md",
+        replacements: &[],
+        // a reader takes longer than the leader needs to record what it proposes
+        before: &[(
+            "rq add --needed --dry-run",
+            "timeout 60 sh -c 'until cketerm rq add --needed --dry-run; do sleep 0.2; done' >/dev/null 2>&1",
+        )],
+    },
     Document { name: "docs/how-to/upgrade.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/with-cke.md", replacements: &[("/etc/cke/config.yml", "cke.yml")], before: &[] },
     Document { name: "docs/packaging.md", replacements: &[("/etc/cketerm/", "./made-")], before: &[] },
