@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls versions soak deny scale lint docs pictures screens figures bench operations build package setup image chart agent-logind
+.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls versions soak deny scale lint docs pictures screens figures bench operations build package setup aarch64 image chart agent-logind
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -83,6 +83,9 @@ build: ## the shipped program: small, and slow to build; `cargo build --release`
 package: ## a static program and a Debian package in target/package; tests installation, upgrade, removal and purge (docs/package/try)
 	tests/servers/setup --build-only
 	docs/package/build
+
+aarch64: ## the static program for aarch64, built with Debian's cross compiler and run under qemu-user, and its image, in target/aarch64 (as root: installs packages)
+	docs/package/aarch64
 
 image: package ## an OCI image of the static program in target/package, made without a container engine
 	docs/package/image target/package/cketerm
