@@ -62,16 +62,27 @@ pub fn is_at_gate(seen: &Seen, id: EntryId, why: &Reason) -> bool {
 
 /// Returns all entries, and maintenances, that an operator should look at. It looks up only entries that are held up: it
 /// runs at every change, and ten thousand entries may merely wait.
-pub fn all_stuck(seen: &Seen) -> impl Iterator<Item = EntryId> {
+pub fn all_stuck(seen: &Seen) -> Vec<EntryId> {
     let store = &seen.snapshot.store;
-    let (reboots, repairs) = (&store.reboots.entries, &store.repairs.entries);
-    let broken = reboots.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| EntryId::reboot(*index));
-    let maintenance = store.maintenance.entries.iter().filter(|(_, stored)| stored.get().is_none());
-    let broken = broken.chain(maintenance.map(|(index, _)| EntryId::maintenance(*index)));
-    let held = seen.reasons.iter().filter(|(id, why)| id.queue != QueueKind::Repair && own(why));
-    let held = held.map(|(id, _)| *id).filter(|id| store.entry(*id).is_some() && is_stuck(seen, *id));
-    let repairs = repairs.keys().map(|index| EntryId::repair(*index)).filter(|id| is_stuck(seen, *id));
-    broken.chain(held).chain(repairs)
+    let mut stuck = Vec::new();
+    for (index, stored) in &store.reboots.entries {
+        if stored.value.is_err() {
+            stuck.push(EntryId::reboot(*index));
+        }
+    }
+    for (index, stored) in &store.maintenance.entries {
+        if stored.value.is_err() {
+            stuck.push(EntryId::maintenance(*index));
+        }
+    }
+    for (id, why) in &*seen.reasons {
+        if id.queue != QueueKind::Repair && own(why) && store.entry(*id).is_some() && is_stuck(seen, *id) {
+            stuck.push(*id);
+        }
+    }
+    let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
+    stuck.extend(repairs.filter(|id| is_stuck(seen, *id)));
+    stuck
 }
 
 /// Reports whether an operator should look at this entry.

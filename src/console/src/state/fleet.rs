@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 
 use cketerm_model::{host::HostRow, kube::NodeRow, names::NodeName, stored::view::Definition};
 use cketerm_rules::{metal3::Metal3, seen::Seen};
-use imbl::OrdMap;
+use imbl::{OrdMap, ordmap::DiffItem};
 
 use super::{HostId, short_text};
 
@@ -53,8 +53,18 @@ impl NodeNames {
 
     /// Returns true if nothing has changed.
     pub fn is(&self, other: &Self) -> bool {
+        self.nodes.ptr_eq(&other.nodes) && self.same_definition(other)
+    }
+
+    /// Returns true if all names and their sources are the same. It costs as much as Nodes changed, not as there are.
+    pub fn has_names_of(&self, other: &Self) -> bool {
+        let mut changes = self.nodes.diff(&other.nodes);
+        self.same_definition(other) && changes.all(|change| matches!(change, DiffItem::Update { .. }))
+    }
+
+    fn same_definition(&self, other: &Self) -> bool {
         let definition = |of: &Self| of.definition.as_ref().map(Arc::as_ptr);
-        self.nodes.ptr_eq(&other.nodes) && definition(self) == definition(other) && self.synced == other.synced
+        definition(self) == definition(other) && self.synced == other.synced
     }
 }
 

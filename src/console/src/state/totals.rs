@@ -156,16 +156,14 @@ impl Totals {
         self.reboots.trouble = seen.orphans.len();
         let count = |e: &RepairEntry, counts: &mut Counts| count_repair(e, counts, now);
         self.repairs = Counted::refresh(&mut self.counted_repairs, &store.repairs.entries, now, count);
-        self.stuck = trouble::all_stuck(seen).collect();
+        self.stuck = trouble::all_stuck(seen);
         for id in &self.stuck {
             let counts = if id.queue == QueueKind::Repair { &mut self.repairs } else { &mut self.reboots };
             counts.trouble += 1;
         }
-        self.holds = holds(seen);
-        let backs_off = |(_, why): &(&EntryId, &Reason)| matches!(why, Reason::Backoff { cause: Some(_), .. });
-        self.backing_off = seen.reasons.iter().filter(backs_off).map(|(id, _)| *id).take(MAX_BACKING_OFF).collect();
+        (self.holds, self.backing_off) = waiting(seen);
         let named = NodeNames::by(seen);
-        if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
+        if !self.named.as_ref().is_some_and(|of| of.has_names_of(&named)) {
             let count = named.count(seen);
             self.joining.retain(|name, _| count.missing.contains(name));
             if let Some(before) = &self.named {
@@ -173,9 +171,9 @@ impl Totals {
                 self.joining.extend(joined.into_iter().map(|name| (name, seen.now.wall)));
             }
             (self.names, self.name_width, self.missing) = (count.names, count.width, count.missing);
-            self.named = Some(named);
             self.names_generation += 1;
         }
+        self.named = Some(named);
         self.hosts.refresh(seen);
         self.unready.clear();
         let not_ready = &seen.snapshot.kube.not_ready;
@@ -315,22 +313,27 @@ fn count_repair(e: &RepairEntry, counts: &mut Counts, now: Timestamp) -> Option<
 }
 
 /// Returns the reasons that hold whole queues and are shown nowhere else: the first entry that waits for each, and the
-/// number of entries. Why this engine only observes is shown elsewhere if it does not lead.
-fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
+/// number of entries. Then the first entries whose drain backs off for a known cause. One pass over all reasons finds
+/// both. Why this engine only observes is shown elsewhere if it does not lead.
+fn waiting(seen: &Seen) -> (Vec<(EntryId, usize)>, Vec<EntryId>) {
     let engine = &seen.snapshot.engine;
     let banner_shown = engine.leading.is_none() && !engine.observing.is_empty();
-    let held = |id: &EntryId, why: &Reason| {
-        if matches!(why, Reason::EngineObserving { .. }) { !banner_shown } else { trouble::is_at_gate(seen, *id, why) }
-    };
-    let mut holds: Vec<(&Reason, EntryId, usize)> = Vec::new();
-    for (id, why) in seen.reasons.iter().filter(|(id, why)| held(id, why)) {
+    let (mut holds, mut backing_off): (Vec<(&Reason, EntryId, usize)>, _) = (Vec::new(), Vec::new());
+    for (id, why) in &*seen.reasons {
+        if matches!(why, Reason::Backoff { cause: Some(_), .. }) && backing_off.len() < MAX_BACKING_OFF {
+            backing_off.push(*id);
+        }
+        let observes = matches!(why, Reason::EngineObserving { .. });
+        if observes && banner_shown || !observes && !trouble::is_at_gate(seen, *id, why) {
+            continue;
+        }
         let same = |known: &Reason, at: &EntryId| at.queue == id.queue && discriminant(known) == discriminant(why);
         match holds.iter_mut().find(|(known, at, _)| same(known, at)) {
             Some((.., n)) => *n += 1,
             None => holds.push((why, *id, 1)),
         }
     }
-    holds.into_iter().map(|(_, id, n)| (id, n)).collect()
+    (holds.into_iter().map(|(_, id, n)| (id, n)).collect(), backing_off)
 }
 
 #[cfg(test)]

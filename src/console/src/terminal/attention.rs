@@ -101,7 +101,7 @@ type Stuck = (Option<EntryId>, String);
 
 fn stuck_subjects(app: &App) -> BTreeSet<Stuck> {
     let seen = &app.seen;
-    let entries = trouble::all_stuck(seen).map(|id| (Some(id), String::new()));
+    let entries = trouble::all_stuck(seen).into_iter().map(|id| (Some(id), String::new()));
     entries.chain(seen.orphans.keys().map(|node| (None, node.to_string()))).collect()
 }
 

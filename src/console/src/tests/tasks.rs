@@ -110,7 +110,7 @@ fn task_find_what_is_stuck() {
     let (app, _) = run_task("What is stuck, and why?", &World::usual());
     let Some(pane) = &app.navigation.pane else { panic!("no pane:\n{}", screen::text(&app)) };
     let Target::Entry(id) = pane.of else { panic!("{pane:?}") };
-    assert!(cketerm_rules::trouble::all_stuck(&app.seen).any(|stuck| stuck == id), "{id}");
+    assert!(cketerm_rules::trouble::all_stuck(&app.seen).contains(&id), "{id}");
 }
 
 #[test]
