@@ -21,9 +21,10 @@ use cketerm_model::{
     stored::view::StoreView,
 };
 use cketerm_rules::{
-    decide::Budgeted,
+    decide::{Budgeted, dry_runs},
     manual_drain::{ManualDrain, Next, Progress, Requests, Stopped},
 };
+use futures::{StreamExt, stream};
 
 /// Longest interval between two decisions.
 const TICK: Duration = Duration::from_secs(1);
@@ -89,7 +90,7 @@ pub(super) async fn drain(
 
 async fn send(context: &DrainContext<'_>, requests: &Requests, now: Now) -> BTreeMap<String, Answer> {
     match requests {
-        Requests::Preview { pods, .. } => evict_all(context, pods, true, now).await,
+        Requests::Preview { pods, .. } => evict_all(context, &dry_runs(pods), true, now).await,
         Requests::Evict { evict, delete, .. } => {
             let (mut answers, deleted) =
                 futures::join!(evict_all(context, evict, false, now), delete_all(context, delete, now));
@@ -99,14 +100,17 @@ async fn send(context: &DrainContext<'_>, requests: &Requests, now: Now) -> BTre
     }
 }
 
-/// Sends all requests at once. Each answer is judged with the budgets as they were when it was requested.
+/// Requests at once.
+const AT_ONCE: usize = 16;
+
+/// Sends some requests at once. Each answer is judged with the budgets as they were when it was requested.
 async fn evict_all(context: &DrainContext<'_>, pods: &[Budgeted], dry_run: bool, now: Now) -> BTreeMap<String, Answer> {
     let requests = pods.iter().map(|(pod, budgets)| async move {
         let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
         let verdict = context.kube.evict_manually(&context.person, pod, &named, dry_run).await;
         (pod.uid.clone(), answer(verdict, budgets, now))
     });
-    futures::future::join_all(requests).await.into_iter().collect()
+    stream::iter(requests).buffer_unordered(AT_ONCE).collect().await
 }
 
 async fn delete_all(context: &DrainContext<'_>, pods: &[Arc<PodRow>], now: Now) -> Vec<(String, Answer)> {

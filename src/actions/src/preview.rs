@@ -97,6 +97,7 @@ fn budget_hold(pod: &PodRow, facts: &KubeView) -> Option<PodHold> {
             budget: one.full_name(),
             healthy: one.healthy,
             needed: one.needed,
+            cause: None,
         }),
         several => Some(PodHold::ManyBudgets { budgets: several.iter().map(|b| b.full_name()).collect() }),
     }

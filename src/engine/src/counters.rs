@@ -73,6 +73,7 @@ impl Counters {
             EffectOutcome::Done
             | EffectOutcome::Rechecked(_)
             | EffectOutcome::Previewed(_)
+            | EffectOutcome::Explained(_)
             | EffectOutcome::Answers(_)
             | EffectOutcome::Check(_)
             | EffectOutcome::Command(_) => "done",

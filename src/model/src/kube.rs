@@ -257,6 +257,36 @@ pub struct BudgetRow {
     /// `status.expectedPods`.
     #[serde(default)]
     pub pods: i32,
+    /// `spec.minAvailable` or `spec.maxUnavailable`.
+    #[serde(default)]
+    pub limit: BudgetLimit,
+    /// Message of the condition `DisruptionAllowed` while the controller cannot count the pods (`SyncFailed`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_failure: Option<Box<str>>,
+}
+
+/// Limit that a budget sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BudgetLimit {
+    /// Neither is set. The controller then allows no eviction.
+    #[default]
+    None,
+    /// `minAvailable` as written: a number or a percentage.
+    MinAvailable(Box<str>),
+    /// `maxUnavailable` as written: a number or a percentage.
+    MaxUnavailable(Box<str>),
+}
+
+/// Pod of a budget, with what keeps it from being healthy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BudgetPod {
+    /// The pod.
+    pub row: PodRow,
+    /// Reason and message of the first container that waits (`status.containerStatuses[].state.waiting`).
+    pub waiting: Option<(String, String)>,
+    /// The scheduler's message, if it finds no node (condition `PodScheduled` False).
+    pub unschedulable: Option<String>,
 }
 
 impl BudgetRow {

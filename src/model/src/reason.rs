@@ -1,6 +1,7 @@
 //! Reasons why an entry does not move (I32). Each names its object; the wording is an interface.
 
 mod attention;
+pub mod budget_cause;
 mod parts;
 mod sentence;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use self::budget_cause::BudgetCause;
 pub use self::{attention::Attention, sentence::DONE_ORDERED};
 use super::{
     attempt::Ended,
@@ -47,6 +49,9 @@ pub enum PodHold {
         healthy: i32,
         /// Healthy pods needed.
         needed: i32,
+        /// Cause behind it, if it was looked up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<Box<BudgetCause>>,
     },
     /// The budget's controller lags behind (429 with `Retry-After`).
     BudgetLag {
@@ -262,6 +267,9 @@ pub enum Reason {
         pdb: String,
         healthy: i32,
         needed: i32,
+        /// Cause behind it, if it was looked up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<Box<BudgetCause>>,
     },
     /// The budget refuses every eviction, however many of its pods are healthy: it needs all of them.
     #[serde(rename = "PDBNeverAllows")]
@@ -272,6 +280,9 @@ pub enum Reason {
         needed: i32,
         /// Number of pods that it counts.
         pods: i32,
+        /// Cause behind it, if it was looked up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<Box<BudgetCause>>,
     },
     #[serde(rename = "BlockedByManyPDBs")]
     BlockedByManyPdbs {

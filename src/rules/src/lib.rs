@@ -40,6 +40,7 @@ pub mod assumptions;
 pub mod batch_state;
 pub mod batches;
 pub mod beside_cke;
+pub mod budget_cause;
 pub mod cancels;
 pub mod console_leads;
 pub mod decide;

@@ -206,6 +206,7 @@ fn next(effect: Effect, progress: &Progress) -> Next {
         | Effect::StartDrain { .. }
         | Effect::Unwind { .. }
         | Effect::MoveEtcdLeader { .. }
+        | Effect::Explain { .. }
         | Effect::RunAgain { .. }
         | Effect::RunHook { .. }
         | Effect::EndHooks { .. }

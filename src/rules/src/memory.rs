@@ -21,7 +21,7 @@ use cketerm_model::{
 
 use super::{
     decide::{Effect, count_leaving, readiness},
-    snapshot::{DrainWork, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work},
+    snapshot::{DrainWork, EffectOutcome, KnownCause, Retries, Snapshot, UndecidedPreview, Work},
 };
 
 /// Time before a machine is retried after an effect on it failed.
@@ -207,15 +207,32 @@ pub fn remember(
             }
         }
         (_, EffectOutcome::Rechecked(fresh)) => work.entry(id).or_default().fresh = Some(fresh.clone()),
+        (_, EffectOutcome::Explained(causes)) => {
+            let work = work.entry(id).or_default();
+            for (budget, cause) in causes {
+                let version = asked_version(effect, budget);
+                work.drain.causes.insert(budget.clone(), KnownCause { version, at, cause: cause.clone() });
+            }
+        }
         (_, EffectOutcome::Previewed(preview)) => {
             let work = work.entry(id).or_default();
             work.retries = None;
+            if let Finding::Blocked(reason) = &preview.finding
+                && let Some((_, hold)) = reason.pod_hold()
+            {
+                note_cause(&mut work.drain, &hold, at);
+            }
             previewed(work, preview, at);
         }
         (Effect::Evict { evict, unprotected, .. }, EffectOutcome::Answers(answers)) => {
             let work = work.entry(id).or_default();
             work.retries = None;
             work.drain.accepted |= answers.values().any(|a| a.verdict.accepts());
+            for answer in answers.values() {
+                if let Verdict::Held { hold, .. } = &answer.verdict {
+                    note_cause(&mut work.drain, hold, at);
+                }
+            }
             for (uid, answer) in answers {
                 let before = work.drain.answers.get(uid).map_or(0, |a| a.undecided);
                 let decided = !matches!(answer.verdict, Verdict::Undecided { .. });
@@ -256,6 +273,21 @@ pub fn remember(
         }
         (_, EffectOutcome::Done | EffectOutcome::Answers(_) | EffectOutcome::TooLarge(_) | EffectOutcome::Lost) => {}
     }
+}
+
+/// Notes the cause behind a budget that refused an eviction.
+fn note_cause(drain: &mut DrainWork, hold: &PodHold, at: BootTime) {
+    if let PodHold::Budget { budget, cause: Some(cause), .. } = hold {
+        let known = KnownCause { version: String::new(), at, cause: (**cause).clone() };
+        drain.causes.insert(budget.clone(), known);
+    }
+}
+
+/// Returns the resourceVersion of a budget whose cause the effect looks up.
+fn asked_version(effect: &Effect, budget: &str) -> String {
+    let Effect::Explain { budgets } = effect else { return String::new() };
+    let asked = budgets.iter().find(|row| row.full_name() == budget);
+    asked.map(|row| row.resource_version.clone()).unwrap_or_default()
 }
 
 /// Counts an effect that came to nothing, and drops the fresh read made for it.
@@ -357,7 +389,7 @@ mod tests {
     }
 
     fn refused_by_budget() -> Verdict {
-        let hold = PodHold::Budget { budget: "a/b".to_owned(), healthy: 1, needed: 1 };
+        let hold = PodHold::Budget { budget: "a/b".to_owned(), healthy: 1, needed: 1, cause: None };
         Verdict::Held { hold, retry_after: None }
     }
 

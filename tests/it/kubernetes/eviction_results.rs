@@ -71,7 +71,7 @@ impl Scene {
     }
 
     fn budget_hold(&self, healthy: i32, needed: i32) -> Verdict {
-        let hold = PodHold::Budget { budget: format!("{}/b", self.ns), healthy, needed };
+        let hold = PodHold::Budget { budget: format!("{}/b", self.ns), healthy, needed, cause: None };
         Verdict::Held { hold, retry_after: None }
     }
 }

@@ -159,6 +159,7 @@ fn detail(effect: &Effect) -> String {
         Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.command(),
         Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => secret::argv(argv),
         Effect::Preview { pods: asked, .. } => pods(asked.len(), "pods to preview"),
+        Effect::Explain { budgets } => pods(budgets.len(), "budgets"),
         Effect::Evict { evict, delete, .. } => {
             format!("{}, {}", pods(evict.len(), "to evict"), pods(delete.len(), "to delete"))
         }

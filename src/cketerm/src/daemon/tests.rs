@@ -61,7 +61,7 @@ fn seen() -> Seen {
         Some(Leading { key, create_revision: 5, since: BootTime::new(1.0), acknowledged: BootTime::new(99.0) });
     let pdb = ("shop/web-1".to_owned(), "shop/web".to_owned());
     seen.reasons = Arc::new(BTreeMap::from([
-        (EntryId::reboot(0), Reason::BlockedByPdb { pod: pdb.0, pdb: pdb.1, healthy: 2, needed: 2 }),
+        (EntryId::reboot(0), Reason::BlockedByPdb { pod: pdb.0, pdb: pdb.1, healthy: 2, needed: 2, cause: None }),
         (EntryId::reboot(1), Reason::WaitingForSlot { holder: None, limit: 1, ahead: false }),
     ]));
     seen

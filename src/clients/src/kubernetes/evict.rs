@@ -225,6 +225,7 @@ fn budget_hold(message: &str, pod: &PodRow, budgets: &[&BudgetRow]) -> PodHold {
     PodHold::Budget {
         healthy: number("and has ").or(row.map(|b| b.healthy)).unwrap_or(0),
         needed: number("needs ").or(row.map(|b| b.needed)).unwrap_or(0),
+        cause: None,
         budget,
     }
 }
@@ -401,7 +402,10 @@ mod tests {
             "message": "The disruption budget b needs 3 healthy pods and has 2 currently"}]}}));
         assert_eq!(
             classify_answer(&s, &pod(), &[&row], EVICT),
-            Verdict::Held { hold: PodHold::Budget { budget: "ns/b".into(), healthy: 2, needed: 3 }, retry_after: None }
+            Verdict::Held {
+                hold: PodHold::Budget { budget: "ns/b".into(), healthy: 2, needed: 3, cause: None },
+                retry_after: None
+            }
         );
     }
 }

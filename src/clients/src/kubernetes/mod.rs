@@ -33,6 +33,7 @@
 //! | `heartbeat` | liveness of the API server, cluster identity, rights |
 //! | `publish_throttle` | the rate at which the live copy is published |
 
+mod budget_pods;
 mod call;
 mod connect;
 mod custom_resource;

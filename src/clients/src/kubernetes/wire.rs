@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use cketerm_model::{
     cluster::Taint,
     kube::{
-        BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, FoundCondition, KEEP_CORDONED_ANNOTATION,
+        BudgetLimit, BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, FoundCondition, KEEP_CORDONED_ANNOTATION,
         LifecycleCondition, MAINTENANCE_ANNOTATION, NamespaceRow, NodeMetadata, NodeRow, OWNER_ANNOTATION, PodRow,
         is_own_reason,
     },
@@ -14,9 +14,12 @@ use cketerm_model::{
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// Annotation that marks the mirror of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Number of characters kept of the message of a budget that its controller cannot count.
+const MAX_SYNC_MESSAGE: usize = 200;
 type StringMap = BTreeMap<String, String>;
 
 #[derive(Clone, Deserialize, Default)]
@@ -52,15 +55,15 @@ struct OwnerReference {
 
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Condition {
-    r#type: String,
-    status: String,
+pub(super) struct Condition {
+    pub(super) r#type: String,
+    pub(super) status: String,
     #[serde(default, deserialize_with = "time_or_nearest")]
     last_transition_time: Option<Timestamp>,
     #[serde(default)]
     reason: Box<str>,
     #[serde(default)]
-    message: Box<str>,
+    pub(super) message: Box<str>,
 }
 
 /// Parses a time of Kubernetes. Its calendar is wider than jiff's, and a kubelet may write any time into its own Node.
@@ -235,7 +238,7 @@ pub(super) struct Pod {
 
 #[derive(Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct PodSpec {
+pub(super) struct PodSpec {
     node_name: NodeName,
 }
 
@@ -244,6 +247,12 @@ struct PodSpec {
 struct PodStatus {
     phase: String,
     conditions: Vec<Condition>,
+}
+
+impl Pod {
+    pub(super) fn new(metadata: Meta, spec: PodSpec, phase: String, conditions: Vec<Condition>) -> Self {
+        Self { metadata, spec, status: PodStatus { phase, conditions } }
+    }
 }
 
 impl From<Pod> for PodRow {
@@ -283,6 +292,21 @@ pub(super) struct Budget {
 #[serde(default)]
 struct BudgetSpec {
     selector: Option<Selector>,
+    #[serde(rename = "minAvailable")]
+    min_available: Option<Value>,
+    #[serde(rename = "maxUnavailable")]
+    max_unavailable: Option<Value>,
+}
+
+impl BudgetSpec {
+    fn limit(&self) -> BudgetLimit {
+        let written = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned).into();
+        match (&self.min_available, &self.max_unavailable) {
+            (Some(value), _) => BudgetLimit::MinAvailable(written(value)),
+            (None, Some(value)) => BudgetLimit::MaxUnavailable(written(value)),
+            (None, None) => BudgetLimit::None,
+        }
+    }
 }
 
 #[derive(Clone, Deserialize, Default)]
@@ -292,10 +316,20 @@ struct BudgetStatus {
     current_healthy: i32,
     desired_healthy: i32,
     expected_pods: i32,
+    conditions: Vec<Condition>,
+}
+
+impl BudgetStatus {
+    fn sync_failure(&self) -> Option<Box<str>> {
+        let failed = |c: &&Condition| c.r#type == "DisruptionAllowed" && &*c.reason == "SyncFailed";
+        let condition = self.conditions.iter().find(failed)?;
+        Some(condition.message.chars().take(MAX_SYNC_MESSAGE).collect::<String>().into())
+    }
 }
 
 impl From<Budget> for BudgetRow {
     fn from(Budget { metadata: meta, spec, status }: Budget) -> Self {
+        let limit = spec.limit();
         Self {
             namespace: meta.namespace,
             name: meta.name,
@@ -305,6 +339,8 @@ impl From<Budget> for BudgetRow {
             healthy: status.current_healthy,
             needed: status.desired_healthy,
             pods: status.expected_pods,
+            limit,
+            sync_failure: status.sync_failure(),
         }
     }
 }

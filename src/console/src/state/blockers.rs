@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
     entry::EntryId,
-    reason::{PodHold, Reason},
+    reason::{PodHold, Reason, budget_cause::BudgetCause},
 };
 use jiff::Timestamp;
 
@@ -177,9 +177,14 @@ fn of_pod(pod: &str, why: &PodHold) -> Option<Blocking> {
     match why {
         PodHold::Leaving | PodHold::Terminating { node_ready: true, .. } => None,
         PodHold::Terminating { node_ready: false, .. } => Some(unreachable_pods(kept)),
-        PodHold::Budget { budget, healthy, needed } => {
+        PodHold::Budget { budget, healthy, needed, cause } => {
             let allowed = healthy.saturating_sub(*needed).max(0);
-            let what = format!("pdb {budget}: {healthy} of {needed} needed healthy, {allowed} may be disrupted");
+            let numbers = format!("{healthy} of {needed} needed healthy, {allowed} may be disrupted");
+            let cause = cause.as_deref().and_then(BudgetCause::in_short);
+            let what = cause.map_or_else(
+                || format!("pdb {budget}: {numbers}"),
+                |cause| format!("pdb {budget}: {cause} ({numbers})"),
+            );
             Some((format!("pdb {budget}"), what, kept))
         }
         PodHold::Deferred { webhook, .. } | PodHold::Denied { webhook, .. } => one(format!("webhook {webhook}")),

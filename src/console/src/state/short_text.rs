@@ -8,7 +8,7 @@ mod rows;
 use cketerm_model::{
     entry::EntryId,
     names::Address,
-    reason::{Awaited, DONE_ORDERED, Reason},
+    reason::{Awaited, DONE_ORDERED, Reason, budget_cause::BudgetCause},
     text::visible,
 };
 use cketerm_rules::seen::Seen;
@@ -24,11 +24,15 @@ use super::{queries, when};
 /// Returns a reason as text for a row.
 pub fn reason(reason: &Reason, now: Timestamp) -> String {
     let text = match reason {
-        Reason::BlockedByPdb { pod, pdb, healthy, needed } => {
-            format!("pdb {pdb} has {healthy}, needs {needed}: {}", without_shared_namespace(pod, pdb))
+        Reason::BlockedByPdb { pod, pdb, healthy, needed, cause } => {
+            let cause = cause.as_deref().and_then(BudgetCause::in_short).map(|cause| format!("; {cause}"));
+            let pod = without_shared_namespace(pod, pdb);
+            format!("pdb {pdb} has {healthy}, needs {needed}: {pod}{}", cause.unwrap_or_default())
         }
-        Reason::PdbNeverAllows { pod, pdb, needed, pods, .. } => {
-            format!("pdb {pdb} never allows (needs {needed} of {pods}): {}", without_shared_namespace(pod, pdb))
+        Reason::PdbNeverAllows { pod, pdb, needed, pods, cause, .. } => {
+            let cause = cause.as_deref().and_then(BudgetCause::in_short);
+            let why = cause.unwrap_or_else(|| format!("needs {needed} of {pods}"));
+            format!("pdb {pdb} never allows ({why}): {}", without_shared_namespace(pod, pdb))
         }
         Reason::BlockedByManyPdbs { pod, pdbs } => format!("{} pdbs select {pod}: {}", pdbs.len(), pdbs.join(", ")),
         Reason::BlockedByJob { pod, job } => format!("job {job} runs in {}", without_shared_namespace(pod, job)),
@@ -439,7 +443,13 @@ mod tests {
 
     #[test]
     fn the_short_text_of_a_blocked_drain_names_pdb_numbers_and_pod() {
-        let why = Reason::BlockedByPdb { pod: "shop/web-7d9f".into(), pdb: "shop/web".into(), healthy: 2, needed: 2 };
+        let why = Reason::BlockedByPdb {
+            pod: "shop/web-7d9f".into(),
+            pdb: "shop/web".into(),
+            healthy: 2,
+            needed: 2,
+            cause: None,
+        };
         assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), "pdb shop/web has 2, needs 2: web-7d9f");
     }
 
@@ -447,7 +457,7 @@ mod tests {
     fn the_cause_of_a_backoff_is_shortened_like_the_reason_itself() {
         let pod = || "shop/db-w4".to_owned();
         let holds = [
-            Reason::BlockedByPdb { pod: pod(), pdb: "shop/db".into(), healthy: 2, needed: 2 },
+            Reason::BlockedByPdb { pod: pod(), pdb: "shop/db".into(), healthy: 2, needed: 2, cause: None },
             Reason::BlockedByJob { pod: pod(), job: "shop/nightly".into() },
         ];
         for hold in holds {

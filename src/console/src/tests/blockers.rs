@@ -57,11 +57,15 @@ fn an_object_is_one_line_whether_it_blocks_a_drain_or_caused_a_backoff() {
     let until = after(wall(), 400);
     let backoff = |cause| Reason::Backoff { count: 2, until, cause: Some(Box::new(cause)), tried: None };
     let (pod, name) = pdb();
-    world.reasons.insert(EntryId::reboot(6), backoff(Reason::BlockedByPdb { pod, pdb: name, healthy: 2, needed: 2 }));
+    world.reasons.insert(
+        EntryId::reboot(6),
+        backoff(Reason::BlockedByPdb { pod, pdb: name, healthy: 2, needed: 2, cause: None }),
+    );
     let (pod, name) = pdb();
-    world
-        .reasons
-        .insert(EntryId::reboot(5), backoff(Reason::PdbNeverAllows { pod, pdb: name, healthy: 2, needed: 2, pods: 2 }));
+    world.reasons.insert(
+        EntryId::reboot(5),
+        backoff(Reason::PdbNeverAllows { pod, pdb: name, healthy: 2, needed: 2, pods: 2, cause: None }),
+    );
     let app = world.console(120, 40);
     let all: Vec<(String, usize)> = blockers::all(&app).into_iter().map(|b| (b.what, b.nodes.len())).collect();
     let words = "pdb shop/web: 2 of 2 needed healthy, 0 may be disrupted".to_owned();

@@ -43,7 +43,7 @@ fn the_end_of_a_backoff_is_said_once() {
         ..entry
     };
     world.store.repairs.entries.insert(2, stored("/cke/repairs/data/0000000000000002", 62, backed));
-    let pdb = Reason::BlockedByPdb { pod: "db/pg-0".into(), pdb: "db/pg".into(), healthy: 2, needed: 2 };
+    let pdb = Reason::BlockedByPdb { pod: "db/pg-0".into(), pdb: "db/pg".into(), healthy: 2, needed: 2, cause: None };
     let backoff = |cause| Reason::Backoff { count: 1, until, cause: Some(Box::new(cause)), tried: None };
     world.reasons.insert(EntryId::repair(2), backoff(pdb));
     for (columns, rows) in [(80, 24), (200, 50)] {
@@ -97,7 +97,7 @@ fn the_latest_events_are_whole_where_there_is_room() {
 
 fn budget() -> Reason {
     let pod = "kube-system/cluster-dns-7d9f8b6c5-x2x4z".to_owned();
-    Reason::BlockedByPdb { pod, pdb: "kube-system/cluster-dns".into(), healthy: 1, needed: 1 }
+    Reason::BlockedByPdb { pod, pdb: "kube-system/cluster-dns".into(), healthy: 1, needed: 1, cause: None }
 }
 
 /// A row of 80 columns showed `pdb kube-system/cluster-dns has 1,~`.
@@ -173,7 +173,7 @@ fn entries_kept_by_a_budget_that_never_allows_are_one_line() {
     let mut world = World::usual();
     for index in [3, 6] {
         let pod = format!("db/mysql-1-{index}");
-        let why = Reason::PdbNeverAllows { pod, pdb: "db/mysql-1".into(), healthy: 3, needed: 3, pods: 3 };
+        let why = Reason::PdbNeverAllows { pod, pdb: "db/mysql-1".into(), healthy: 3, needed: 3, pods: 3, cause: None };
         world.reasons.insert(EntryId::reboot(index), why);
     }
     let app = world.console_in(View::Overview, 80, 24);

@@ -282,7 +282,13 @@ fn an_action_on_many_machines_is_one_short_line() {
 #[test]
 fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
     let mut world = World::usual();
-    let held = |pod: &str| Reason::BlockedByPdb { pod: pod.into(), pdb: "shop/web".into(), healthy: 2, needed: 2 };
+    let held = |pod: &str| Reason::BlockedByPdb {
+        pod: pod.into(),
+        pdb: "shop/web".into(),
+        healthy: 2,
+        needed: 2,
+        cause: None,
+    };
     world.entry(5, "10.0.0.16", RebootStatus::Draining, 500, 60);
     world.reasons.insert(EntryId::reboot(5), held("shop/web-other"));
     let cause = Some(Box::new(Reason::BlockedByPdb {
@@ -290,6 +296,7 @@ fn a_common_blocker_is_one_line_that_opens_the_oldest_drain() {
         pdb: "shop/web".into(),
         healthy: 1,
         needed: 2,
+        cause: None,
     }));
     world
         .reasons

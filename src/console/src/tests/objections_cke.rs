@@ -140,8 +140,14 @@ fn a_batch_counts_cancelled_entries_apart_under_cke() {
 /// An entry that backs off because of a budget that never allows an eviction: a reset helps nobody.
 fn never_allowed() -> World {
     let mut world = cke_drains();
-    let cause =
-        Reason::PdbNeverAllows { pod: "shop/web".into(), pdb: "shop/web".into(), healthy: 3, needed: 3, pods: 3 };
+    let cause = Reason::PdbNeverAllows {
+        pod: "shop/web".into(),
+        pdb: "shop/web".into(),
+        healthy: 3,
+        needed: 3,
+        pods: 3,
+        cause: None,
+    };
     let (until, tried) = (after(wall(), 400), Some(after(wall(), -300)));
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 2, until, cause: Some(Box::new(cause)), tried });
     world
@@ -157,7 +163,8 @@ fn needs_you_offers_the_blockers_where_no_reset_helps() {
     let app = world.console_in(View::Overview, 80, 24);
     let line = line_with(&app, "never allows");
     assert!(line.contains("b blockers") && !line.contains("B reset"), "{line}");
-    let budget = Reason::BlockedByPdb { pod: "db/pg-0".into(), pdb: "db/pg".into(), healthy: 2, needed: 2 };
+    let budget =
+        Reason::BlockedByPdb { pod: "db/pg-0".into(), pdb: "db/pg".into(), healthy: 2, needed: 2, cause: None };
     let until = after(wall(), 400);
     let backoff = Reason::Backoff { count: 9, until, cause: Some(Box::new(budget)), tried: None };
     world.reasons.insert(EntryId::reboot(6), backoff);

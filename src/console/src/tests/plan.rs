@@ -19,7 +19,7 @@ use crate::{
 };
 
 fn drains() -> Drains {
-    let why = PodHold::Budget { budget: "db/pg".into(), healthy: 2, needed: 2 };
+    let why = PodHold::Budget { budget: "db/pg".into(), healthy: 2, needed: 2, cause: None };
     Drains {
         nodes: 8,
         evict: 112,

@@ -53,8 +53,9 @@ impl World {
         world.attempt(1, 2, 1, 75, Ended::Exit(0), "");
         world.attempt(4, 1, 0, 900, Ended::Exit(0), "");
         world.attempt(4, 2, 1, 510, Ended::Exit(1), "BMC: power supply 2 is missing\n");
-        let held = Reason::BlockedByPdb { pod: "db/pg-0".into(), pdb: "db/pg".into(), healthy: 2, needed: 2 };
-        let pdb = PodHold::Budget { budget: "db/pg".into(), healthy: 2, needed: 2 };
+        let held =
+            Reason::BlockedByPdb { pod: "db/pg-0".into(), pdb: "db/pg".into(), healthy: 2, needed: 2, cause: None };
+        let pdb = PodHold::Budget { budget: "db/pg".into(), healthy: 2, needed: 2, cause: None };
         let blockers = vec![Blocker { pod: "db/pg-0".into(), why: pdb }];
         world.progress(2, "waiting for pods", Some(held.clone()), blockers, None);
         let watch = Reason::WaitingForHealth {

@@ -173,7 +173,7 @@ impl World {
                 value: Err("not JSON: expected value at line 1 column 1".into()),
             },
         );
-        let pdb = PodHold::Budget { budget: "shop/web".into(), healthy: 2, needed: 2 };
+        let pdb = PodHold::Budget { budget: "shop/web".into(), healthy: 2, needed: 2, cause: None };
         let blockers = vec![
             Blocker { pod: "shop/web-7d9f8b6c5-x2x4z".into(), why: pdb },
             Blocker { pod: "batch/report-1".into(), why: PodHold::Leaving },
@@ -183,6 +183,7 @@ impl World {
             pdb: "shop/web".into(),
             healthy: 2,
             needed: 2,
+            cause: None,
         };
         let progress = |phase: &str, ago: i64, gone: u32, reason: Option<Reason>, blockers: Vec<Blocker>| Progress {
             phase: phase.into(),
@@ -201,7 +202,8 @@ impl World {
         self.store.progress.insert(EntryId::reboot(4), stored("p4", 41, rebooting));
         self.attempts();
         let pod = "db/pg-0".to_owned();
-        let cause = Some(Box::new(Reason::BlockedByPdb { pod, pdb: "db/pg".into(), healthy: 2, needed: 2 }));
+        let cause =
+            Some(Box::new(Reason::BlockedByPdb { pod, pdb: "db/pg".into(), healthy: 2, needed: 2, cause: None }));
         self.reasons = BTreeMap::from([
             (EntryId::reboot(3), held),
             (

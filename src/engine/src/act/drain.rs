@@ -14,7 +14,7 @@ use cketerm_model::{
     names::Address,
 };
 use cketerm_rules::{
-    decide::{Budgeted, Guard, preview_result},
+    decide::{Budgeted, Guard, dry_runs, preview_result},
     snapshot::{EffectOutcome, StaleCause},
 };
 
@@ -125,7 +125,8 @@ impl Actor {
         pods: Vec<Budgeted>,
         unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
-        let answers = self.send_evictions(guard, decided, &pods, true).await?;
+        let mut answers = self.send_evictions(guard, decided, &dry_runs(&pods), true).await?;
+        self.attach_causes(&pods, unprotected, &mut answers).await;
         let entry = guard.entry.map(|(id, _)| id);
         let of = pods.iter().map(|(pod, _)| pod.as_ref());
         self.record_pod_events(entry, SentRequests::Evictions { dry_run: true }, unprotected, of, &answers);
@@ -164,6 +165,7 @@ impl Actor {
             }
             Err(_) => BTreeMap::new(),
         };
+        self.attach_causes(&evict, unprotected, &mut answers).await;
         let evicted = evict.iter().map(|(pod, _)| pod.as_ref());
         self.record_pod_events(entry, SentRequests::Evictions { dry_run: false }, unprotected, evicted, &answers);
         answers.extend(deleted.into_iter().filter_map(Result::ok));
@@ -174,7 +176,7 @@ impl Actor {
         Ok(EffectOutcome::Answers(answers))
     }
 
-    /// Sends one eviction for each pod at the same time. A pod that the live copy no longer shows with this UID is left
+    /// Sends one eviction for each pod, as many at once as the pace allows. A pod that the live copy no longer shows with this UID is left
     /// out: an eviction with a wrong UID still uses up the budget (REB-29, I17).
     async fn send_evictions(
         &self,
@@ -186,9 +188,12 @@ impl Actor {
         let view = self.kube_live.borrow();
         let still_exists = |pod: &PodRow| view.pods.get(&pod.node).is_some_and(|on| on.pods.contains_key(&pod.uid));
         let each = pods.iter().filter(|(pod, _)| still_exists(pod)).map(|(pod, budgets)| async move {
+            let turn = self.eviction_pace.turn().await;
             let permit = self.permit(guard, decided)?;
             let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
+            let sent = self.steady.now().boot;
             let verdict = self.kube.evict(&permit, pod, &named, dry_run).await;
+            turn.ended(self.steady.now().boot - sent, &verdict);
             Ok::<_, Stop>((pod.uid.clone(), self.answer_of(verdict, budgets)))
         });
         let mut answers = BTreeMap::new();

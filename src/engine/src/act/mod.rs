@@ -7,6 +7,8 @@
 mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
+mod eviction_pace;
+mod explain;
 mod hooks;
 mod maintenance_requests;
 mod node_signs;
@@ -50,8 +52,11 @@ use cketerm_rules::{
     snapshot::{EffectOutcome, FreshRead, StaleCause},
 };
 
-pub(super) use self::audit_intent::{AuditIntent, Repeated, named, write_result};
 use self::{audit_intent::Step, power::PreviousAttempts};
+pub(super) use self::{
+    audit_intent::{AuditIntent, Repeated, named, write_result},
+    eviction_pace::EvictionPace,
+};
 use super::{command::Spawner, event_recorder::EventRecorder};
 
 /// Longest wait for the live copies to show a write of this engine.
@@ -85,6 +90,8 @@ pub(super) struct Actor {
     pub cke_records: Arc<tokio::sync::Mutex<()>>,
     /// Records Kubernetes Events on Nodes and Pods.
     pub events: EventRecorder,
+    /// Pace of evictions, by the answers of the API server.
+    pub eviction_pace: EvictionPace,
     /// Number of audit records that this leadership has written.
     pub audit_count: Arc<AtomicU64>,
     /// Audit records of steps that may be tried again.
@@ -131,6 +138,7 @@ impl Actor {
             }
             Effect::ReturnToService { node } => self.return_to_service(decided, &node).await,
             Effect::Preview { pods, unprotected } => self.preview(&guard, decided, pods, &unprotected).await,
+            Effect::Explain { budgets } => Ok(EffectOutcome::Explained(self.explain(&budgets).await)),
             Effect::Evict { evict, delete, unprotected } => {
                 self.evict(&guard, decided, &machine, evict, delete, &unprotected).await
             }

@@ -82,6 +82,7 @@ impl From<Stop> for Trouble {
             | EffectOutcome::Stale(_)
             | EffectOutcome::Rechecked(_)
             | EffectOutcome::Previewed(_)
+            | EffectOutcome::Explained(_)
             | EffectOutcome::Answers(_)
             | EffectOutcome::Check(_)
             | EffectOutcome::Command(_)

@@ -21,7 +21,7 @@ use cketerm_rules::{
 
 use super::{Leader, Loop};
 use crate::{
-    act::{Actor, Repeated},
+    act::{Actor, EvictionPace, Repeated},
     event_recorder::EventRecorder,
     lead::{Campaign, CandidacyEvent, CandidacyOrder},
     metal3::Controller,
@@ -385,6 +385,7 @@ impl Loop {
             cke_records: Arc::default(),
             audit_count: Arc::default(),
             repeats: Repeated::default(),
+            eviction_pace: EvictionPace::default(),
         };
         let actor = Arc::new(actor);
         let records = Arc::clone(&actor);

@@ -347,6 +347,7 @@ impl Loop {
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 patches_node: planned.effect.patches_node(),
+                evictions: planned.effect.evictions(),
                 attempt,
                 since: now.boot,
             };
@@ -418,6 +419,7 @@ impl Loop {
             EffectOutcome::Done
             | EffectOutcome::Rechecked(_)
             | EffectOutcome::Previewed(_)
+            | EffectOutcome::Explained(_)
             | EffectOutcome::Answers(_)
             | EffectOutcome::Check(_)
             | EffectOutcome::Command(_) => None,
@@ -429,6 +431,7 @@ impl Loop {
                 entry,
                 starts: effect.starts(),
                 patches_node: false,
+                evictions: std::collections::BTreeMap::new(),
                 attempt: None,
                 since: at,
             };

@@ -225,7 +225,7 @@ mod tests {
                 .attention()
         };
         let (pod, pdb) = ("db/mysql-0".to_owned(), "db/mysql".to_owned());
-        let never = Reason::PdbNeverAllows { pod, pdb, healthy: 3, needed: 3, pods: 3 };
+        let never = Reason::PdbNeverAllows { pod, pdb, healthy: 3, needed: 3, pods: 3, cause: None };
         assert_eq!(backoff(never), Attention::Now);
         assert_eq!(backoff(Reason::QueueDisabled), Attention::None);
         assert_eq!(backoff(Reason::VolumeAttached { names: Vec::new() }), Attention::Later);

@@ -85,9 +85,10 @@ impl Reason {
     /// Returns the pod that an eviction's answer or a Job holds on its node, and why.
     pub fn pod_hold(&self) -> Option<(&str, PodHold)> {
         match self {
-            Self::BlockedByPdb { pod, pdb, healthy, needed }
-            | Self::PdbNeverAllows { pod, pdb, healthy, needed, .. } => {
-                Some((pod, PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed }))
+            Self::BlockedByPdb { pod, pdb, healthy, needed, cause }
+            | Self::PdbNeverAllows { pod, pdb, healthy, needed, cause, .. } => {
+                let (healthy, needed, cause) = (*healthy, *needed, cause.clone());
+                Some((pod, PodHold::Budget { budget: pdb.clone(), healthy, needed, cause }))
             }
             Self::BlockedByManyPdbs { pod, pdbs } => Some((pod, PodHold::ManyBudgets { budgets: pdbs.clone() })),
             Self::BlockedByJob { pod, job } => Some((pod, PodHold::Job { job: job.clone() })),

@@ -5,12 +5,15 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::{Awaited, CommandRetry, HookPoint, HookRetry, PodHold, Reason};
+use super::{Awaited, BudgetCause, CommandRetry, HookPoint, HookRetry, PodHold, Reason};
 
 impl fmt::Display for PodHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Budget { budget, healthy, needed } => write!(f, "pdb {budget} (healthy {healthy}, needs {needed})"),
+            Self::Budget { budget, healthy, needed, cause } => {
+                write!(f, "pdb {budget} (healthy {healthy}, needs {needed})")?;
+                after_colon(f, cause.as_deref())
+            }
             Self::BudgetLag { budget } => write!(f, "pdb {budget} is still being processed"),
             Self::ManyBudgets { budgets } => write!(f, "several pdbs: {}", budgets.join(", ")),
             Self::Job { job } => write!(f, "protected job {job}"),
@@ -26,6 +29,10 @@ impl fmt::Display for PodHold {
             Self::Refused { answer } => write!(f, "eviction refused: {answer}"),
         }
     }
+}
+
+fn after_colon(f: &mut fmt::Formatter<'_>, cause: Option<&BudgetCause>) -> fmt::Result {
+    cause.map_or(Ok(()), |cause| write!(f, ": {cause}"))
 }
 
 impl fmt::Display for CommandRetry {
@@ -114,14 +121,21 @@ impl fmt::Display for Reason {
                     (Some(cause), None) => write!(f, ": {cause}"),
                 }
             }
-            Self::BlockedByPdb { pod, pdb, healthy, needed } => {
-                write!(f, "pod {pod} blocked by pdb {pdb} (healthy {healthy}, needs {needed})")
+            Self::BlockedByPdb { pod, pdb, healthy, needed, cause } => {
+                write!(f, "pod {pod} blocked by pdb {pdb} (healthy {healthy}, needs {needed})")?;
+                after_colon(f, cause.as_deref())
             }
-            Self::PdbNeverAllows { pod, pdb, healthy, needed, pods } => write!(
-                f,
-                "pod {pod} blocked by pdb {pdb}, which never allows an eviction (healthy {healthy}, needs {needed} of \
-                 {pods}): scale up or relax it"
-            ),
+            Self::PdbNeverAllows { pod, pdb, healthy, needed, pods, cause } => {
+                write!(
+                    f,
+                    "pod {pod} blocked by pdb {pdb}, which never allows an eviction (healthy {healthy}, needs {needed} \
+                     of {pods})"
+                )?;
+                match cause {
+                    Some(cause) => write!(f, ": {cause}"),
+                    None => f.write_str(": scale up or relax it"),
+                }
+            }
             Self::BlockedByManyPdbs { pod, pdbs } => {
                 write!(f, "pod {pod} has several pdbs and cannot be evicted: {}", pdbs.join(", "))
             }

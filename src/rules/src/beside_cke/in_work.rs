@@ -92,11 +92,11 @@ fn refusal<'a>(pod: &PodRow, budgets: impl Iterator<Item = &'a Arc<BudgetRow>>) 
         [budget] if !pod.ready && budget.needed > 0 && budget.healthy >= budget.needed => None,
         [budget] => {
             let (pdb, healthy, needed) = (budget.full_name(), budget.healthy, budget.needed);
-            let hold = PodHold::Budget { budget: pdb.clone(), healthy, needed };
+            let hold = PodHold::Budget { budget: pdb.clone(), healthy, needed, cause: None };
             let reason = if budget.never_allows() {
-                Reason::PdbNeverAllows { pod: name, pdb, healthy, needed, pods: budget.pods }
+                Reason::PdbNeverAllows { pod: name, pdb, healthy, needed, pods: budget.pods, cause: None }
             } else {
-                Reason::BlockedByPdb { pod: name, pdb, healthy, needed }
+                Reason::BlockedByPdb { pod: name, pdb, healthy, needed, cause: None }
             };
             Some((hold, reason))
         }

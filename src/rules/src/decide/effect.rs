@@ -1,6 +1,9 @@
 //! Effects that a decision requests, and the revisions that it was made from.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use cketerm_model::{
     any::QueueEntry,
@@ -275,6 +278,11 @@ pub enum Effect {
         /// UIDs of pods in namespaces that are not protected. No budget blocks those.
         unprotected: BTreeSet<String>,
     },
+    /// Looks up the causes behind budgets that hold the drain. It only reads.
+    Explain {
+        /// The budgets.
+        budgets: Vec<Arc<BudgetRow>>,
+    },
     /// Evicts and deletes pods, all at once.
     Evict {
         /// Pods to evict, with the budgets that select them.
@@ -449,6 +457,7 @@ impl Effect {
             Self::Stamp { .. } => "stamping",
             Self::Preview { .. } => "previewing",
             Self::Recheck { .. } => "rechecking",
+            Self::Explain { .. } => "explaining",
             Self::Evict { .. } => "evicting",
             Self::RunAgain { attempt, .. } if attempt.success => "finishing",
             Self::Power { attempt, .. } | Self::RunAgain { attempt, .. } => match attempt.entry.queue {
@@ -473,6 +482,17 @@ impl Effect {
             Self::RebootNeeded(what) => what.as_str(),
             Self::MaintenanceRequest(what) => what.as_str(),
         }
+    }
+
+    /// Returns the number of evictions that the effect sends, by budget (`namespace/name`).
+    pub fn evictions(&self) -> BTreeMap<String, u32> {
+        let mut count = BTreeMap::new();
+        if let Self::Evict { evict, .. } = self {
+            for budget in evict.iter().flat_map(|(_, budgets)| budgets) {
+                *count.entry(budget.full_name()).or_default() += 1;
+            }
+        }
+        count
     }
 
     /// Returns the id of the attempt or hook that the effect runs. Nothing may repeat it meanwhile.
@@ -508,6 +528,7 @@ impl Effect {
             | Self::Unwind { .. }
             | Self::Stamp { .. }
             | Self::Preview { .. }
+            | Self::Explain { .. }
             | Self::Evict { .. }
             | Self::MoveEtcdLeader { .. }
             | Self::RunAgain { .. }

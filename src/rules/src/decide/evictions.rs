@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use cketerm_model::{
     boot_time::{BootTime, Seconds},
     cluster::Eviction,
-    drain::{Answer, Verdict},
+    drain::Verdict,
     fault,
     kube::{BudgetRow, NodeRow, PodRow},
     reason::{PodHold, Reason},
@@ -15,6 +15,7 @@ use cketerm_model::{
 
 use super::{
     Effect, Pass,
+    budget_room::{self, BudgetUse},
     drain::Waits,
     entry_context::EntryContext,
     pods::{Leaving, pod_hold_reason},
@@ -45,6 +46,10 @@ struct RemovalPlan {
     held: Option<Reason>,
     failed: Option<Reason>,
     wake: Option<BootTime>,
+    /// Evictions under way by budget, these included.
+    budget_use: BudgetUse,
+    /// Protected pods whose budget allows no eviction now, with that budget.
+    full: Vec<(Budgeted, Arc<BudgetRow>)>,
 }
 
 impl<'a> Pass<'a> {
@@ -90,14 +95,25 @@ impl<'a> Pass<'a> {
         {
             return waits;
         }
-        let mut next = RemovalPlan::default();
+        let budget_use = self.budget_use.take().unwrap_or_else(|| BudgetUse::of(self.snap));
+        let mut next = RemovalPlan { budget_use, ..RemovalPlan::default() };
         for &pod in &leaving.delete {
-            self.plan_removal(pod, Removal::Delete, drain.answers.get(&pod.uid), &mut next);
+            self.plan_removal(pod, Removal::Delete, drain, &mut next);
         }
         for &(pod, protected) in &leaving.evict {
             let removal = if protected { Removal::EvictProtected } else { Removal::Evict };
-            self.plan_removal(pod, removal, drain.answers.get(&pod.uid), &mut next);
+            self.plan_removal(pod, removal, drain, &mut next);
         }
+        // The first round asks the server about one pod, so that a refused drain backs off (REB-28).
+        let is_first = !removal_began && !drain.answers.values().any(|a| matches!(a.verdict, Verdict::Held { .. }));
+        if next.evict.is_empty()
+            && next.delete.is_empty()
+            && is_first
+            && let Some((first, _)) = next.full.first()
+        {
+            next.evict.push(first.clone());
+        }
+        self.budget_use = Some(std::mem::take(&mut next.budget_use));
         if let Some(failed) = next.failed {
             return Waits::BackOff(failed);
         }
@@ -108,6 +124,8 @@ impl<'a> Pass<'a> {
             let effect = Effect::Evict { evict: next.evict, delete: next.delete, unprotected: unprotected(leaving) };
             let guard = self.start_guard(ctx);
             self.plan(&node.name, Some(ctx.id), guard, effect);
+        } else if let Some((_, budget)) = next.full.first() {
+            self.explain(ctx, budget, drain);
         }
         Waits::For(self.remaining_reason(node, leaving, next.held))
     }
@@ -158,18 +176,34 @@ impl<'a> Pass<'a> {
     }
 
     /// Sorts one pod: sends a request for it now, or records the reason that holds it.
-    fn plan_removal(&self, pod: &Arc<PodRow>, removal: Removal, answer: Option<&Answer>, next: &mut RemovalPlan) {
-        let send = |next: &mut RemovalPlan| match removal {
-            Removal::Delete => next.delete.push(Arc::clone(pod)),
-            Removal::Evict | Removal::EvictProtected => next.evict.push((Arc::clone(pod), self.budgets(pod))),
+    fn plan_removal(&self, pod: &Arc<PodRow>, removal: Removal, drain: &DrainWork, next: &mut RemovalPlan) {
+        let send = |next: &mut RemovalPlan| {
+            if removal == Removal::Delete {
+                return next.delete.push(Arc::clone(pod));
+            }
+            let budgets = self.budgets(pod);
+            // A pod of an unprotected namespace is deleted if its budget refuses, so it does not wait (I18).
+            let full = next.budget_use.refusing(pod, &budgets).filter(|_| removal == Removal::EvictProtected).cloned();
+            if let Some(full) = full {
+                next.held.get_or_insert_with(|| pod_hold_reason(pod, &budget_room::hold(&full, drain)));
+                next.full.push(((Arc::clone(pod), budgets), full));
+                return;
+            }
+            next.budget_use.take(budgets.iter().map(AsRef::as_ref));
+            next.evict.push((Arc::clone(pod), budgets));
         };
-        let Some(answer) = answer else {
+        let Some(answer) = drain.answers.get(&pod.uid) else {
             send(next);
             return;
         };
+        // The server said when to ask again, or has not decided: the budget's row says nothing about that.
+        let ask = |next: &mut RemovalPlan| match removal {
+            Removal::Delete => next.delete.push(Arc::clone(pod)),
+            Removal::Evict | Removal::EvictProtected => next.evict.push((Arc::clone(pod), self.budgets(pod))),
+        };
         let wait_until = |next: &mut RemovalPlan, at: BootTime| {
             if self.monotonic_now() >= at {
-                send(next);
+                ask(next);
             } else {
                 next.wake = Some(next.wake.map_or(at, |w| w.min(at)));
             }
@@ -190,6 +224,7 @@ impl<'a> Pass<'a> {
             }
             Verdict::Held { hold, retry_after } => (hold, *retry_after),
         };
+        let hold = &budget_room::present(hold, self.budgets(pod).first(), drain);
         next.held.get_or_insert_with(|| pod_hold_reason(pod, hold));
         fault!(DeleteProtected if matches!(hold, PodHold::Budget { .. } | PodHold::BudgetLag { .. }) => {
             return next.delete.push(Arc::clone(pod));
@@ -213,7 +248,9 @@ impl<'a> Pass<'a> {
                     _ if changed => send(next),
                     Some(_) => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_DELAY)),
                     None if answer.budgets.is_empty() => wait_until(next, answer.at + DEFERRED_RETRY_DELAY),
-                    None => {}
+                    None => next
+                        .full
+                        .extend(budgets.first().map(|full| ((Arc::clone(pod), budgets.clone()), Arc::clone(full)))),
                 }
             }
             // The webhook moves the pod itself, or allows the eviction later. The pod is never deleted for that

@@ -12,6 +12,7 @@
 //! | `windows` | windows and freezes (I8) |
 //! | `breaker`, `canary` | no start after machines that ended badly; the first machines of a batch alone |
 //! | `start_gates` | no start while Prometheus reports certain alerts or results (I72) |
+//! | `budget_room` | evictions that each budget still allows (REB-67) |
 //! | `groups` | limit of racks or other groups in progress at once |
 //! | `scheduler` | choice of the entries that start: order, API servers, backoff, holds (I2, I5, I30) |
 //! | `effect` | effects that a decision requests, and the revisions that guard them (SAF-8, SAF-9) |
@@ -43,6 +44,7 @@ mod attempts;
 mod auto_repair;
 mod boot;
 mod breaker;
+mod budget_room;
 mod canary;
 mod claims;
 mod cordons;
@@ -103,7 +105,7 @@ pub use self::{
     etcd_quorum::QuorumCondition,
     maintenance_requests::MaintenanceRequestEffect,
     pods::{PodVerdict, classify_pod},
-    preview::{Budgeted, preview_result},
+    preview::{Budgeted, dry_runs, preview_result},
     reboot_needed::{NeededBatch, NeededMachine, RebootNeededEffect},
     registry::{Apply, ApplyState, RegistryEffect, compares, unwritten},
     repair::health::HEALTH_CHECK_PREFIX,
@@ -172,6 +174,8 @@ pub(super) struct Pass<'a> {
     needs_proof: std::cell::Cell<bool>,
     /// Reasons in the order in which they were found. The last one of an entry counts.
     reasons: Vec<(EntryId, Reason)>,
+    /// Evictions under way by budget; none until a drain needs it.
+    budget_use: Option<budget_room::BudgetUse>,
     out: Decision,
 }
 
@@ -202,6 +206,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
         kube_synced: snap.kube.synced() || assumptions.assumes(Assumption::ReadJustNow),
         needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
+        budget_use: None,
         out: Decision { phase: "completed", ..Decision::default() },
     };
     pass.record_results();

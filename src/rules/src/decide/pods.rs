@@ -89,8 +89,12 @@ impl Leaving<'_> {
 pub(crate) fn pod_hold_reason(pod: &PodRow, hold: &PodHold) -> Reason {
     let pod = pod.full_name();
     match hold {
-        PodHold::Budget { budget, healthy, needed } => {
-            Reason::BlockedByPdb { pod, pdb: budget.clone(), healthy: *healthy, needed: *needed }
+        PodHold::Budget { budget, healthy, needed, cause } => {
+            let (pdb, healthy, needed, cause) = (budget.clone(), *healthy, *needed, cause.clone());
+            match cause.as_ref().filter(|cause| cause.is_permanent()).map(|cause| cause.pods) {
+                Some(pods) => Reason::PdbNeverAllows { pod, pdb, healthy, needed, pods, cause },
+                None => Reason::BlockedByPdb { pod, pdb, healthy, needed, cause },
+            }
         }
         PodHold::ManyBudgets { budgets } => Reason::BlockedByManyPdbs { pod, pdbs: budgets.clone() },
         PodHold::Job { job } => Reason::BlockedByJob { pod, job: job.clone() },

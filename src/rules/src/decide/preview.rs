@@ -12,10 +12,20 @@ use cketerm_model::{
     reason::{PodHold, Reason},
 };
 
-use super::pods::pod_hold_reason;
+use super::{budget_room::BudgetUse, pods::pod_hold_reason};
 
 /// A pod and the budgets that select it.
 pub type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+
+/// Returns the pods of a preview that a round asks about. Of those whose budget allows no eviction it is one for each
+/// budget, because the others get the same answer. They are asked about in the next round if that one passes.
+pub fn dry_runs(pods: &[Budgeted]) -> Vec<Budgeted> {
+    let (none_under_way, mut asked) = (BudgetUse::default(), BTreeSet::new());
+    let is_asked = |(pod, budgets): &&Budgeted| {
+        none_under_way.refusing(pod, budgets).is_none_or(|full| asked.insert(full.full_name()))
+    };
+    pods.iter().filter(is_asked).cloned().collect()
+}
 
 /// Meaning of one answer for the preview.
 enum DryRunResult {
@@ -122,7 +132,7 @@ mod tests {
 
     #[test]
     fn i15_only_budgets_of_protected_pods_and_webhook_denials_block_a_preview() {
-        let budget = || PodHold::Budget { budget: "ns/b".into(), healthy: 1, needed: 1 };
+        let budget = || PodHold::Budget { budget: "ns/b".into(), healthy: 1, needed: 1, cause: None };
         let many = || PodHold::ManyBudgets { budgets: vec!["ns/b".into(), "ns/c".into()] };
         let (webhook, message) = (|| "w".to_owned(), || "no".to_owned());
         let denied = || PodHold::Denied { webhook: webhook(), message: message() };

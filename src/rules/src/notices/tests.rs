@@ -375,8 +375,13 @@ fn a_transient_condition_is_notified_after_stuck_seconds() {
         seen.now.wall = Timestamp::from_second(seconds).unwrap();
         Scene::of(&seen).unwrap().conditions.len()
     };
-    let budget =
-        Reason::BlockedByPdb { pod: "shop/web-1".to_owned(), pdb: "shop/web".to_owned(), healthy: 2, needed: 2 };
+    let budget = Reason::BlockedByPdb {
+        pod: "shop/web-1".to_owned(),
+        pdb: "shop/web".to_owned(),
+        healthy: 2,
+        needed: 2,
+        cause: None,
+    };
     let again = Reason::CommandFailed { end: Ended::Exit(1), stderr: String::new(), retry: CommandRetry::Scheduled };
     for why in [budget, again] {
         assert_eq!([60, 1799, 1800].map(|seconds| stuck_notices(why.clone(), seconds)), [0, 0, 1], "{why}");

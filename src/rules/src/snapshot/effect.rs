@@ -8,7 +8,7 @@ use cketerm_model::{
     drain::{Answer, Preview},
     entry::EntryId,
     fence::NoPermit,
-    reason::TooLarge,
+    reason::{TooLarge, budget_cause::BudgetCause},
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,9 @@ pub struct InFlight {
     /// Whether it patches the machine's Node.
     #[serde(default)]
     pub patches_node: bool,
+    /// Number of evictions that it sends, by budget (`namespace/name`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evictions: BTreeMap<String, u32>,
     /// The attempt whose command this engine is running.
     pub attempt: Option<String>,
     /// Boot time at which it began.
@@ -66,6 +69,8 @@ pub enum EffectOutcome {
     Rechecked(FreshRead),
     /// Result of a preview.
     Previewed(Preview),
+    /// Causes behind budgets, by `namespace/name`.
+    Explained(BTreeMap<String, BudgetCause>),
     /// Answers to evictions and deletions, by pod UID.
     Answers(BTreeMap<String, Answer>),
     /// Answer of the boot check or the health check.

@@ -26,7 +26,7 @@ pub use self::{
     engine::{Engine, Leading},
     observed::Observed,
     probe::Probe,
-    work::{DrainWork, FreshRead, Retries, UndecidedPreview, Work},
+    work::{DrainWork, FreshRead, KnownCause, Retries, UndecidedPreview, Work},
 };
 use super::{metal3::Metal3, reboot_needed::signals::ShownSignals, registry::Registry};
 

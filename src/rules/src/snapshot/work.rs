@@ -10,7 +10,7 @@ use cketerm_model::{
     boot_time::BootTime,
     drain::Answer,
     kube::{NodeRow, PodRow},
-    reason::{Reason, TooLarge},
+    reason::{Reason, TooLarge, budget_cause::BudgetCause},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -92,9 +92,23 @@ pub struct DrainWork {
     pub answers: BTreeMap<String, Answer>,
     /// Time at which this leader first saw that somebody else uncordoned the Node.
     pub uncordoned: Option<Timestamp>,
+    /// Causes behind the budgets that held the drain, by `namespace/name`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub causes: BTreeMap<String, KnownCause>,
     /// Boot time at which the leader of etcd was asked to hand over, before this machine's command (SAF-26).
     #[serde(default)]
     pub leader_moved: Option<BootTime>,
+}
+
+/// Cause behind a budget, as it was looked up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownCause {
+    /// resourceVersion of the budget at that time; empty if it is not known.
+    pub version: String,
+    /// Boot time of the look-up.
+    pub at: BootTime,
+    /// The cause.
+    pub cause: BudgetCause,
 }
 
 /// Preview round in which some answers decided nothing.

@@ -145,6 +145,7 @@ fn running(scene: Scene) -> Scene {
             entry: None,
             starts: false,
             patches_node: false,
+            evictions: std::collections::BTreeMap::new(),
             attempt: Some("reboots-0-1".to_owned()),
             since: BOOT,
         };
@@ -247,6 +248,7 @@ fn i27_a_cancel_removes_the_entry_even_while_its_command_runs() {
                 entry: None,
                 starts: false,
                 patches_node: false,
+                evictions: std::collections::BTreeMap::new(),
                 attempt: Some("reboots-0-1".to_owned()),
                 since: BOOT,
             };

@@ -86,7 +86,8 @@ fn i15_a_protected_running_job_backs_off_before_any_preview_or_eviction() {
     assert_eq!(cause, blocked, "no preview is sent, whatever evict_retries is");
     // A pod that appeared between two previews does not wait for the next preview either.
     let refused = scene.work(0, |w| {
-        let pdb = Reason::BlockedByPdb { pod: "shop/web".into(), pdb: "shop/web".into(), healthy: 1, needed: 1 };
+        let pdb =
+            Reason::BlockedByPdb { pod: "shop/web".into(), pdb: "shop/web".into(), healthy: 1, needed: 1, cause: None };
         (w.drain.refusals, w.drain.refused) = (1, Some((BOOT, pdb)));
     });
     assert_eq!(refused.does(0), Some("backing off"));
@@ -117,8 +118,13 @@ fn i18_a_drain_waits_for_a_protected_job_within_its_grace_and_evicts_nothing() {
 
 #[test]
 fn a_refused_preview_is_retried_evict_retries_times_at_evict_interval() {
-    let blocked =
-        Reason::BlockedByPdb { pod: "shop/web".to_owned(), pdb: "shop/web".to_owned(), healthy: 1, needed: 1 };
+    let blocked = Reason::BlockedByPdb {
+        pod: "shop/web".to_owned(),
+        pdb: "shop/web".to_owned(),
+        healthy: 1,
+        needed: 1,
+        cause: None,
+    };
     let scene = Scene::new(1)
         .with(|s| {
             s.cluster.reboot.evict_retries = Some(2);
@@ -212,13 +218,24 @@ fn after_an_accepted_eviction_a_refused_pod_waits_until_its_budget_changes() {
     assert_eq!(scene.does(0), None);
     assert_eq!(
         scene.reason(0),
-        Reason::BlockedByPdb { pod: "shop/web".to_owned(), pdb: "shop/web".to_owned(), healthy: 1, needed: 1 }
+        Reason::BlockedByPdb {
+            pod: "shop/web".to_owned(),
+            pdb: "shop/web".to_owned(),
+            healthy: 1,
+            needed: 1,
+            cause: None
+        }
     );
     let changed = scene.with(|s| {
         let budget = s.kube.budgets.get_mut(&("shop".to_owned(), "web".to_owned())).unwrap();
         std::sync::Arc::make_mut(budget).resource_version = "6".to_owned();
     });
-    assert_eq!(names(&changed).0, ["web"]);
+    assert_eq!(changed.does(0), None, "it changed and still allows nothing");
+    let opened = changed.with(|s| {
+        let budget = s.kube.budgets.get_mut(&("shop".to_owned(), "web".to_owned())).unwrap();
+        std::sync::Arc::make_mut(budget).allowed = 1;
+    });
+    assert_eq!(names(&opened).0, ["web"]);
 }
 
 #[test]
@@ -232,7 +249,13 @@ fn without_an_accepted_eviction_the_drain_backs_off() {
             w.drain.refusals = 1;
             w.drain.refused = Some((
                 BOOT,
-                Reason::BlockedByPdb { pod: "shop/web".to_owned(), pdb: "shop/web".to_owned(), healthy: 1, needed: 1 },
+                Reason::BlockedByPdb {
+                    pod: "shop/web".to_owned(),
+                    pdb: "shop/web".to_owned(),
+                    healthy: 1,
+                    needed: 1,
+                    cause: None,
+                },
             ));
         });
     assert_eq!(scene.does(0), Some("backing off"));

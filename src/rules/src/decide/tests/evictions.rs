@@ -1,10 +1,16 @@
 //! Evictions answered by a webhook, a failing server or two budgets.
 
+use std::sync::Arc;
+
 use cketerm_model::{
     boot_time::Seconds,
     drain::{Undecided, Verdict},
+    kube::PodRow,
     names::NodeName,
-    reason::{PodHold, Reason},
+    reason::{
+        PodHold, Reason,
+        budget_cause::{BudgetCause, Exclusion, Opens},
+    },
     time::after,
 };
 
@@ -12,7 +18,10 @@ use super::{
     drain::{names, unprotected},
     scene::{BOOT, Scene, now},
 };
-use crate::decide::Effect;
+use crate::{
+    decide::{Budgeted, Effect, dry_runs},
+    snapshot::{InFlight, KnownCause},
+};
 
 fn deferred(retry_after: Option<u64>) -> Verdict {
     let hold = PodHold::Deferred { webhook: "vm.example.com".to_owned(), message: "evacuates".to_owned() };
@@ -120,4 +129,107 @@ fn i15_a_webhook_that_denies_an_eviction_ends_the_drain() {
     let scene = unprotected(draining(Verdict::Held { hold, retry_after: None }));
     let Some(Effect::BackOff { cause, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };
     assert_eq!(cause.to_string(), "eviction of shop/web was denied by webhook vm.example.com: not now");
+}
+
+/// A drain after a clean preview, with these pods under the budget `web`, which allows so many evictions.
+fn budgeted(pods: &[&str], allowed: i32) -> Scene {
+    let draining = Scene::new(2).draining(0, 11, 1).draining(1, 12, 1).budget("web", "web");
+    let all = pods.iter().fold(draining, |scene, name| scene.pod(11, name, shop_web));
+    all.with(|s| allow(s, allowed)).work(0, |w| w.drain.previewed = true).work(1, |w| w.drain.previewed = true)
+}
+
+fn shop_web(pod: &mut PodRow) {
+    pod.labels = [("app".to_owned(), "web".to_owned())].into();
+}
+
+fn allow(scene: &mut Scene, allowed: i32) {
+    let budget = scene.kube.budgets.get_mut(&("shop".to_owned(), "web".to_owned())).unwrap();
+    Arc::make_mut(budget).allowed = allowed;
+}
+
+fn named(pods: &[Budgeted]) -> Vec<String> {
+    pods.iter().map(|(pod, _)| pod.name.clone()).collect()
+}
+
+fn evicted(scene: &Scene, index: u64) -> Vec<String> {
+    let Some(Effect::Evict { evict, .. }) = scene.effect(index) else { return Vec::new() };
+    named(&evict)
+}
+
+#[test]
+fn a_drain_sends_as_many_evictions_as_the_budget_allows() {
+    let five = ["a", "b", "c", "d", "e"];
+    assert_eq!(evicted(&budgeted(&five, 2), 0), ["a", "b"]);
+    assert_eq!(evicted(&budgeted(&five, 9), 0).len(), 5);
+    assert_eq!(evicted(&budgeted(&five, 0), 0), ["a"], "the first round asks about one pod");
+    let accepted = budgeted(&five, 2).answered(0, "a", Verdict::Accepted).work(0, |w| w.drain.accepted = true);
+    assert_eq!(evicted(&accepted, 0), ["b"], "the first eviction is not seen yet");
+    let seen = accepted.with(|s| {
+        let budget = s.kube.budgets.get_mut(&("shop".to_owned(), "web".to_owned())).unwrap();
+        Arc::make_mut(budget).resource_version = "6".to_owned();
+        let pods = s.kube.pods.get_mut("10.0.0.11").unwrap();
+        Arc::make_mut(pods.pods.get_mut("uid-a").unwrap()).terminating_since = Some(now());
+    });
+    assert_eq!(evicted(&seen, 0), ["b", "c"]);
+}
+
+#[test]
+fn drains_share_what_a_budget_allows() {
+    let scene = budgeted(&["a", "b"], 1).pod(12, "c", shop_web);
+    let both = [evicted(&scene, 0), evicted(&scene, 1)].concat();
+    assert_eq!(both.len(), 2, "the second drain's first round asks about one pod: {both:?}");
+    let begun = scene.work(0, |w| w.drain.accepted = true).work(1, |w| w.drain.accepted = true);
+    assert_eq!([evicted(&begun, 0), evicted(&begun, 1)].concat(), ["a"]);
+    let sent = begun.with(|s| {
+        let flight = InFlight {
+            what: "evicting".to_owned(),
+            entry: None,
+            starts: false,
+            patches_node: false,
+            evictions: [("shop/web".to_owned(), 1)].into(),
+            attempt: None,
+            since: BOOT,
+        };
+        s.snap.in_flight.insert("10.0.0.12".to_owned(), flight);
+    });
+    assert_eq!(evicted(&sent, 0), [""; 0], "the other drain's request is under way");
+}
+
+#[test]
+fn the_api_server_decides_about_pods_that_are_not_ready_and_about_unprotected_ones() {
+    let begun = |scene: Scene| scene.work(0, |w| w.drain.accepted = true);
+    let not_ready = begun(budgeted(&[], 0).pod(11, "a", |p| (shop_web(p), p.ready = false).0));
+    assert_eq!(evicted(&not_ready, 0), ["a"]);
+    assert_eq!(evicted(&begun(unprotected(budgeted(&["a", "b"], 0))), 0), ["a", "b"]);
+}
+
+#[test]
+fn a_drain_that_a_budget_holds_looks_up_the_cause_and_shows_it() {
+    let held = budgeted(&["a", "b"], 0).answered(0, "a", Verdict::Accepted).work(0, |w| w.drain.accepted = true);
+    assert_eq!(held.does(0), None, "the pod before has only just left");
+    let asks = later(&held, 6.0);
+    let Some(Effect::Explain { budgets }) = asks.effect(0) else { panic!("{:?}", asks.effect(0)) };
+    assert_eq!(budgets[0].full_name(), "shop/web");
+    let because = Exclusion::NoneUnavailable;
+    let opens = Opens::Never { because };
+    let cause = BudgetCause { opens, pods: 2, unhealthy: Vec::new(), more: 0, deadlock: Vec::new() };
+    let known = KnownCause { version: "5".to_owned(), at: asks.boot, cause };
+    let told = asks.work(0, |w| drop(w.drain.causes.insert("shop/web".to_owned(), known)));
+    assert_eq!(told.does(0), None);
+    let reason = told.reason(0).to_string();
+    assert!(
+        reason.contains("never allows") && reason.ends_with("maxUnavailable is 0: set it to 1 or more"),
+        "{reason}"
+    );
+    assert_eq!(later(&told, 61.0).does(0), Some("explaining"), "causes pass");
+}
+
+#[test]
+fn a_preview_asks_once_about_a_budget_that_allows_nothing() {
+    let scene = budgeted(&["a", "b", "c"], 0).pod(11, "other", |_| {}).work(0, |w| w.drain.previewed = false);
+    let Some(Effect::Preview { pods, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };
+    assert_eq!(named(&dry_runs(&pods)), ["a", "other"]);
+    let open = scene.with(|s| allow(s, 1));
+    let Some(Effect::Preview { pods, .. }) = open.effect(0) else { panic!() };
+    assert_eq!(dry_runs(&pods).len(), 4);
 }

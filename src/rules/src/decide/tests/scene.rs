@@ -270,6 +270,7 @@ impl Scene {
             healthy: 1,
             needed: 1,
             pods: 2,
+            ..BudgetRow::default()
         };
         self.kube.budgets.insert(("shop".to_owned(), name.to_owned()), Arc::new(budget));
         self
@@ -410,6 +411,6 @@ pub(super) fn controlled(kind: &str, name: &str) -> Option<Controller> {
 }
 
 pub(super) fn refused_by_budget() -> Verdict {
-    let hold = PodHold::Budget { budget: "shop/web".to_owned(), healthy: 1, needed: 1 };
+    let hold = PodHold::Budget { budget: "shop/web".to_owned(), healthy: 1, needed: 1, cause: None };
     Verdict::Held { hold, retry_after: None }
 }

@@ -86,6 +86,7 @@ impl Weeks {
                     entry: Some(id),
                     starts: false,
                     patches_node: false,
+                    evictions: std::collections::BTreeMap::new(),
                     attempt: Some(attempt.id.clone()),
                     since: self.boot(),
                 };
@@ -107,6 +108,7 @@ impl Weeks {
                     entry: Some(id),
                     starts: false,
                     patches_node: false,
+                    evictions: std::collections::BTreeMap::new(),
                     attempt: None,
                     since: self.boot(),
                 };

@@ -1,0 +1,61 @@
+//! Cause behind a budget that refuses an eviction, or that holds a drain: one list of the budget's pods.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use cketerm_model::{
+    drain::{Answer, Verdict},
+    kube::BudgetRow,
+    reason::{PodHold, budget_cause::BudgetCause},
+};
+use cketerm_rules::{budget_cause::budget_cause, decide::Budgeted};
+
+use super::Actor;
+
+/// Most budgets of one round whose causes are looked up.
+const MAX_BUDGETS: usize = 5;
+
+impl Actor {
+    /// Looks up the causes behind these budgets, by `namespace/name`. If the pods cannot be read, the budget alone tells.
+    pub(super) async fn explain(&self, budgets: &[Arc<BudgetRow>]) -> BTreeMap<String, BudgetCause> {
+        let each = budgets.iter().take(MAX_BUDGETS).map(|budget| async move {
+            let pods = self.kube.pods_of_budget(budget).await.unwrap_or_else(|why| {
+                tracing::debug!(%why, "no cause behind pdb {}", budget.full_name());
+                Vec::new()
+            });
+            let view = self.kube_live.borrow();
+            // the live copy may know a newer version by now
+            let newest = view.budgets.get(&(budget.namespace.clone(), budget.name.clone())).unwrap_or(budget);
+            (budget.full_name(), budget_cause(newest, &pods, &view))
+        });
+        futures::future::join_all(each).await.into_iter().collect()
+    }
+
+    /// Adds the cause to each answer by which a budget holds a pod. Pods that are deleted next need none.
+    pub(super) async fn attach_causes(
+        &self,
+        pods: &[Budgeted],
+        unprotected: &BTreeSet<String>,
+        answers: &mut BTreeMap<String, Answer>,
+    ) {
+        let mut refusing: BTreeMap<String, Arc<BudgetRow>> = BTreeMap::new();
+        for (pod, budgets) in pods.iter().filter(|(pod, _)| !unprotected.contains(&pod.uid)) {
+            let held = answers.get(&pod.uid).map(|answer| &answer.verdict);
+            if let Some(Verdict::Held { hold: PodHold::Budget { budget: name, .. }, .. }) = held {
+                let row = budgets.iter().find(|row| row.full_name() == *name);
+                refusing.extend(row.map(|row| (name.clone(), Arc::clone(row))));
+            }
+        }
+        if refusing.is_empty() {
+            return;
+        }
+        let causes = self.explain(&refusing.into_values().collect::<Vec<_>>()).await;
+        for answer in answers.values_mut() {
+            if let Verdict::Held { hold: PodHold::Budget { budget, cause, .. }, .. } = &mut answer.verdict {
+                *cause = causes.get(budget).cloned().map(Box::new);
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Cause behind a budget that allows no eviction, from the budget, its pods and their Nodes (REB-67).
+
+use cketerm_model::{
+    entry::EntryId,
+    kube::{BudgetLimit, BudgetPod, BudgetRow, KubeView},
+    reason::budget_cause::{
+        AwaitedNode, BudgetCause, Exclusion, MAX_AWAITED_NODES, MAX_UNHEALTHY_PODS, Opens, PodTrouble, UnhealthyPod,
+    },
+};
+
+/// Returns the cause behind a budget that allows no eviction. `pods` are those that it selects.
+pub fn budget_cause(budget: &BudgetRow, pods: &[BudgetPod], kube: &KubeView) -> BudgetCause {
+    let mut unhealthy: Vec<UnhealthyPod> = pods.iter().filter_map(|pod| unhealthy(pod, kube)).collect();
+    unhealthy.sort_by(|a, b| (urgency(&a.why), &a.pod).cmp(&(urgency(&b.why), &b.pod)));
+    let more = unhealthy.len().saturating_sub(MAX_UNHEALTHY_PODS);
+    unhealthy.truncate(MAX_UNHEALTHY_PODS);
+    BudgetCause { opens: opens(budget), pods: budget.pods, unhealthy, more, deadlock: Vec::new() }
+}
+
+/// Returns the condition under which the budget allows an eviction. Its controller allows as many as there are more
+/// healthy pods than it needs.
+fn opens(budget: &BudgetRow) -> Opens {
+    if let Some(because) = exclusion(budget) {
+        return Opens::Never { because };
+    }
+    match budget.needed.saturating_add(1).saturating_sub(budget.healthy) {
+        ..=0 => Opens::WhenCounted,
+        missing => Opens::WhenHealthy { missing },
+    }
+}
+
+/// Returns the setting by which the budget refuses every eviction, even while all its pods are healthy.
+fn exclusion(budget: &BudgetRow) -> Option<Exclusion> {
+    if let Some(message) = &budget.sync_failure {
+        return Some(Exclusion::NotCounted { message: message.to_string() });
+    }
+    match &budget.limit {
+        BudgetLimit::None => Some(Exclusion::NoLimit),
+        BudgetLimit::MaxUnavailable(most) if is_zero(most) => Some(Exclusion::NoneUnavailable),
+        // a percentage is rounded up, so one pod may be away
+        BudgetLimit::MaxUnavailable(_) => None,
+        BudgetLimit::MinAvailable(_) if budget.never_allows() && budget.pods == 1 => Some(Exclusion::OneReplica),
+        BudgetLimit::MinAvailable(least) if budget.never_allows() => {
+            Some(Exclusion::AllNeeded { min_available: least.to_string(), pods: budget.pods })
+        }
+        BudgetLimit::MinAvailable(_) => None,
+    }
+}
+
+/// Reports whether a number or percentage is 0.
+fn is_zero(amount: &str) -> bool {
+    amount.trim_end_matches('%').parse::<i64>().is_ok_and(|n| n <= 0)
+}
+
+/// Returns the pod with its trouble, if its budget does not count it as healthy.
+fn unhealthy(pod: &BudgetPod, kube: &KubeView) -> Option<UnhealthyPod> {
+    let row = &pod.row;
+    if row.ready && row.terminating_since.is_none() {
+        return None;
+    }
+    let node = Some(row.node.clone()).filter(|name| !name.is_empty());
+    let why = if row.terminating_since.is_some() {
+        PodTrouble::Terminating
+    } else if let Some(message) = &pod.unschedulable {
+        PodTrouble::Unschedulable { message: message.clone(), waits_for: awaited(pod, kube) }
+    } else if let Some(name) = &node
+        && !kube.nodes.contains_key(name)
+    {
+        PodTrouble::NodeGone
+    } else if node.as_ref().is_some_and(|name| kube.not_ready.contains(name)) {
+        PodTrouble::NodeNotReady
+    } else if let Some((reason, message)) = &pod.waiting {
+        PodTrouble::Waiting { reason: reason.clone(), message: message.clone() }
+    } else if row.phase == "Pending" {
+        PodTrouble::Starting
+    } else {
+        PodTrouble::NotReady
+    };
+    Some(UnhealthyPod { pod: row.full_name(), node, why })
+}
+
+/// Returns the rank of a trouble: those that last come first.
+fn urgency(trouble: &PodTrouble) -> u8 {
+    match trouble {
+        PodTrouble::Unschedulable { .. } => 0,
+        PodTrouble::NodeNotReady | PodTrouble::NodeGone => 1,
+        PodTrouble::Waiting { .. } => 2,
+        PodTrouble::NotReady => 3,
+        PodTrouble::Terminating => 4,
+        PodTrouble::Starting => 5,
+    }
+}
+
+/// Returns the cordoned nodes that a pod without a node may run on.
+fn awaited(pod: &BudgetPod, kube: &KubeView) -> Vec<AwaitedNode> {
+    let _ = pod;
+    let cordoned = kube.marked.iter().filter_map(|name| kube.by_name.get(name)).filter(|node| node.unschedulable);
+    let awaited = cordoned.map(|node| AwaitedNode { node: node.name.clone(), entry: node.owner().map(|o| o.entry) });
+    awaited.take(MAX_AWAITED_NODES).collect()
+}
+
+/// Returns the entries of a circle of drains that wait for each other, beginning with `id`; empty without a circle.
+/// `awaits` returns the entries whose cordoned nodes the pods of an entry's budgets wait for.
+pub fn circle(id: EntryId, awaits: impl Fn(EntryId) -> Vec<EntryId>) -> Vec<EntryId> {
+    let (mut path, mut seen) = (vec![id], vec![id]);
+    if close(id, &awaits, &mut path, &mut seen) { path } else { Vec::new() }
+}
+
+/// Extends the path until it leads back to its start. Each entry is looked at once.
+fn close(
+    start: EntryId,
+    awaits: &impl Fn(EntryId) -> Vec<EntryId>,
+    path: &mut Vec<EntryId>,
+    seen: &mut Vec<EntryId>,
+) -> bool {
+    let Some(&last) = path.last() else { return false };
+    for next in awaits(last) {
+        if next == start && path.len() > 1 {
+            return true;
+        }
+        if seen.contains(&next) {
+            continue;
+        }
+        seen.push(next);
+        path.push(next);
+        if close(start, awaits, path, seen) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use cketerm_model::{
+        kube::{NodeRow, PodRow},
+        names::NodeName,
+    };
+
+    use super::*;
+
+    fn budget(limit: BudgetLimit, healthy: i32, needed: i32, pods: i32) -> BudgetRow {
+        BudgetRow { namespace: "shop".into(), name: "web".into(), limit, healthy, needed, pods, ..BudgetRow::default() }
+    }
+
+    fn pod(name: &str, node: &str) -> BudgetPod {
+        let (namespace, name, node) = ("shop".to_owned(), name.to_owned(), NodeName::new(node));
+        let row = PodRow { namespace, name, node, phase: "Running".to_owned(), ..PodRow::default() };
+        BudgetPod { row, ..BudgetPod::default() }
+    }
+
+    fn cluster() -> KubeView {
+        let mut kube = KubeView::default();
+        for (name, ready) in [("n1", true), ("n2", false)] {
+            kube.put_node(NodeRow { name: NodeName::new(name), ready, ..NodeRow::default() });
+        }
+        kube
+    }
+
+    fn max(most: &str) -> BudgetLimit {
+        BudgetLimit::MaxUnavailable(most.into())
+    }
+
+    fn min(least: &str) -> BudgetLimit {
+        BudgetLimit::MinAvailable(least.into())
+    }
+
+    #[test]
+    fn a_budget_that_can_never_allow_an_eviction_is_told_from_one_that_waits() {
+        let all = |least: &str, pods| Some(Exclusion::AllNeeded { min_available: least.into(), pods });
+        let table = [
+            (budget(max("0"), 3, 3, 3), Some(Exclusion::NoneUnavailable)),
+            (budget(max("0%"), 3, 3, 3), Some(Exclusion::NoneUnavailable)),
+            (budget(max("1"), 2, 2, 3), None),
+            (budget(max("10%"), 2, 2, 3), None),
+            (budget(min("1"), 1, 1, 1), Some(Exclusion::OneReplica)),
+            (budget(min("100%"), 1, 1, 1), Some(Exclusion::OneReplica)),
+            (budget(min("3"), 3, 3, 3), all("3", 3)),
+            (budget(min("5"), 3, 5, 3), all("5", 3)),
+            (budget(min("100%"), 3, 3, 3), all("100%", 3)),
+            (budget(min("2"), 2, 2, 3), None),
+            (budget(BudgetLimit::None, 3, 0, 3), Some(Exclusion::NoLimit)),
+        ];
+        for (row, expected) in table {
+            let cause = budget_cause(&row, &[], &cluster());
+            let found = if let Opens::Never { because } = &cause.opens { Some(because.clone()) } else { None };
+            assert_eq!((found, cause.is_permanent()), (expected.clone(), expected.is_some()), "{row:?}");
+        }
+        let uncounted = BudgetRow { sync_failure: Some("no scale".into()), ..budget(max("1"), 0, 0, 0) };
+        assert!(budget_cause(&uncounted, &[], &cluster()).is_permanent());
+    }
+
+    #[test]
+    fn the_number_of_missing_pods_is_one_more_than_the_budget_needs() {
+        let opens = |healthy| budget_cause(&budget(min("2"), healthy, 2, 4), &[], &cluster()).opens;
+        assert_eq!(opens(2), Opens::WhenHealthy { missing: 1 });
+        assert_eq!(opens(0), Opens::WhenHealthy { missing: 3 });
+        assert_eq!(opens(3), Opens::WhenCounted);
+        let hostile = budget_cause(&budget(min("2"), i32::MIN, i32::MAX - 1, i32::MAX), &[], &cluster());
+        assert!(matches!(hostile.opens, Opens::WhenHealthy { missing: i32::MAX }));
+    }
+
+    #[test]
+    fn each_pod_that_is_not_healthy_is_named_with_its_trouble() {
+        let waiting = BudgetPod { waiting: Some(("ImagePullBackOff".into(), "no image".into())), ..pod("c", "n1") };
+        let unschedulable = BudgetPod { unschedulable: Some("0/2 nodes".into()), ..pod("a", "") };
+        let mut terminating = pod("e", "n1");
+        (terminating.row.terminating_since, terminating.row.ready) = (Some(jiff::Timestamp::UNIX_EPOCH), true);
+        let mut healthy = pod("f", "n1");
+        healthy.row.ready = true;
+        let mut starting = pod("g", "n1");
+        starting.row.phase = "Pending".to_owned();
+        let pods =
+            [terminating, waiting, pod("b", "n2"), unschedulable, healthy, pod("d", "n1"), pod("x", "gone"), starting];
+        let cause = budget_cause(&budget(min("7"), 1, 7, 8), &pods, &cluster());
+        let named: Vec<(&str, &PodTrouble)> = cause.unhealthy.iter().map(|p| (p.pod.as_str(), &p.why)).collect();
+        let unschedulable = PodTrouble::Unschedulable { message: "0/2 nodes".into(), waits_for: Vec::new() };
+        let expected =
+            [("shop/a", &unschedulable), ("shop/b", &PodTrouble::NodeNotReady), ("shop/x", &PodTrouble::NodeGone)];
+        assert_eq!(named, expected);
+        assert_eq!(cause.more, 4, "{cause}");
+        let only = |pod: BudgetPod| budget_cause(&budget(min("2"), 1, 2, 3), &[pod], &cluster()).to_string();
+        assert!(only(pods[1].clone()).starts_with("shop/c on n1 waits: ImagePullBackOff: no image; opens"));
+        assert!(only(pods[5].clone()).starts_with("shop/d on n1 runs but is not Ready"));
+        assert!(only(pods[7].clone()).starts_with("shop/g on n1 is starting"));
+        assert!(only(pods[0].clone()).starts_with("shop/e on n1 is terminating"));
+    }
+
+    #[test]
+    fn drains_that_wait_for_each_other_form_a_circle() {
+        let id = EntryId::reboot;
+        let awaits = |edges: &'static [(u64, u64)]| {
+            move |from: EntryId| edges.iter().filter(|e| id(e.0) == from).map(|e| id(e.1)).collect::<Vec<_>>()
+        };
+        assert_eq!(circle(id(1), awaits(&[(1, 2), (2, 1)])), [id(1), id(2)]);
+        assert_eq!(circle(id(1), awaits(&[(1, 3), (1, 2), (2, 4), (4, 1)])), [id(1), id(2), id(4)]);
+        assert_eq!(circle(id(1), awaits(&[(1, 2), (2, 3), (3, 2)])), [], "it waits for a circle and is not part of it");
+        assert_eq!(circle(id(1), awaits(&[(1, 1)])), [], "its own node is no other drain");
+    }
+
+    #[test]
+    fn a_large_budget_gives_a_short_cause() {
+        let pods: Vec<BudgetPod> = (0..10_000).map(|i| pod(&format!("p{i}"), "n1")).collect();
+        let cause = budget_cause(&budget(max("1"), 0, 9_999, 10_000), &pods, &cluster());
+        assert_eq!((cause.unhealthy.len(), cause.more), (MAX_UNHEALTHY_PODS, 10_000 - MAX_UNHEALTHY_PODS));
+    }
+}

@@ -1,0 +1,129 @@
+//! Evictions that each budget still allows (REB-67). A drain sends no eviction that its budget would refuse: it waits
+//! for the budget's watch, and the API server gets no storm of requests that it answers with 429.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use cketerm_model::{
+    boot_time::Seconds,
+    drain::{Answer, Verdict},
+    fault,
+    kube::{BudgetRow, KubeView, PodRow},
+    reason::PodHold,
+};
+
+use super::{Effect, Guard, Pass, entry_context::EntryContext};
+use crate::snapshot::{DrainWork, Snapshot};
+
+/// Time without an answer to an eviction after which a drain asks for the cause behind the budget that holds it.
+const EXPLAIN_AFTER: Seconds = Seconds::new(5.0);
+/// Time after which a cause is looked up again if its budget has changed, and if it has not.
+const EXPLAIN_AGAIN: [Seconds; 2] = [Seconds::new(10.0), Seconds::new(60.0)];
+
+/// Evictions under way by budget (`namespace/name`).
+#[derive(Debug, Default)]
+pub(super) struct BudgetUse(BTreeMap<String, i32>);
+
+impl BudgetUse {
+    /// Counts the evictions whose effect on the budgets the live copy does not show yet: requests in flight, and
+    /// accepted ones of pods that the copy shows as running, or whose budget it shows as it was before.
+    pub(super) fn of(snap: &Snapshot) -> Self {
+        let mut uses = Self::default();
+        for flight in snap.in_flight.values() {
+            for (budget, n) in &flight.evictions {
+                uses.add(budget, i32::try_from(*n).unwrap_or(i32::MAX));
+            }
+        }
+        for work in snap.work.values() {
+            for (uid, answer) in &work.drain.answers {
+                for budget in unseen(&snap.kube, uid, answer) {
+                    uses.add(budget, 1);
+                }
+            }
+        }
+        uses
+    }
+
+    fn add(&mut self, budget: &str, n: i32) {
+        let count = self.0.entry(budget.to_owned()).or_default();
+        *count = count.saturating_add(n);
+    }
+
+    fn of_budget(&self, budget: &BudgetRow) -> i32 {
+        self.0.get(&budget.full_name()).copied().unwrap_or(0)
+    }
+
+    /// Takes one eviction of each of these budgets.
+    pub(super) fn take<'b>(&mut self, budgets: impl Iterator<Item = &'b BudgetRow>) {
+        for budget in budgets {
+            self.add(&budget.full_name(), 1);
+        }
+    }
+
+    /// Returns the budget by which the API server would refuse to evict this pod now. It decides itself about a pod that
+    /// is not Ready, and about a pod with several budgets.
+    pub(super) fn refusing<'b, B: AsRef<BudgetRow>>(&self, pod: &PodRow, budgets: &'b [B]) -> Option<&'b B> {
+        fault!(EvictionsUnpaced => return None);
+        match budgets {
+            [budget] if pod.ready => {
+                let row = budget.as_ref();
+                (row.allowed.saturating_sub(self.of_budget(row)) <= 0).then_some(budget)
+            }
+            [] | [_] | [_, _, ..] => None,
+        }
+    }
+}
+
+/// Returns the budgets of an accepted eviction whose effect the live copy does not show yet.
+fn unseen<'a>(kube: &KubeView, uid: &str, answer: &'a Answer) -> Vec<&'a str> {
+    if answer.verdict != Verdict::Accepted {
+        return Vec::new();
+    }
+    let pod = kube.pods.values().find_map(|on| on.pods.get(uid));
+    let runs = pod.is_some_and(|pod| pod.terminating_since.is_none());
+    let as_before = |name: &str, version: &str| {
+        let key = name.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+        key.and_then(|key| kube.budgets.get(&key)).is_some_and(|row| row.resource_version == version)
+    };
+    let budgets = answer.budgets.iter().filter(|(name, version)| runs || as_before(name, version));
+    budgets.map(|(name, _)| name.as_str()).collect()
+}
+
+/// Returns the hold of a pod whose budget allows no eviction now.
+pub(super) fn hold(budget: &BudgetRow, drain: &DrainWork) -> PodHold {
+    let name = budget.full_name();
+    let cause = drain.causes.get(&name).map(|known| Box::new(known.cause.clone()));
+    PodHold::Budget { healthy: budget.healthy, needed: budget.needed, cause, budget: name }
+}
+
+/// Returns a hold with the present numbers of its budget and the newest cause. Other holds stay as they are.
+pub(super) fn present(held: &PodHold, budget: Option<&Arc<BudgetRow>>, drain: &DrainWork) -> PodHold {
+    let PodHold::Budget { budget: name, cause: told, .. } = held else { return held.clone() };
+    let Some(row) = budget.filter(|row| row.full_name() == *name) else { return held.clone() };
+    let mut now = hold(row, drain);
+    if let PodHold::Budget { cause, .. } = &mut now
+        && cause.is_none()
+    {
+        cause.clone_from(told);
+    }
+    now
+}
+
+impl<'a> Pass<'a> {
+    /// Looks up the cause behind a budget that holds a drain, once evictions have stopped for a while.
+    pub(super) fn explain(&mut self, ctx: EntryContext<'a>, budget: &Arc<BudgetRow>, drain: &DrainWork) {
+        let answered = drain.answers.values().map(|answer| answer.at).max();
+        let due = match drain.causes.get(&budget.full_name()) {
+            Some(known) => {
+                let [changed, same] = EXPLAIN_AGAIN;
+                known.at + if known.version == budget.resource_version { same } else { changed }
+            }
+            None => answered.map_or(self.monotonic_now(), |at| at + EXPLAIN_AFTER),
+        };
+        if self.monotonic_now() < due {
+            self.wake_at(due);
+            return;
+        }
+        let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
+        self.plan(ctx.machine, Some(ctx.id), guard, Effect::Explain { budgets: vec![Arc::clone(budget)] });
+    }
+}
