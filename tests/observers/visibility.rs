@@ -357,6 +357,9 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                 "BatchUnreadable" => !super::batches::sometime_unreadable(view, index, from, to),
                 "Frozen" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.freeze.is_none())),
                 "OutsideWindow" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.windows.is_none())),
+                "WaitingForBudget" => view.policies.throughout(from, to, |p| {
+                    p.is_none_or(|p| p.worker_order == cketerm_model::policy::WorkerOrder::Queue)
+                }),
                 "WaitingForGroup" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.groups.is_none())),
                 "Backoff" => line.throughout(from, to, |l| {
                     matches!(l, Some(Ok(e)) if e.status != RebootStatus::Queued || e.drain_backoff_expire.is_none())

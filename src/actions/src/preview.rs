@@ -1,7 +1,7 @@
 //! Preview of one node's drain. It judges what it reads and sends no dry run to the Eviction API, so that it writes
 //! nothing.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use cketerm_clients::kubernetes::{Kube, KubeError};
 use cketerm_model::{
@@ -25,6 +25,9 @@ pub struct Preview {
     pub ignored: Vec<String>,
     /// Current blockers of the drain.
     pub blockers: Vec<Blocker>,
+    /// Number of Ready pods to evict for each budget (`namespace/name`), in protected namespaces.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub budgets: BTreeMap<String, i32>,
     /// Volumes that have to be detached.
     pub volumes: Vec<String>,
 }
@@ -60,6 +63,9 @@ impl Preview {
                 }
                 PodVerdict::Evict { protected } => {
                     preview.evict.push(name.clone());
+                    for budget in facts.budgets_of(&pod).filter(|_| protected && pod.ready) {
+                        *preview.budgets.entry(budget.full_name()).or_default() += 1;
+                    }
                     protected.then(|| budget_hold(&pod, facts)).flatten()
                 }
             };

@@ -54,6 +54,17 @@ pub enum ApiServerOrder {
     First,
 }
 
+/// Order of the workers of the reboot queue (REB-68).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerOrder {
+    /// The order of the queue, as CKE has it.
+    #[default]
+    Queue,
+    /// The order of the queue, but nodes that share an exhausted budget one after the other.
+    Budgets,
+}
+
 /// Rule for unreachable nodes (REB-17).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -285,6 +296,10 @@ pub struct Policy {
     pub console_leads: ConsoleLeads,
     /// Order of API servers: last or first.
     pub api_server_order: ApiServerOrder,
+    /// Order of workers: as queued, or by budgets.
+    pub worker_order: WorkerOrder,
+    /// Most entries that may overtake one that waits for a budget (`worker_order: budgets`).
+    pub max_overtakes: u64,
     /// Rule for unreachable nodes.
     pub unreachable_rule: UnreachableRule,
     /// Check of control planes.
@@ -391,6 +406,8 @@ impl Default for Policy {
             worker_completion: WorkerCompletion::default(),
             command_cap_seconds: 3600,
             stuck_seconds: 1800,
+            worker_order: WorkerOrder::default(),
+            max_overtakes: 20,
             strategy: Strategy::default(),
             membership: Membership::default(),
             node_selector: NodeSelector::default(),

@@ -246,6 +246,18 @@ pub enum Reason {
         closes: Option<Timestamp>,
     },
     /// Another group of machines (policy `groups`) is in progress.
+    /// The node shares a budget with one in progress, or it may not overtake an entry that waits for one (policy
+    /// `worker_order`).
+    WaitingForBudget {
+        /// `namespace/name` of the budget; empty if the entry may not overtake.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        budget: String,
+        /// The entry in progress that shares the budget, or the entry that it may not overtake.
+        holder: EntryId,
+        /// Whether the holder has been overtaken as often as the policy allows.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        overtaken: bool,
+    },
     WaitingForGroup {
         /// The label.
         by: String,

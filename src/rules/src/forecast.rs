@@ -1,6 +1,8 @@
 //! Forecast of the reboot queue's schedule: what is in progress, each wave, and what waits for what. It uses the
 //! engine's own rules, as if an engine led now, or while CKE leads the reading of CKE's rules. It writes nothing.
 
+mod by_budgets;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
@@ -14,6 +16,7 @@ use cketerm_model::{
     stored::view::{StoreView, Switch},
 };
 
+pub use self::by_budgets::{Budgets, Demand, Slots};
 use crate::{
     assumptions::{Assumption, Assumptions},
     beside_cke,
@@ -56,6 +59,8 @@ pub struct Forecast {
     pub notes: Vec<String>,
     /// Machines in progress first, then by wave, then those that wait.
     pub placed: Vec<MachineForecast>,
+    /// Slots of the queue.
+    pub slots: Slots,
 }
 
 impl Forecast {
@@ -125,8 +130,9 @@ pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[Address], now: 
         notes.push(format!("{taken} of {limit} slots are in use; {free} more can start"));
     }
     let api_first = store.policy().api_server_order == ApiServerOrder::First;
-    let starts = split_into_waves(starts, limit, if free == 0 { limit } else { free }, api_first);
-    Some(Forecast { notes, placed: in_work.into_iter().chain(starts).chain(waits).collect() })
+    let slots = Slots { limit, free: if free == 0 { limit } else { free }, api_first };
+    let starts = split_into_waves(starts, slots);
+    Some(Forecast { notes, placed: in_work.into_iter().chain(starts).chain(waits).collect(), slots })
 }
 
 /// Returns the reasons by CKE's rules, which know no windows, groups and holds of cketerm. What blocks the whole queue
@@ -204,6 +210,8 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
             }
             Place::Wave(0, None)
         }
+        Reason::WaitingForBudget { holder, .. } if assumed.entry(*holder).is_some() => Place::Wave(0, None),
+        Reason::WaitingForBudget { .. } => Place::Wave(0, Some(reason.to_string())),
         Reason::WaitingForGroup { by, group, holder } => {
             // An assumed entry has no number that a reader could look up: its machine is named.
             let machine = assumed.entry(*holder).map(|entry| format!("waits for {by} {group} ({})", entry.node));
@@ -272,7 +280,8 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
 
 /// Splits the starts into waves. Each wave has as many workers as the definition allows, the first one as many as there
 /// are free slots. API servers go one by one. The policy decides whether API servers or workers come first.
-fn split_into_waves(starts: Vec<MachineForecast>, limit: usize, free: usize, api_first: bool) -> Vec<MachineForecast> {
+fn split_into_waves(starts: Vec<MachineForecast>, slots: Slots) -> Vec<MachineForecast> {
+    let Slots { limit, free, api_first } = slots;
     let (api_servers, workers): (Vec<MachineForecast>, Vec<MachineForecast>) =
         starts.into_iter().partition(|p| p.api_server);
     let (now, later) = workers.split_at(free.min(workers.len()));
@@ -280,6 +289,11 @@ fn split_into_waves(starts: Vec<MachineForecast>, limit: usize, free: usize, api
     let (workers, api_servers) = (workers.map(<[_]>::to_vec), api_servers.chunks(1).map(<[_]>::to_vec));
     let waves: Vec<Vec<MachineForecast>> =
         if api_first { api_servers.chain(workers).collect() } else { workers.chain(api_servers).collect() };
+    number(waves)
+}
+
+/// Numbers the waves, counted from 1.
+fn number(waves: Vec<Vec<MachineForecast>>) -> Vec<MachineForecast> {
     let numbered = |(wave, nodes): (usize, Vec<MachineForecast>)| {
         nodes.into_iter().map(move |mut node| {
             if let Place::Wave(number, _) = &mut node.place {

@@ -130,6 +130,7 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::HeldByOtherKey { .. } => Origin::Leader,
         Reason::Backoff { cause: None, .. }
         | Reason::OutsideWindow { .. }
+        | Reason::WaitingForBudget { .. }
         | Reason::WaitingForGroup { .. }
         | Reason::BlockedByPdb { .. }
         | Reason::BlockedByManyPdbs { .. }

@@ -20,12 +20,13 @@ use cketerm_model::{
     entry::QueueKind,
     kube::KubeView,
     names::{Address, NodeName},
+    policy::WorkerOrder,
     secret,
     stored::view::StoreView,
 };
 use cketerm_rules::{
     eta::text::Detail,
-    forecast::{MachineForecast, Place, forecast},
+    forecast::{Budgets, Forecast, MachineForecast, Place, forecast},
     start::{Bar, Start},
 };
 use serde::Serialize;
@@ -95,11 +96,30 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
             .print_message(&format!("note: the pods of {} more nodes were not checked", nodes.len() - previews.len()));
     }
     let mut previews: BTreeMap<NodeName, Result<Preview, KubeError>> = previews.into_iter().collect();
+    let line = by_policy(line, &view, &kube_view, &previews);
     let planned: Vec<Planned> = line.placed.into_iter().map(|placed| of(placed, &mut previews)).collect();
     match context.output(Output::Table) {
         Output::Table => context.out.text(text(&planned)),
         form => context.out.value(&planned, form),
     }
+}
+
+/// Moves machines into later waves if the policy respects budgets.
+fn by_policy(
+    forecast: Forecast,
+    view: &StoreView,
+    kube: &KubeView,
+    previews: &BTreeMap<NodeName, Result<Preview, KubeError>>,
+) -> Forecast {
+    let policy = view.policy();
+    if policy.worker_order != WorkerOrder::Budgets {
+        return forecast;
+    }
+    let read = previews.iter().filter_map(|(name, preview)| Some((name.to_string(), preview.as_ref().ok()?)));
+    let demand = read.map(|(name, preview)| (name, preview.budgets.clone())).collect();
+    let allowed = kube.budgets.values().map(|budget| (budget.full_name(), budget.allowed)).collect();
+    let max_overtakes = usize::try_from(policy.max_overtakes).unwrap_or(usize::MAX);
+    forecast.by_budgets(&Budgets { demand, allowed, max_overtakes })
 }
 
 /// Prints when these machines are done, after what is queued, or the queue without machines. Too few ended entries give

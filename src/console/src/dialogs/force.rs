@@ -61,6 +61,7 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         | Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }
         | Reason::EtcdUnchecked { .. }
+        | Reason::WaitingForBudget { .. }
         | Reason::WaitingForGroup { .. }
         | Reason::WaitingForRepairs { .. }
         | Reason::UncordonedByOther { .. }

@@ -94,6 +94,7 @@ pub fn may_pass(cause: &Reason) -> bool {
         | Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
         | Reason::WaitingForRepairs { .. }
+        | Reason::WaitingForBudget { .. }
         | Reason::WaitingForGroup { .. }
         | Reason::WaitingForHealth { .. }
         | Reason::WaitingForJoin { .. }

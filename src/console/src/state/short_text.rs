@@ -101,6 +101,8 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             format!("frozen, ends {}{why}", when::until(*until, now))
         }
         Reason::WaitingForGroup { by, group, holder } => format!("waits for {by} {group} ({holder})"),
+        Reason::WaitingForBudget { holder, overtaken: true, .. } => format!("may not overtake {holder} again"),
+        Reason::WaitingForBudget { budget, holder, .. } => format!("pdb {budget} in use by {holder}"),
         // The banner and the pane show which part of the source is silent, and where it runs.
         Reason::Stale { source, since } => {
             let source = source.split(" (").next().unwrap_or_default();
@@ -174,6 +176,9 @@ pub fn reason_in(seen: &Seen, why: &Reason, now: Timestamp) -> String {
     }
     if let Reason::WaitingForWorkers { holder } = why {
         return into_safe(format!("waits for workers ({})", name(*holder)));
+    }
+    if let Reason::WaitingForBudget { budget, holder, overtaken: false } = why {
+        return into_safe(format!("pdb {budget} in use ({})", name(*holder)));
     }
     if let Reason::WaitingForGroup { by, group, holder } = why {
         return into_safe(format!("waits for {by} {group} ({})", name(*holder)));
@@ -277,6 +282,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         | Reason::EtcdQuorumWouldBeLost { .. }
         | Reason::EtcdUnchecked { .. }
         | Reason::OutsideWindow { .. }
+        | Reason::WaitingForBudget { .. }
         | Reason::WaitingForGroup { .. }
         | Reason::CanaryPending { fault: None, .. }
         | Reason::LeaderOnNode { .. }
@@ -340,6 +346,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::EngineElsewhere { .. } => "another engine",
         Reason::Stale { .. } => "fresh data",
         Reason::OutsideWindow { .. } => "the window",
+        Reason::WaitingForBudget { .. } => "a budget in use",
         Reason::WaitingForGroup { .. } => "another group",
         Reason::Frozen { .. } => "the end of the freeze",
         Reason::Ready | Reason::Working { .. } => "the next pass",

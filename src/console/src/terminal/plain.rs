@@ -284,6 +284,7 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::EtcdQuorumWouldBeLost { .. }
         | Reason::EtcdUnchecked { .. }
         | Reason::OutsideWindow { .. }
+        | Reason::WaitingForBudget { .. }
         | Reason::WaitingForGroup { .. }
         | Reason::BlockedByPdb { .. }
         | Reason::BlockedByManyPdbs { .. }

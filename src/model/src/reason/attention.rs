@@ -95,6 +95,7 @@ impl Reason {
             | Self::WaitingForControlPlane { .. }
             | Self::WaitingForRepairs { .. }
             | Self::OutsideWindow { .. }
+            | Self::WaitingForBudget { .. }
             | Self::WaitingForGroup { .. }
             | Self::CanaryPending { fault: None, .. }
             | Self::PodsLeaving { .. }
@@ -140,6 +141,7 @@ impl Reason {
             | Self::WaitingForControlPlane { .. }
             | Self::WaitingForRepairs { .. }
             | Self::OutsideWindow { .. }
+            | Self::WaitingForBudget { .. }
             | Self::WaitingForGroup { .. }
             | Self::CanaryPending { .. }
             | Self::LeaderOnNode { .. }

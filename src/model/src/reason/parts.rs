@@ -27,6 +27,7 @@ impl Reason {
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdQuorumWouldBeLost { .. }
             | Self::EtcdUnchecked { .. }
+            | Self::WaitingForBudget { .. }
             | Self::WaitingForGroup { .. }
             | Self::BlockedByPdb { .. }
             | Self::BlockedByManyPdbs { .. }
@@ -114,6 +115,7 @@ impl Reason {
             | Self::EtcdQuorumWouldBeLost { .. }
             | Self::EtcdUnchecked { .. }
             | Self::OutsideWindow { .. }
+            | Self::WaitingForBudget { .. }
             | Self::WaitingForGroup { .. }
             | Self::Backoff { .. }
             | Self::PodsLeaving { .. }

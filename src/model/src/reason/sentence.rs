@@ -109,6 +109,12 @@ impl fmt::Display for Reason {
                     None => f.write_str("never opens"),
                 }
             }
+            Self::WaitingForBudget { holder, overtaken: true, .. } => {
+                write!(f, "waits for {holder}, which has been overtaken as often as the policy allows (max_overtakes)")
+            }
+            Self::WaitingForBudget { budget, holder, overtaken: false } => {
+                write!(f, "waits for {holder}, whose pods share pdb {budget}, which does not allow both")
+            }
             Self::WaitingForGroup { by, group, holder } => write!(f, "waits for {by} {group} ({holder})"),
             Self::Backoff { count, until, cause, tried } => {
                 write!(f, "backed off {count}x, until {}", at(*until))?;

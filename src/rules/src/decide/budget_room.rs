@@ -48,7 +48,8 @@ impl BudgetUse {
         *count = count.saturating_add(n);
     }
 
-    fn of_budget(&self, budget: &BudgetRow) -> i32 {
+    /// Returns the number of evictions under way of this budget.
+    pub(super) fn of_budget(&self, budget: &BudgetRow) -> i32 {
         self.0.get(&budget.full_name()).copied().unwrap_or(0)
     }
 

@@ -12,6 +12,7 @@
 //! | `windows` | windows and freezes (I8) |
 //! | `breaker`, `canary` | no start after machines that ended badly; the first machines of a batch alone |
 //! | `start_gates` | no start while Prometheus reports certain alerts or results (I72) |
+//! | `budget_order` | order of workers that respects budgets (REB-68) |
 //! | `budget_room` | evictions that each budget still allows (REB-67) |
 //! | `groups` | limit of racks or other groups in progress at once |
 //! | `scheduler` | choice of the entries that start: order, API servers, backoff, holds (I2, I5, I30) |
@@ -44,6 +45,7 @@ mod attempts;
 mod auto_repair;
 mod boot;
 mod breaker;
+mod budget_order;
 mod budget_room;
 mod canary;
 mod claims;

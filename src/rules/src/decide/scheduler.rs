@@ -160,6 +160,7 @@ impl<'a> Pass<'a> {
         let mut free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
         let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
         let mut groups = self.groups(workers);
+        let mut budgets = self.budget_order(workers, free);
         fault!(LastFirst => workers = &workers.iter().rev().copied().collect::<Vec<_>>()[..]);
         for &ctx in workers {
             // A later entry of the same machine may be in progress already. The machine counts once: it holds a slot,
@@ -170,7 +171,12 @@ impl<'a> Pass<'a> {
             let etcd = if has_slot { self.etcd_blocker(ctx) } else { None };
             let admission = groups.as_mut().filter(|_| has_slot && !already_in_progress && etcd.is_none());
             let group = admission.and_then(|groups| groups.admit(ctx));
-            if let Some(waits) = etcd.or(group) {
+            let admitted = has_slot && !already_in_progress && etcd.is_none() && group.is_none();
+            let budget = match budgets.as_mut().filter(|_| admitted) {
+                Some(budgets) => self.admit_by_budgets(budgets, ctx),
+                None => None,
+            };
+            if let Some(waits) = etcd.or(group).or(budget) {
                 self.reason(ctx.id, waits);
             } else if has_slot {
                 free -= usize::from(!already_in_progress);

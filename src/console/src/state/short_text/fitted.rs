@@ -140,6 +140,10 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         Reason::WaitingForWorkers { .. } => vec!["waits for workers".to_owned()],
         Reason::WaitingForControlPlane { .. } => vec!["waits for an API server".to_owned()],
         Reason::WaitingForRepairs { .. } => vec!["CKE repairs first".to_owned()],
+        Reason::WaitingForBudget { budget, holder, overtaken: false } => {
+            vec![format!("pdb {} in use by {holder}", name(budget)), format!("pdb {} in use", name(budget))]
+        }
+        Reason::WaitingForBudget { holder, overtaken: true, .. } => vec![format!("behind {holder}")],
         Reason::WaitingForGroup { by, group, .. } => vec![format!("waits for {by} {group}")],
         Reason::Frozen { until, .. } => vec![format!("frozen, ends {}", when::until(*until, now))],
         Reason::LeaderOnNode { to } => vec![format!("lock passes to {to} first"), "lock passes on first".to_owned()],

@@ -7,6 +7,7 @@ mod batches;
 mod boot;
 mod bounds;
 mod breaker;
+mod budget_order;
 mod cordons;
 mod drain;
 mod etcd_quorum;

@@ -1,0 +1,127 @@
+//! Order of workers that respects budgets (policy `worker_order: budgets`, REB-68). No node starts whose pods share a
+//! budget with a node in progress, unless the budget allows all of them at once. Such a node is overtaken by later ones,
+//! but not by those whose index is more than `max_overtakes` above its own: so no entry is overtaken more often.
+
+use std::collections::BTreeMap;
+
+use cketerm_model::{
+    entry::{EntryId, QueueKind},
+    fault,
+    kube::BudgetRow,
+    names::{Address, NodeName},
+    policy::WorkerOrder,
+    reason::Reason,
+};
+
+use super::{
+    Pass,
+    budget_room::BudgetUse,
+    entry_context::EntryContext,
+    pods::{PodVerdict, classify_pod},
+};
+
+/// Most candidates beyond the free slots whose pods are watched.
+const MAX_LOOKAHEAD: u64 = 30;
+
+/// Budgets of the machines in progress, for the choice of further ones.
+pub(super) struct BudgetOrder {
+    /// Pods that are still to be evicted from nodes in progress, by budget, and one of the entries.
+    in_work: BTreeMap<String, (i32, EntryId)>,
+    /// Evictions under way.
+    used: BudgetUse,
+    max_overtakes: u64,
+    /// The first entry that waits for a budget of a node in progress, with its reason.
+    first_held: Option<EntryId>,
+}
+
+impl<'a> Pass<'a> {
+    /// Returns the budgets of the machines in progress, or `None` if the policy keeps the order of the queue. The pods
+    /// of the next candidates are watched from now on.
+    pub(super) fn budget_order(&mut self, workers: &[EntryContext<'a>], free: usize) -> Option<BudgetOrder> {
+        if self.policy.worker_order != WorkerOrder::Budgets {
+            return None;
+        }
+        let max_overtakes = self.policy.max_overtakes;
+        let ahead = usize::try_from(max_overtakes.min(MAX_LOOKAHEAD)).unwrap_or(0);
+        for ctx in workers.iter().take(free.saturating_add(ahead)) {
+            let node = self.node_of(*ctx).map(|node| node.name.clone());
+            self.out.watch_pods.extend(node);
+        }
+        let mut order =
+            BudgetOrder { in_work: BTreeMap::new(), used: BudgetUse::of(self.snap), max_overtakes, first_held: None };
+        let claimed: Vec<(Address, EntryId)> =
+            self.claims.machines.iter().map(|(address, id)| (address.clone(), *id)).collect();
+        for (address, id) in claimed {
+            let node = self.snap.node_of(&address).map(|node| node.name.clone());
+            if let Some(node) = node {
+                order.add(self.demand(&node, id.queue).unwrap_or_default(), id);
+            }
+        }
+        Some(order)
+    }
+
+    /// Returns the number of pods to evict from a node for each budget; none while its pods are not listed.
+    fn demand(&self, node: &NodeName, queue: QueueKind) -> Option<BTreeMap<String, i32>> {
+        let kube = &self.snap.kube;
+        let pods = kube.pods.get(node).filter(|pods| pods.synced)?;
+        let rules = self.definition?.cluster.eviction(queue);
+        let mut demand = BTreeMap::new();
+        for pod in pods.pods.values().filter(|pod| pod.ready) {
+            if matches!(classify_pod(pod, rules, kube), PodVerdict::Evict { protected: true }) {
+                for budget in kube.budgets_of(pod) {
+                    *demand.entry(budget.full_name()).or_default() += 1;
+                }
+            }
+        }
+        Some(demand)
+    }
+
+    /// Admits one more worker, or returns the reason why it does not start yet.
+    pub(super) fn admit_by_budgets(&mut self, order: &mut BudgetOrder, ctx: EntryContext<'a>) -> Option<Reason> {
+        fault!(BudgetsOverlap => return None);
+        // A maintenance that a person asked for keeps its place.
+        let bound = order.first_held.filter(|first| first.queue == ctx.queue());
+        if let Some(first) = bound.filter(|first| ctx.id.index > first.index.saturating_add(order.max_overtakes)) {
+            return Some(Reason::WaitingForBudget { budget: String::new(), holder: first, overtaken: true });
+        }
+        let node = self.node_of(ctx)?.name.clone();
+        let Some(demand) = self.demand(&node, ctx.queue()) else {
+            return Some(self.pods_not_listed(ctx, &node));
+        };
+        if let Some((budget, holder)) = order.conflict(&demand, |name| self.budget_row(name)) {
+            order.first_held.get_or_insert(ctx.id);
+            return Some(Reason::WaitingForBudget { budget, holder, overtaken: false });
+        }
+        order.add(demand, ctx.id);
+        None
+    }
+
+    fn budget_row(&self, full_name: &str) -> Option<&BudgetRow> {
+        let (namespace, name) = full_name.split_once('/')?;
+        self.snap.kube.budgets.get(&(namespace.to_owned(), name.to_owned())).map(AsRef::as_ref)
+    }
+}
+
+impl BudgetOrder {
+    fn add(&mut self, demand: BTreeMap<String, i32>, id: EntryId) {
+        for (budget, n) in demand {
+            let known = self.in_work.entry(budget).or_insert((0, id));
+            known.0 = known.0.saturating_add(n);
+        }
+    }
+
+    /// Returns the first budget that does not allow these pods and those of the nodes in progress at once, with the
+    /// entry of such a node.
+    fn conflict<'b>(
+        &self,
+        demand: &BTreeMap<String, i32>,
+        row: impl Fn(&str) -> Option<&'b BudgetRow>,
+    ) -> Option<(String, EntryId)> {
+        demand.iter().find_map(|(name, wanted)| {
+            let (in_work, holder) = self.in_work.get(name).filter(|(n, _)| *n > 0)?;
+            let row = row(name)?;
+            let room = row.allowed.saturating_sub(self.used.of_budget(row));
+            (room < in_work.saturating_add(*wanted)).then(|| (name.clone(), *holder))
+        })
+    }
+}
