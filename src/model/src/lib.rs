@@ -34,6 +34,7 @@ pub mod notice;
 pub mod outcomes;
 pub mod output;
 pub mod pairs;
+pub mod placement;
 pub mod policy;
 pub mod power_state;
 pub mod reason;

@@ -19,6 +19,7 @@
 //! | `eta/` | estimated end of a queue or of a part of it |
 //! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
 //! | `handover` | checks before the queues are handed over between CKE and cketerm |
+//! | `landing/` | whether the pods that leave nodes find a place on others |
 //! | `manual_drain` | drain of one node by an operator |
 //! | `usual/` | usual durations of each phase, and the judgement of running ones |
 //! | `trouble` | classification of entries that do not proceed |
@@ -49,6 +50,7 @@ pub mod eta;
 pub mod explain;
 pub mod forecast;
 pub mod handover;
+pub mod landing;
 pub mod limits;
 pub mod maintenance_requests;
 pub mod manual_drain;

@@ -63,7 +63,22 @@ impl Kube {
         W: DeserializeOwned,
         R: From<W>,
     {
-        let (mut rows, mut next) = (Vec::new(), String::new());
+        self.fold_list(path, query, |rows: &mut Vec<R>, object: W| rows.push(R::from(object))).await
+    }
+
+    /// Reads a whole list like [`Kube::list`], and adds each object to a value that starts as the default one. It starts
+    /// again when the list expires between two pages.
+    pub(super) async fn fold_list<W, A>(
+        &self,
+        path: &str,
+        query: &str,
+        mut add: impl FnMut(&mut A, W),
+    ) -> Result<(A, String), Fault>
+    where
+        W: DeserializeOwned,
+        A: Default,
+    {
+        let (mut all, mut next) = (A::default(), String::new());
         loop {
             let mut url = format!("{path}?limit={PAGE}");
             for (name, value) in [("", query), ("continue=", next.as_str())] {
@@ -74,15 +89,15 @@ impl Kube {
             let page: ListPage<W> = match self.send(get(&url)).await {
                 // The rest of an old list is gone: start again.
                 Err(Fault::Answered(status)) if status.code == 410 && !next.is_empty() => {
-                    rows.clear();
+                    all = A::default();
                     next.clear();
                     continue;
                 }
                 answer => answer?,
             };
-            rows.extend(page.items.into_iter().map(R::from));
+            page.items.into_iter().for_each(|object| add(&mut all, object));
             if page.metadata.next.is_empty() {
-                return Ok((rows, page.metadata.resource_version));
+                return Ok((all, page.metadata.resource_version));
             }
             next = percent_encode(&page.metadata.next);
         }

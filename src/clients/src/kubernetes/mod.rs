@@ -13,6 +13,7 @@
 //! | `call` | one request and its timeout |
 //! | `wire` | the fields of objects that cketerm reads |
 //! | `read` | fresh reads |
+//! | `placement/` | fresh read of all objects that the placement of pods depends on |
 //! | `rights` | the account's permissions |
 //! | `nodes` | cordons and their owner annotation |
 //! | `own_node` | one Node with the annotations of its agent |
@@ -53,6 +54,7 @@ mod maintenance_requests;
 mod node_signs;
 mod nodes;
 mod own_node;
+mod placement;
 mod probe;
 mod probe_clients;
 mod publish_throttle;

@@ -42,6 +42,18 @@ impl Meta {
     pub(super) fn deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
+
+    /// Returns true if it mirrors a static pod.
+    pub(super) fn mirror(&self) -> bool {
+        self.annotations.contains_key(MIRROR)
+    }
+
+    /// Takes out the owner with `controller: true`.
+    pub(super) fn take_controller(&mut self) -> Option<Controller> {
+        let owners = std::mem::take(&mut self.owner_references);
+        let controller = owners.into_iter().find(|owner| owner.controller);
+        controller.map(|owner| Controller { kind: owner.kind, name: owner.name, uid: owner.uid })
+    }
 }
 
 #[derive(Clone, Deserialize, Default)]
@@ -257,8 +269,9 @@ impl Pod {
 
 impl From<Pod> for PodRow {
     fn from(pod: Pod) -> Self {
-        let Pod { metadata: meta, spec, status } = pod;
+        let Pod { metadata: mut meta, spec, status } = pod;
         let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
+        let (mirror, controller) = (meta.mirror(), meta.take_controller());
         Self {
             namespace: meta.namespace,
             name: meta.name,
@@ -266,13 +279,9 @@ impl From<Pod> for PodRow {
             node: spec.node_name,
             phase: status.phase,
             ready: ready(&status.conditions).is_some_and(|c| c.status == "True"),
-            mirror: meta.annotations.contains_key(MIRROR),
+            mirror,
+            controller,
             labels: meta.labels,
-            controller: meta.owner_references.into_iter().find(|o| o.controller).map(|o| Controller {
-                kind: o.kind,
-                name: o.name,
-                uid: o.uid,
-            }),
             terminating_since: meta.deletion_timestamp.map(|at| at.checked_sub(grace).unwrap_or(at)),
             grace_ends: meta.deletion_timestamp,
         }
