@@ -17,6 +17,7 @@ pub mod estimate;
 mod guard_rails;
 mod host;
 mod host_actions;
+pub mod landing;
 mod maintenance;
 mod manual_drain;
 mod node;

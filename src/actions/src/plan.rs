@@ -1,21 +1,30 @@
 //! Preview of the drains of some nodes. Read only.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_clients::kubernetes::{Kube, KubeError};
 use cketerm_model::{
     cluster::Eviction,
     kube::{KubeView, NodeRow},
     names::NodeName,
-    reason::Blocker,
+    placement::PlacementView,
+    reason::{Blocker, PodHold, budget_cause::BudgetCause},
 };
+use cketerm_rules::budget_cause::budget_cause;
 use futures::{StreamExt, stream};
 
-use super::preview::Preview;
+use super::{
+    landing::{self, NodeLanding},
+    preview::Preview,
+};
 
 /// Number of nodes whose pods are read at once, and the most nodes of one preview: it has to cost less than the work.
 const CONCURRENT_READS: usize = 8;
 const MAX_NODES: usize = 200;
+/// Budgets of one preview whose causes are looked up, at most.
+const MAX_CAUSES: usize = 10;
+/// Nodes of a cluster whose pods are all read for a dialog, at most.
+const MAX_READ_NODES: usize = 500;
 
 /// Summed preview of the drains of some nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +41,8 @@ pub struct Drains {
     pub stay: usize,
     /// Current blockers, by node.
     pub blocked: Vec<(NodeName, Vec<Blocker>)>,
+    /// Landing check of all the pods that leave; `None` if it was not made.
+    pub landing: Option<NodeLanding>,
     /// Nodes whose pods could not be read, and the reason.
     pub unread: Vec<(NodeName, String)>,
 }
@@ -52,10 +63,58 @@ pub async fn previews(
         .await
 }
 
-/// Sums up the [`previews`] of these nodes.
-pub async fn drains(kube: &Kube, nodes: &[Arc<NodeRow>], rules: Eviction<'_>, facts: &KubeView) -> Drains {
-    let mut sum = Drains { more: nodes.len().saturating_sub(MAX_NODES), ..Drains::default() };
-    for (name, preview) in previews(kube, nodes, rules, facts).await {
+/// Looks up the causes behind the budgets that block these drains, each budget once. Pods that cannot be read leave the
+/// budget's own numbers.
+pub async fn explain<'p>(
+    kube: &Kube,
+    previews: impl Iterator<Item = &'p mut Preview>,
+    facts: &KubeView,
+    placement: Option<&PlacementView>,
+) {
+    let mut holds: Vec<&mut PodHold> = previews.flat_map(Preview::budget_holds).collect();
+    let mut causes: BTreeMap<String, Option<Box<BudgetCause>>> = BTreeMap::new();
+    for hold in &holds {
+        let PodHold::Budget { budget: name, .. } = hold else { continue };
+        if causes.len() >= MAX_CAUSES || causes.contains_key(name) {
+            continue;
+        }
+        let key = name.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+        let Some(row) = key.and_then(|key| facts.budgets.get(&key)) else { continue };
+        let pods = kube.pods_of_budget(row).await.unwrap_or_default();
+        causes.insert(name.clone(), Some(Box::new(budget_cause(row, &pods, facts, placement))));
+    }
+    for hold in &mut holds {
+        if let PodHold::Budget { budget, cause, .. } = hold {
+            *cause = causes.get(budget).cloned().flatten();
+        }
+    }
+}
+
+/// Checks where the pods of these nodes can land, as many nodes at once as the queue drains. `None` in a cluster that is
+/// too large to read for a dialog.
+async fn landing(kube: &Kube, nodes: &[Arc<NodeRow>], facts: &KubeView, at_once: usize) -> Option<NodeLanding> {
+    if facts.nodes.len() > MAX_READ_NODES {
+        return None;
+    }
+    let view = kube.read_placement().await.ok()?;
+    let sets = nodes.chunks(at_once.max(1)).map(|set| set.iter().map(|node| node.name.clone()).collect());
+    let found = landing::check(&view, &sets.collect::<Vec<_>>());
+    Some(NodeLanding::of_all(found.nodes.into_values()))
+}
+
+/// Sums up the [`previews`] of these nodes. The queue drains `at_once` nodes at once.
+pub async fn drains(
+    kube: &Kube,
+    nodes: &[Arc<NodeRow>],
+    rules: Eviction<'_>,
+    facts: &KubeView,
+    at_once: usize,
+) -> Drains {
+    let (mut previews, landing) =
+        futures::join!(previews(kube, nodes, rules, facts), landing(kube, nodes, facts, at_once));
+    let mut sum = Drains { more: nodes.len().saturating_sub(MAX_NODES), landing, ..Drains::default() };
+    explain(kube, previews.iter_mut().filter_map(|(_, preview)| preview.as_mut().ok()), facts, None).await;
+    for (name, preview) in previews {
         match preview {
             Ok(preview) => {
                 sum.nodes += 1;

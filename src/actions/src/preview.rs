@@ -78,6 +78,12 @@ impl Preview {
         preview
     }
 
+    /// Returns the holds by budgets.
+    pub(crate) fn budget_holds(&mut self) -> impl Iterator<Item = &mut PodHold> {
+        let holds = self.blockers.iter_mut().map(|blocker| &mut blocker.why);
+        holds.filter(|hold| matches!(hold, PodHold::Budget { .. }))
+    }
+
     /// Returns a short summary: `7 to evict, 1 to delete, 3 stay`.
     pub fn summary(&self) -> String {
         let mut text =

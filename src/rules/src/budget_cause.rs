@@ -1,16 +1,30 @@
 //! Cause behind a budget that allows no eviction, from the budget, its pods and their Nodes (REB-67).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use cketerm_model::{
     entry::EntryId,
     kube::{BudgetLimit, BudgetPod, BudgetRow, KubeView},
+    names::NodeName,
+    placement::{PlacementPod, PlacementView},
     reason::budget_cause::{
         AwaitedNode, BudgetCause, Exclusion, MAX_AWAITED_NODES, MAX_UNHEALTHY_PODS, Opens, PodTrouble, UnhealthyPod,
     },
 };
 
-/// Returns the cause behind a budget that allows no eviction. `pods` are those that it selects.
-pub fn budget_cause(budget: &BudgetRow, pods: &[BudgetPod], kube: &KubeView) -> BudgetCause {
-    let mut unhealthy: Vec<UnhealthyPod> = pods.iter().filter_map(|pod| unhealthy(pod, kube)).collect();
+use super::landing;
+
+/// Returns the cause behind a budget that allows no eviction. `pods` are those that it selects. `placement` tells which
+/// cordoned nodes unscheduled pods wait for; without it none is named.
+pub fn budget_cause(
+    budget: &BudgetRow,
+    pods: &[BudgetPod],
+    kube: &KubeView,
+    placement: Option<&PlacementView>,
+) -> BudgetCause {
+    let mut awaited = placement.map(|view| awaited(view, pods, kube)).unwrap_or_default();
+    let found = pods.iter().filter_map(|pod| unhealthy(pod, kube, awaited.remove(&pod.row.uid).unwrap_or_default()));
+    let mut unhealthy: Vec<UnhealthyPod> = found.collect();
     unhealthy.sort_by(|a, b| (urgency(&a.why), &a.pod).cmp(&(urgency(&b.why), &b.pod)));
     let more = unhealthy.len().saturating_sub(MAX_UNHEALTHY_PODS);
     unhealthy.truncate(MAX_UNHEALTHY_PODS);
@@ -53,7 +67,7 @@ fn is_zero(amount: &str) -> bool {
 }
 
 /// Returns the pod with its trouble, if its budget does not count it as healthy.
-fn unhealthy(pod: &BudgetPod, kube: &KubeView) -> Option<UnhealthyPod> {
+fn unhealthy(pod: &BudgetPod, kube: &KubeView, waits_for: Vec<AwaitedNode>) -> Option<UnhealthyPod> {
     let row = &pod.row;
     if row.ready && row.terminating_since.is_none() {
         return None;
@@ -62,7 +76,7 @@ fn unhealthy(pod: &BudgetPod, kube: &KubeView) -> Option<UnhealthyPod> {
     let why = if row.terminating_since.is_some() {
         PodTrouble::Terminating
     } else if let Some(message) = &pod.unschedulable {
-        PodTrouble::Unschedulable { message: message.clone(), waits_for: awaited(pod, kube) }
+        PodTrouble::Unschedulable { message: message.clone(), waits_for }
     } else if let Some(name) = &node
         && !kube.nodes.contains_key(name)
     {
@@ -91,12 +105,30 @@ fn urgency(trouble: &PodTrouble) -> u8 {
     }
 }
 
-/// Returns the cordoned nodes that a pod without a node may run on.
-fn awaited(pod: &BudgetPod, kube: &KubeView) -> Vec<AwaitedNode> {
-    let _ = pod;
-    let cordoned = kube.marked.iter().filter_map(|name| kube.by_name.get(name)).filter(|node| node.unschedulable);
-    let awaited = cordoned.map(|node| AwaitedNode { node: node.name.clone(), entry: node.owner().map(|o| o.entry) });
-    awaited.take(MAX_AWAITED_NODES).collect()
+/// Reports whether a look at the placement of all pods may name nodes: a pod is unschedulable, and some node of an entry
+/// is cordoned.
+pub fn needs_placement(pods: &[BudgetPod], kube: &KubeView) -> bool {
+    pods.iter().any(|pod| pod.unschedulable.is_some()) && !cordoned(kube).is_empty()
+}
+
+/// Returns the nodes that entries have cordoned.
+fn cordoned(kube: &KubeView) -> BTreeSet<NodeName> {
+    let rows = kube.marked.iter().filter_map(|name| kube.by_name.get(name));
+    rows.filter(|node| node.unschedulable).map(|node| node.name.clone()).collect()
+}
+
+/// Returns the cordoned nodes that would take each unscheduled pod, by its UID, if no other node does.
+fn awaited(view: &PlacementView, pods: &[BudgetPod], kube: &KubeView) -> BTreeMap<String, Vec<AwaitedNode>> {
+    let uids: BTreeSet<&str> =
+        pods.iter().filter(|pod| pod.unschedulable.is_some()).map(|pod| pod.row.uid.as_str()).collect();
+    let waiting: Vec<&PlacementPod> = view.pods.iter().filter(|pod| uids.contains(pod.uid.as_str())).collect();
+    let nodes = landing::waits_only_for_each(view, &waiting, &cordoned(kube));
+    let entry_of = |node: &NodeName| kube.by_name.get(node).and_then(|row| row.owner()).map(|owner| owner.entry);
+    let named = |nodes: BTreeSet<NodeName>| {
+        let all = nodes.into_iter().map(|node| AwaitedNode { entry: entry_of(&node), node });
+        all.take(MAX_AWAITED_NODES).collect()
+    };
+    waiting.iter().zip(nodes).map(|(pod, nodes)| (pod.uid.clone(), named(nodes))).collect()
 }
 
 /// Returns the entries of a circle of drains that wait for each other, beginning with `id`; empty without a circle.
@@ -133,10 +165,7 @@ fn close(
 
 #[cfg(test)]
 mod tests {
-    use cketerm_model::{
-        kube::{NodeRow, PodRow},
-        names::NodeName,
-    };
+    use cketerm_model::kube::{NodeRow, PodRow};
 
     use super::*;
 
@@ -183,21 +212,21 @@ mod tests {
             (budget(BudgetLimit::None, 3, 0, 3), Some(Exclusion::NoLimit)),
         ];
         for (row, expected) in table {
-            let cause = budget_cause(&row, &[], &cluster());
+            let cause = budget_cause(&row, &[], &cluster(), None);
             let found = if let Opens::Never { because } = &cause.opens { Some(because.clone()) } else { None };
             assert_eq!((found, cause.is_permanent()), (expected.clone(), expected.is_some()), "{row:?}");
         }
         let uncounted = BudgetRow { sync_failure: Some("no scale".into()), ..budget(max("1"), 0, 0, 0) };
-        assert!(budget_cause(&uncounted, &[], &cluster()).is_permanent());
+        assert!(budget_cause(&uncounted, &[], &cluster(), None).is_permanent());
     }
 
     #[test]
     fn the_number_of_missing_pods_is_one_more_than_the_budget_needs() {
-        let opens = |healthy| budget_cause(&budget(min("2"), healthy, 2, 4), &[], &cluster()).opens;
+        let opens = |healthy| budget_cause(&budget(min("2"), healthy, 2, 4), &[], &cluster(), None).opens;
         assert_eq!(opens(2), Opens::WhenHealthy { missing: 1 });
         assert_eq!(opens(0), Opens::WhenHealthy { missing: 3 });
         assert_eq!(opens(3), Opens::WhenCounted);
-        let hostile = budget_cause(&budget(min("2"), i32::MIN, i32::MAX - 1, i32::MAX), &[], &cluster());
+        let hostile = budget_cause(&budget(min("2"), i32::MIN, i32::MAX - 1, i32::MAX), &[], &cluster(), None);
         assert!(matches!(hostile.opens, Opens::WhenHealthy { missing: i32::MAX }));
     }
 
@@ -213,14 +242,14 @@ mod tests {
         starting.row.phase = "Pending".to_owned();
         let pods =
             [terminating, waiting, pod("b", "n2"), unschedulable, healthy, pod("d", "n1"), pod("x", "gone"), starting];
-        let cause = budget_cause(&budget(min("7"), 1, 7, 8), &pods, &cluster());
+        let cause = budget_cause(&budget(min("7"), 1, 7, 8), &pods, &cluster(), None);
         let named: Vec<(&str, &PodTrouble)> = cause.unhealthy.iter().map(|p| (p.pod.as_str(), &p.why)).collect();
         let unschedulable = PodTrouble::Unschedulable { message: "0/2 nodes".into(), waits_for: Vec::new() };
         let expected =
             [("shop/a", &unschedulable), ("shop/b", &PodTrouble::NodeNotReady), ("shop/x", &PodTrouble::NodeGone)];
         assert_eq!(named, expected);
         assert_eq!(cause.more, 4, "{cause}");
-        let only = |pod: BudgetPod| budget_cause(&budget(min("2"), 1, 2, 3), &[pod], &cluster()).to_string();
+        let only = |pod: BudgetPod| budget_cause(&budget(min("2"), 1, 2, 3), &[pod], &cluster(), None).to_string();
         assert!(only(pods[1].clone()).starts_with("shop/c on n1 waits: ImagePullBackOff: no image; opens"));
         assert!(only(pods[5].clone()).starts_with("shop/d on n1 runs but is not Ready"));
         assert!(only(pods[7].clone()).starts_with("shop/g on n1 is starting"));
@@ -242,7 +271,7 @@ mod tests {
     #[test]
     fn a_large_budget_gives_a_short_cause() {
         let pods: Vec<BudgetPod> = (0..10_000).map(|i| pod(&format!("p{i}"), "n1")).collect();
-        let cause = budget_cause(&budget(max("1"), 0, 9_999, 10_000), &pods, &cluster());
+        let cause = budget_cause(&budget(max("1"), 0, 9_999, 10_000), &pods, &cluster(), None);
         assert_eq!((cause.unhealthy.len(), cause.more), (MAX_UNHEALTHY_PODS, 10_000 - MAX_UNHEALTHY_PODS));
     }
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_actions::{
     ActionError,
     estimate::{Basis, usual_times},
+    landing::{self, NodeLanding},
     machine_address,
-    plan::previews,
+    plan::{explain, previews},
     preview::Preview,
     resolve,
 };
@@ -20,6 +21,7 @@ use cketerm_model::{
     entry::QueueKind,
     kube::KubeView,
     names::{Address, NodeName},
+    placement::PlacementView,
     policy::WorkerOrder,
     secret,
     stored::view::StoreView,
@@ -55,6 +57,8 @@ struct Planned {
     waits: Option<String>,
     /// Preview of its drain; `None` if Kubernetes has no such Node or was not queried.
     drain: Option<Preview>,
+    /// Landing check of its pods while the nodes of its wave are drained together; `None` if it was not checked.
+    landing: Option<NodeLanding>,
     /// Reason why its pods were not read.
     unread: Option<String>,
 }
@@ -97,11 +101,54 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
     }
     let mut previews: BTreeMap<NodeName, Result<Preview, KubeError>> = previews.into_iter().collect();
     let line = by_policy(line, &view, &kube_view, &previews);
-    let planned: Vec<Planned> = line.placed.into_iter().map(|placed| of(placed, &mut previews)).collect();
+    let placement = read_placement(&kube, &kube_view, context).await;
+    let blocked = previews.values_mut().filter_map(|preview| preview.as_mut().ok());
+    explain(&kube, blocked, &kube_view, placement.as_ref()).await;
+    let mut landings = placement.map(|view| landings(&view, &line, context)).unwrap_or_default();
+    let planned: Vec<Planned> =
+        line.placed.into_iter().map(|placed| of(placed, &mut previews, &mut landings)).collect();
     match context.output(Output::Table) {
         Output::Table => context.out.text(text(&planned)),
         form => context.out.value(&planned, form),
     }
+}
+
+/// Nodes of a cluster whose pods are all read for the landing check, at most.
+const MAX_READ_NODES: usize = 1_000;
+
+/// Reads all pods, nodes and volumes for the landing check.
+async fn read_placement(kube: &Kube, view: &KubeView, context: &Context) -> Option<PlacementView> {
+    if view.nodes.len() > MAX_READ_NODES {
+        let text = format!("note: where pods can land was not checked: the cluster has over {MAX_READ_NODES} Nodes");
+        context.print_message(&text);
+        return None;
+    }
+    let read = kube.read_placement().await;
+    read.inspect_err(|why| context.print_message(&format!("note: where pods can land was not checked: {why}"))).ok()
+}
+
+/// Checks where the pods of each wave can land. Machines without a wave are checked alone.
+fn landings(view: &PlacementView, line: &Forecast, context: &Context) -> BTreeMap<NodeName, NodeLanding> {
+    let mut sets: BTreeMap<(Option<usize>, usize), BTreeSet<NodeName>> = BTreeMap::new();
+    for (i, placed) in line.placed.iter().enumerate() {
+        let set = match &placed.place {
+            Place::InWork(status) if status == "rebooting" => continue,
+            Place::Wave(wave, _) => (Some(*wave), 0),
+            Place::InWork(_) | Place::Waits(_) => (None, i),
+        };
+        sets.entry(set).or_default().insert(NodeName::new(placed.name.as_str()));
+    }
+    let found = landing::check(view, &sets.into_values().collect::<Vec<_>>());
+    if found.unchecked > 0 {
+        context
+            .print_message(&format!("note: where the pods of {} more waves can land was not checked", found.unchecked));
+    }
+    for (a, b) in &found.deadlocks {
+        context.print_message(&format!(
+            "note: deadlock: pods of {a} fit only on {b}, and pods of {b} only on {a}: drain them one after the other"
+        ));
+    }
+    found.nodes
 }
 
 /// Moves machines into later waves if the policy respects budgets.
@@ -145,7 +192,12 @@ pub(super) async fn print_estimate(
 }
 
 /// Moves a machine's drain preview into the first row that names the machine.
-fn of(placed: MachineForecast, previews: &mut BTreeMap<NodeName, Result<Preview, KubeError>>) -> Planned {
+fn of(
+    placed: MachineForecast,
+    previews: &mut BTreeMap<NodeName, Result<Preview, KubeError>>,
+    landings: &mut BTreeMap<NodeName, NodeLanding>,
+) -> Planned {
+    let landing = landings.remove(placed.name.as_str());
     let (wave, in_work, waits) = match placed.place {
         Place::InWork(status) => (None, Some(status), None),
         Place::Wave(wave, waits) => (Some(wave), None, waits),
@@ -165,6 +217,7 @@ fn of(placed: MachineForecast, previews: &mut BTreeMap<NodeName, Result<Preview,
         in_work,
         waits,
         drain,
+        landing,
         unread,
     }
 }
@@ -191,11 +244,13 @@ fn text(planned: &[Planned]) -> String {
             node.in_work.clone(),
             node.waits.clone(),
             node.drain.as_ref().map(Preview::summary),
+            node.landing.as_ref().map(NodeLanding::summary),
             node.unread.as_ref().map(|why| format!("pods not read: {why}")),
         ];
         let described: Vec<String> = described.into_iter().flatten().collect();
         out.line(format_args!("  {} {}{entry}: {}", node.name, node.address, described.join("; ")));
-        for line in node.drain.iter().flat_map(Preview::lines) {
+        let landing = node.landing.iter().flat_map(NodeLanding::lines);
+        for line in node.drain.iter().flat_map(Preview::lines).chain(landing) {
             out.line(format_args!("    {line}"));
         }
     }

@@ -88,7 +88,11 @@ async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[Strin
     let rules = definition.cluster.eviction(queue);
     let totals = &seen.snapshot.kube;
     let rows: Vec<_> = nodes.iter().filter_map(|name| totals.nodes.get(name.as_str()).cloned()).collect();
-    Ok(drains(kube, &rows, rules, totals).await)
+    let at_once = match queue {
+        QueueKind::Reboot | QueueKind::Maintenance => definition.cluster.reboot.concurrency(),
+        QueueKind::Repair => 1,
+    };
+    Ok(drains(kube, &rows, rules, totals, usize::try_from(at_once).unwrap_or(1)).await)
 }
 
 /// Returns an object as Kubernetes stores it.

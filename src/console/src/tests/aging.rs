@@ -71,7 +71,16 @@ fn plan(effects: &[Effect]) -> Option<u64> {
 }
 
 fn answer_plan(app: &mut App, number: u64) {
-    let met = Drains { nodes: 1, evict: 5, delete: 0, stay: 2, blocked: Vec::new(), unread: Vec::new(), more: 0 };
+    let met = Drains {
+        nodes: 1,
+        evict: 5,
+        delete: 0,
+        stay: 2,
+        blocked: Vec::new(),
+        unread: Vec::new(),
+        more: 0,
+        landing: None,
+    };
     update(app, Event::ReadFinished(Box::new(ReadResponse::Plan(number, Ok(met)))));
 }
 

@@ -28,6 +28,7 @@ fn drains() -> Drains {
         blocked: vec![(NodeName::new("worker-4"), vec![Blocker { pod: "db/pg-\u{1b}0".into(), why }])],
         unread: vec![(NodeName::new("worker-5"), "timeout".into())],
         more: 0,
+        landing: None,
     }
 }
 

@@ -375,7 +375,16 @@ fn a_repair_of_a_machine_in_work_is_marked_and_names_what_holds_it() {
     assert!(text.contains("! worker-1 is in work already: reboots/3 draining"), "{text}");
     assert!(text.contains("held up: pdb shop/web"), "{text}");
     let number = app.dialog.as_ref().and_then(|d| d.plan.as_ref()).unwrap().number;
-    let free = Drains { nodes: 1, evict: 5, delete: 0, stay: 2, blocked: Vec::new(), unread: Vec::new(), more: 0 };
+    let free = Drains {
+        nodes: 1,
+        evict: 5,
+        delete: 0,
+        stay: 2,
+        blocked: Vec::new(),
+        unread: Vec::new(),
+        more: 0,
+        landing: None,
+    };
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Plan(number, Ok(free)))));
     let text = screen::text(&app);
     assert!(text.contains("nothing else blocks a drain now"), "{text}");

@@ -10,7 +10,10 @@ use cketerm_model::{
     kube::BudgetRow,
     reason::{PodHold, budget_cause::BudgetCause},
 };
-use cketerm_rules::{budget_cause::budget_cause, decide::Budgeted};
+use cketerm_rules::{
+    budget_cause::{budget_cause, needs_placement},
+    decide::Budgeted,
+};
 
 use super::Actor;
 
@@ -20,17 +23,27 @@ const MAX_BUDGETS: usize = 5;
 impl Actor {
     /// Looks up the causes behind these budgets, by `namespace/name`. If the pods cannot be read, the budget alone tells.
     pub(super) async fn explain(&self, budgets: &[Arc<BudgetRow>]) -> BTreeMap<String, BudgetCause> {
-        let each = budgets.iter().take(MAX_BUDGETS).map(|budget| async move {
+        let read = budgets.iter().take(MAX_BUDGETS).map(|budget| async move {
             let pods = self.kube.pods_of_budget(budget).await.unwrap_or_else(|why| {
                 tracing::debug!(%why, "no cause behind pdb {}", budget.full_name());
                 Vec::new()
             });
-            let view = self.kube_live.borrow();
+            (budget, pods)
+        });
+        let read = futures::future::join_all(read).await;
+        let view = self.kube_live.borrow();
+        let placement = if read.iter().any(|(_, pods)| needs_placement(pods, &view)) {
+            let placement = self.kube.read_placement().await;
+            placement.inspect_err(|why| tracing::debug!(%why, "the nodes that pods wait for are not known")).ok()
+        } else {
+            None
+        };
+        let explained = read.iter().map(|(budget, pods)| {
             // the live copy may know a newer version by now
             let newest = view.budgets.get(&(budget.namespace.clone(), budget.name.clone())).unwrap_or(budget);
-            (budget.full_name(), budget_cause(newest, &pods, &view))
+            (budget.full_name(), budget_cause(newest, pods, &view, placement.as_ref()))
         });
-        futures::future::join_all(each).await.into_iter().collect()
+        explained.collect()
     }
 
     /// Adds the cause to each answer by which a budget holds a pod. Pods that are deleted next need none.

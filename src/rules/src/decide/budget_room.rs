@@ -6,13 +6,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use cketerm_model::{
     boot_time::Seconds,
     drain::{Answer, Verdict},
+    entry::EntryId,
     fault,
     kube::{BudgetRow, KubeView, PodRow},
-    reason::PodHold,
+    reason::{PodHold, Reason, budget_cause::PodTrouble},
 };
 
 use super::{Effect, Guard, Pass, entry_context::EntryContext};
-use crate::snapshot::{DrainWork, Snapshot};
+use crate::{
+    budget_cause::circle,
+    snapshot::{DrainWork, Snapshot},
+};
 
 /// Time without an answer to an eviction after which a drain asks for the cause behind the budget that holds it.
 const EXPLAIN_AFTER: Seconds = Seconds::new(5.0);
@@ -110,6 +114,31 @@ pub(super) fn present(held: &PodHold, budget: Option<&Arc<BudgetRow>>, drain: &D
 }
 
 impl<'a> Pass<'a> {
+    /// Adds to the reason of a drain the others with which it forms a circle: each waits for pods that wait for the
+    /// Node of another one.
+    pub(super) fn with_deadlock(&self, id: EntryId, mut reason: Reason) -> Reason {
+        if let Reason::BlockedByPdb { cause: Some(cause), .. } = &mut reason {
+            cause.deadlock = circle(id, |of| self.awaited_entries(of));
+        }
+        reason
+    }
+
+    /// Returns the entries for whose Nodes the pods of the budgets wait that hold this entry's drain.
+    fn awaited_entries(&self, of: EntryId) -> Vec<EntryId> {
+        let causes = self.snap.work.get(&of).into_iter().flat_map(|work| work.drain.causes.values());
+        let troubles = causes.flat_map(|known| &known.cause.unhealthy).map(|pod| &pod.why);
+        let awaited = troubles.flat_map(|why| match why {
+            PodTrouble::Unschedulable { waits_for, .. } => waits_for.as_slice(),
+            PodTrouble::Waiting { .. }
+            | PodTrouble::NodeNotReady
+            | PodTrouble::NodeGone
+            | PodTrouble::Terminating
+            | PodTrouble::Starting
+            | PodTrouble::NotReady => &[],
+        });
+        awaited.filter_map(|node| node.entry).collect()
+    }
+
     /// Looks up the cause behind a budget that holds a drain, once evictions have stopped for a while.
     pub(super) fn explain(&mut self, ctx: EntryContext<'a>, budget: &Arc<BudgetRow>, drain: &DrainWork) {
         let answered = drain.answers.values().map(|answer| answer.at).max();

@@ -127,7 +127,8 @@ impl<'a> Pass<'a> {
         } else if let Some((_, budget)) = next.full.first() {
             self.explain(ctx, budget, drain);
         }
-        Waits::For(self.remaining_reason(node, leaving, next.held))
+        let reason = self.remaining_reason(node, leaving, next.held);
+        Waits::For(self.with_deadlock(ctx.id, reason))
     }
 
     /// Returns the time until a drain that has removed no pod yet backs off because of a protected running Job (REB-25).

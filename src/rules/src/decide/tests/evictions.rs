@@ -5,11 +5,12 @@ use std::sync::Arc;
 use cketerm_model::{
     boot_time::Seconds,
     drain::{Undecided, Verdict},
+    entry::EntryId,
     kube::PodRow,
     names::NodeName,
     reason::{
         PodHold, Reason,
-        budget_cause::{BudgetCause, Exclusion, Opens},
+        budget_cause::{AwaitedNode, BudgetCause, Exclusion, Opens, PodTrouble, UnhealthyPod},
     },
     time::after,
 };
@@ -232,4 +233,36 @@ fn a_preview_asks_once_about_a_budget_that_allows_nothing() {
     let open = scene.with(|s| allow(s, 1));
     let Some(Effect::Preview { pods, .. }) = open.effect(0) else { panic!() };
     assert_eq!(dry_runs(&pods).len(), 4);
+}
+
+#[test]
+fn two_drains_that_wait_for_each_other_are_named() {
+    let cause = |node: &str, entry: u64| BudgetCause {
+        opens: Opens::WhenHealthy { missing: 1 },
+        pods: 2,
+        unhealthy: vec![UnhealthyPod {
+            pod: "shop/new".to_owned(),
+            node: None,
+            why: PodTrouble::Unschedulable {
+                message: "0/2 nodes".to_owned(),
+                waits_for: vec![AwaitedNode { node: NodeName::new(node), entry: Some(EntryId::reboot(entry)) }],
+            },
+        }],
+        more: 0,
+        deadlock: Vec::new(),
+    };
+    let knows = |scene: Scene, index: u64, cause: BudgetCause| {
+        let known = KnownCause { version: "5".to_owned(), at: scene.boot, cause };
+        scene.work(index, |w| {
+            w.drain.accepted = true;
+            w.drain.causes.insert("shop/web".to_owned(), known);
+        })
+    };
+    let scene = budgeted(&["a"], 0).pod(12, "b", shop_web);
+    let one = knows(scene, 0, cause("10.0.0.12", 1));
+    assert!(!one.reason(0).to_string().contains("deadlock"), "{}", one.reason(0));
+    let both = knows(one, 1, cause("10.0.0.11", 0));
+    let text = both.reason(0).to_string();
+    assert!(text.contains("deadlock with reboots/1, whose pods wait for this node too"), "{text}");
+    assert!(text.contains("waits for cordoned 10.0.0.12 (reboots/1)"), "{text}");
 }
