@@ -5,6 +5,7 @@ mod behind_proxy;
 mod blocked;
 mod bounds;
 mod breaker;
+mod budget_causes;
 mod cancel_and_disable;
 mod cke_actor;
 mod cke_cost;

@@ -39,6 +39,8 @@ pub struct Options {
     pub kcm: bool,
     /// Whether to start kwok: nodes become Ready, pods run and end.
     pub kwok: bool,
+    /// Whether to start kube-scheduler: pods without a node get one.
+    pub scheduler: bool,
     /// Whether to write the audit log.
     pub audit: bool,
     /// Whether to use Debian's etcd 3.4 instead of 3.6.
@@ -118,7 +120,12 @@ impl World {
     pub fn start_with(options: Options, apiserver: &[&str]) -> Option<Self> {
         let version = if options.etcd34 { EtcdVersion::V34 } else { EtcdVersion::V36 };
         let mut args = kubernetes_on(version)?;
-        for (enabled, flag) in [(options.kcm, "--kcm"), (options.kwok, "--kwok"), (options.audit, "--audit")] {
+        for (enabled, flag) in [
+            (options.kcm, "--kcm"),
+            (options.kwok, "--kwok"),
+            (options.scheduler, "--scheduler"),
+            (options.audit, "--audit"),
+        ] {
             args.extend(enabled.then(|| flag.to_owned()));
         }
         args.extend(apiserver.iter().flat_map(|flag| ["--apiserver-flag".to_owned(), (*flag).to_owned()]));

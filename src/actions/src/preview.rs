@@ -1,7 +1,11 @@
 //! Preview of one node's drain. It judges what it reads and sends no dry run to the Eviction API, so that it writes
 //! nothing.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use cketerm_clients::kubernetes::{Kube, KubeError};
 use cketerm_model::{
@@ -28,6 +32,9 @@ pub struct Preview {
     /// Number of Ready pods to evict for each budget (`namespace/name`), in protected namespaces.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub budgets: BTreeMap<String, i32>,
+    /// Budgets in the namespaces of these pods that select no pod, so that they protect nothing.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub idle_budgets: BTreeSet<String>,
     /// Volumes that have to be detached.
     pub volumes: Vec<String>,
 }
@@ -66,6 +73,7 @@ impl Preview {
                     for budget in facts.budgets_of(&pod).filter(|_| protected && pod.ready) {
                         *preview.budgets.entry(budget.full_name()).or_default() += 1;
                     }
+                    preview.idle_budgets.extend(idle_budgets(&pod.namespace, facts));
                     protected.then(|| budget_hold(&pod, facts)).flatten()
                 }
             };
@@ -96,15 +104,29 @@ impl Preview {
 
     /// Returns the lines under the summary: the current blockers.
     pub fn lines(&self) -> Vec<String> {
-        self.blockers.iter().map(|b| visible(&format!("! {}: {}", b.pod, b.why), false)).collect()
+        let blockers = self.blockers.iter().map(|b| format!("! {}: {}", b.pod, b.why));
+        let idle = self.idle_budgets.iter().map(|budget| format!("~ pdb {budget} selects no pod: it protects nothing"));
+        blockers.chain(idle).map(|line| visible(&line, false)).collect()
     }
+}
+
+/// Returns the budgets of a namespace that select no pod.
+fn idle_budgets<'a>(namespace: &'a str, facts: &'a KubeView) -> impl Iterator<Item = String> + 'a {
+    let all = facts.budgets.values().filter(move |budget| budget.namespace == namespace);
+    all.filter(|budget| budget.pods == 0 && budget.sync_failure.is_none()).map(|budget| budget.full_name())
 }
 
 /// Returns the budget that allows no eviction of this pod now, or the several budgets that make it impossible.
 fn budget_hold(pod: &PodRow, facts: &KubeView) -> Option<PodHold> {
+    // it evicts pending pods whatever their budget says
+    if pod.phase == "Pending" {
+        return None;
+    }
     let budgets: Vec<_> = facts.budgets_of(pod).collect();
     match budgets.as_slice() {
         [] => None,
+        // of a pod that is not Ready nothing is lost while its budget has enough healthy ones
+        [one] if !pod.ready && one.needed > 0 && one.healthy >= one.needed => None,
         [one] => (one.allowed <= 0).then(|| PodHold::Budget {
             budget: one.full_name(),
             healthy: one.healthy,
@@ -131,6 +153,7 @@ mod tests {
             name: name.into(),
             uid: name.into(),
             phase: "Running".into(),
+            ready: true,
             labels: [("app".to_owned(), app.to_owned())].into(),
             controller: Some(controller),
             ..PodRow::default()

@@ -30,7 +30,10 @@ fn site() -> Vec<Machine> {
 
 #[test]
 fn a_site_without_cke_is_set_up_and_rebooted_by_its_guide() {
-    let Some(world) = World::start(Options { kcm: true, kwok: true, audit: true, etcd34: false }) else { return };
+    let Some(world) = World::start(Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false })
+    else {
+        return;
+    };
     let Some(kubernetes_etcd) = ClusterEtcd::start(world.dir(), NETWORK) else { return };
     let Some((_etcd, reader)) = OwnEtcd::start(world.dir(), "127.0.48") else { return };
     let all = site();

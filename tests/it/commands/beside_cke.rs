@@ -8,7 +8,7 @@ use crate::world::{Options, World, cluster::machines, wait_for};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn why_names_the_pod_the_budget_and_the_job_that_hold_a_drain_of_cke() {
-    let options = Options { kcm: true, kwok: true, audit: false, etcd34: false };
+    let options = Options { kcm: true, kwok: true, audit: false, etcd34: false, scheduler: false };
     let Some(world) = World::start(options) else { return };
     let rig = Rig::on(&world.etcd).await;
     world.set_up_web(1);

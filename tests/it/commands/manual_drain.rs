@@ -15,7 +15,7 @@ use crate::world::{
 };
 
 in_both_worlds! {
-    Options { kcm: true, kwok: true, audit: false, etcd34: false };
+    Options { kcm: true, kwok: true, audit: false, etcd34: false, scheduler: false };
     a_manual_drain_leaves_the_node_cordoned,
     i15_a_refusing_budget_is_named_with_its_numbers_and_no_pod_is_evicted,
     an_interrupted_manual_drain_leaves_the_node_cordoned_and_reports_it,

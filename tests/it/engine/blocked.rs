@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::world::{Options, World, cluster::machines, in_both_worlds, wait_for};
 
 in_both_worlds! {
-    Options { kcm: true, kwok: true, audit: true, etcd34: false };
+    Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false };
     i32_a_budget_that_blocks_a_running_drain_is_named_until_it_allows_the_eviction,
     i15_a_budget_found_by_the_preview_backs_off_before_any_eviction,
     i18_a_protected_running_job_backs_the_drain_off_and_is_never_evicted,

@@ -12,7 +12,7 @@ use crate::world::{
     Options, World, cluster::machines, found, free_port, program::command, sandbox::http, skipped, wait_for,
 };
 
-const SERVERS: Options = Options { kcm: false, kwok: true, audit: false, etcd34: false };
+const SERVERS: Options = Options { kcm: false, kwok: true, audit: false, etcd34: false, scheduler: false };
 
 /// A process in a PID namespace of its own, seen from outside. Drop kills all of it.
 struct Container {

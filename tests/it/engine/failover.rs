@@ -15,7 +15,7 @@ use crate::world::{
 };
 
 in_both_worlds! {
-    Options { kcm: true, kwok: true, audit: true, etcd34: false };
+    Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false };
     i01_i25_six_machines_reboot_once_each_although_two_leaders_are_killed,
     the_election_winner_leads_at_once_while_other_programs_write_to_etcd,
 }

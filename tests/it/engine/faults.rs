@@ -10,7 +10,7 @@ use crate::world::{
 };
 
 in_both_worlds! {
-    Options { kcm: true, kwok: true, audit: false, etcd34: false };
+    Options { kcm: true, kwok: true, audit: false, etcd34: false, scheduler: false };
     i23_i25_each_machine_reboots_once_despite_lease_leader_and_api_server_faults,
 }
 

@@ -38,7 +38,10 @@ fn moments(receiver: &Receiver) -> Vec<String> {
 
 #[test]
 fn hooks_run_once_each_around_a_reboot_and_survive_their_leader() {
-    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false }) else { return };
+    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false, scheduler: false })
+    else {
+        return;
+    };
     let all = machines(1, 2);
     world.add_nodes(&all);
     world.add_pod("default", "web-0", "w1", "web", None);
@@ -101,7 +104,10 @@ fn hooks_run_once_each_around_a_reboot_and_survive_their_leader() {
 
 #[test]
 fn a_failing_hook_stops_only_its_own_entry() {
-    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false }) else { return };
+    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false, scheduler: false })
+    else {
+        return;
+    };
     let all = machines(1, 2);
     world.add_nodes(&all);
     world.set_up(&all, &json!({"max_concurrent_reboots": 1}));

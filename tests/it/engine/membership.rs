@@ -45,7 +45,10 @@ fn listed(world: &World, node: &str) -> Value {
 
 #[test]
 fn members_join_and_leave_with_their_nodes() {
-    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false }) else { return };
+    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false, scheduler: false })
+    else {
+        return;
+    };
     let all = machines(1, 4);
     world.add_nodes(&all[..3]);
     world.set_up(&all[..3], &json!({}));
@@ -84,7 +87,10 @@ fn members_join_and_leave_with_their_nodes() {
 
 #[test]
 fn a_machine_that_may_be_a_control_plane_is_not_rebooted() {
-    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false }) else { return };
+    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false, scheduler: false })
+    else {
+        return;
+    };
     let all = machines(1, 3);
     world.add_nodes(&all[..3]);
     world.set_up(&all[..3], &json!({}));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::world::{Options, World, cluster::machines, in_both_worlds, wait_for};
 
 in_both_worlds! {
-    Options { kcm: true, kwok: true, audit: true, etcd34: false };
+    Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false };
     i67_i68_conditions_come_in_order_and_go_although_leaders_are_killed,
     i67_i68_a_policy_that_is_turned_off_leaves_nothing_behind,
 }

@@ -36,7 +36,10 @@ fn soon() -> String {
 
 #[test]
 fn a_needed_reboot_is_proposed_then_queued_once_for_each_signal() {
-    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false }) else { return };
+    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: true, etcd34: false, scheduler: false })
+    else {
+        return;
+    };
     let all = machines(1, 2);
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));

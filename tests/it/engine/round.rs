@@ -34,7 +34,7 @@ const DEADLINE_SECONDS: u64 = 150;
 
 #[test]
 fn i01_i10_i25_twenty_machines_reboot_once_each_despite_random_faults() {
-    let options = Options { kcm: true, kwok: true, audit: true, etcd34: false };
+    let options = Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false };
     let Some(world) = World::start_with(options, &[AS_JSON]) else { return };
     let seed = std::env::var("ROUND_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(5);
     let machines = machines(3, 17);

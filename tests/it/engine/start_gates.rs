@@ -46,7 +46,10 @@ fn wait_for_gate(world: &World, index: u64, words: &[&str]) {
 
 #[test]
 fn i72_no_reboot_starts_behind_a_closed_gate_and_a_drain_that_has_begun_goes_on() {
-    let Some(world) = World::start(Options { kcm: true, kwok: true, audit: true, etcd34: false }) else { return };
+    let Some(world) = World::start(Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false })
+    else {
+        return;
+    };
     world.set_up_web(2);
     let all = machines(1, 2);
     let prometheus = Prometheus::start();
@@ -130,7 +133,10 @@ fn i72_no_reboot_starts_behind_a_closed_gate_and_a_drain_that_has_begun_goes_on(
 
 #[test]
 fn a_prometheus_is_trusted_by_the_authority_in_the_policy() {
-    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: false, etcd34: false }) else { return };
+    let Some(world) = World::start(Options { kcm: false, kwok: true, audit: false, etcd34: false, scheduler: false })
+    else {
+        return;
+    };
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));

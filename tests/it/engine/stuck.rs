@@ -212,7 +212,7 @@ async fn the_main_loop_sends_heartbeats_while_etcd_delays_the_campaign() {
 }
 
 in_both_worlds! {
-    Options { kcm: false, kwok: true, audit: false, etcd34: false };
+    Options { kcm: false, kwok: true, audit: false, etcd34: false, scheduler: false };
     a_daemon_with_a_stuck_main_loop_gives_up_the_lock_and_exits_with_1,
 }
 

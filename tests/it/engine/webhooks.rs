@@ -11,7 +11,7 @@ use crate::world::{
     webhook::{Behaviour, NAME, Webhook},
 };
 
-const OPTIONS: Options = Options { kcm: true, kwok: true, audit: true, etcd34: false };
+const OPTIONS: Options = Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false };
 
 in_both_worlds! {
     OPTIONS;

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{Options, World, cluster::machines, in_both_worlds, program::Daemon, wait_for};
 
 in_both_worlds! {
-    Options { kcm: true, kwok: true, audit: true, etcd34: false };
+    Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false };
     i8_a_freeze_unwinds_the_drain_and_its_end_restarts_it,
     i8_work_starts_in_the_minute_in_which_the_window_opens,
     i27_a_hold_unwinds_a_drain_and_lasts_until_an_operator_removes_it,

@@ -79,6 +79,13 @@ impl World {
         output.stdout
     }
 
+    /// Same as [`World::run`], with the notes on standard error before the data.
+    pub fn run_with_notes(&self, args: &[&str]) -> String {
+        let output = cketerm(&self.config(), args);
+        assert_eq!(output.code, 0, "cketerm {args:?}: {}{}", output.stdout, output.stderr);
+        format!("{}{}", output.stderr, output.stdout)
+    }
+
     /// Starts an engine, with its log in `NAME.log`.
     pub fn daemon(&self, name: &str) -> Daemon {
         Daemon::start(self.dir(), &self.config(), name)
