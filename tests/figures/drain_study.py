@@ -21,7 +21,7 @@ No rule of cketerm is repeated here: controllers and the scheduler give every an
 A seed gives the same objects; the scheduler places their pods at random among equal nodes. `--keep` stops before anything is measured and
 leaves the servers. Seeds from 10000 are for the report and stay unused during development.
 """
-import argparse, collections, json, os, platform, random, re, sys, textwrap, time
+import argparse, collections, json, os, platform, random, re, signal, sys, textwrap, time
 
 from study_servers import HELD, MERGE, STRATEGIC, Program, Servers, full_name, is_ready, node, owner, split, wait, write
 
@@ -618,6 +618,7 @@ class Score:
     def __init__(self):
         self.by = {c: collections.Counter() for c in CLASSES}
         self.pods, self.features, self.seeds = collections.Counter(), collections.Counter(), 0
+        self.failed = 0
 
     def add(self, result):
         """Counts the cases of a seed; returns its wrong ones."""
@@ -659,6 +660,8 @@ class Score:
         text += "".join("| " + " | ".join(map(str, row)) + " |\n" for row in self.rows())
         apart = [f"{self.by['waves']['partly']} pairs of nodes drain together only in part"]
         apart += [f"{by['unmeasured']} cases of {name} could not be measured" for name, by in self.by.items() if by["unmeasured"]]
+        if self.failed:
+            apart.append(f"{self.failed} further seeds failed as a whole")
         text += "\n" + textwrap.fill(f"Counted apart: {'; '.join(apart)}.", 100) + "\n\n"
         mix = ", ".join(f"{f} {100 * n // self.seeds} %" for f, n in sorted(self.features.items()))
         return text + textwrap.fill(f"Share of the clusters with each feature: {mix}.", 100)
@@ -677,7 +680,21 @@ def main():
     if args.write:
         split(args.write, "drain-study")  # fails before anything is started
     seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.seeds)
-    score, failed = Score(), 0
+    score = Score()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    try:
+        run(args, seeds, score)
+    finally:
+        if score.seeds and score.seeds + score.failed < len(seeds):
+            print(f"\nonly {score.seeds + score.failed} of {len(seeds)} seeds:\n{score.table(seeds[0], args.policy)}")
+    if score.seeds:
+        table = score.table(seeds[0], args.policy)
+        print("\n" + table)
+        if args.write:
+            write(args.write, "drain-study", table)
+
+
+def run(args, seeds, score):
     with Servers(keep=args.keep) as servers:
         program = Program(args.program, servers)
         for namespace in NAMESPACES:
@@ -689,7 +706,7 @@ def main():
             try:
                 result = study(servers, program, seed, args.keep)
             except RuntimeError as why:
-                failed += 1
+                score.failed += 1
                 print(json.dumps({"seed": seed, "failed": str(why)}), flush=True)
                 continue
             if args.keep:
@@ -706,13 +723,6 @@ def main():
                     if re.search(rf"\\b{body['metadata']['name'].split('-')[0]}\\b", json.dumps(wrong)):
                         print(f"  {path}: {json.dumps(body)}")
                 sys.stdout.flush()
-    if failed:
-        print(f"{failed} seeds failed and are not in the table")
-    if score.seeds:
-        table = score.table(seeds[0], args.policy)
-        print("\n" + table)
-        if args.write:
-            write(args.write, "drain-study", table)
 
 
 if __name__ == "__main__":
