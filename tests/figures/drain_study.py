@@ -21,7 +21,7 @@ No rule of cketerm is repeated here: controllers and the scheduler give every an
 A seed gives the same objects; the scheduler places their pods at random among equal nodes. `--keep` stops before anything is measured and
 leaves the servers. Seeds from 10000 are for the report and stay unused during development.
 """
-import argparse, collections, json, os, platform, random, re, sys, textwrap, time
+import argparse, collections, json, os, platform, random, re, signal, sys, textwrap, time
 
 from study_servers import HELD, MERGE, STRATEGIC, Program, Servers, full_name, is_ready, node, owner, split, wait, write
 
@@ -116,7 +116,7 @@ class Cluster:
         w = {"name": name, "namespace": namespace, "kind": kind, "replicas": replicas, "labels": labels, "spec": spec, "sick": None}
         if kind == "StatefulSet" and r.random() < 0.35:
             self.volumes(w)
-        if r.random() < 0.4:
+        if r.random() < 0.45:
             reason = r.choices(("CrashLoopBackOff", "ImagePullBackOff", "not ready"), (50, 20, 30))[0]
             self.feature(f"unhealthy: {reason}")
             w["sick"] = [reason, r.choice((1, 1, replicas))]
@@ -177,7 +177,7 @@ class Cluster:
                   "minAvailable: more than all": {"minAvailable": n + 1}, "minAvailable: percent": {"minAvailable": r.choice(("50%", "100%"))},
                   "maxUnavailable: 0": {"maxUnavailable": 0}, "maxUnavailable: 1": {"maxUnavailable": 1}, "maxUnavailable: percent": {"maxUnavailable": r.choice(("20%", "50%"))}}
         # the healthy replicas that are needed are fewer than all for most workloads with unhealthy pods
-        weights = (6, 20, 8, 3, 12, 6, 40, 12) if w["sick"] else (8, 20, 8, 3, 12, 8, 35, 14)
+        weights = (4, 22, 8, 2, 12, 4, 42, 14) if w["sick"] else (8, 20, 8, 3, 12, 8, 35, 14)
         kind = r.choices(list(limits), weights)[0]
         self.feature(f"budget: {kind}")
         shared = "group" in w["labels"]
@@ -408,14 +408,14 @@ def measure_refusals(site, rows):
 def measure_causes(site, rows, refused):
     """Heals everything and looks whether each refusing budget opens."""
     budgets, pods = site.budgets(), {full_name(p): p for p in site.pods()}
-    told = {}  # budgets of a blocker: its answer
+    predicted = {}  # budgets of a blocker: its answer
     for row in rows.values():
         for b in (row.get("drain") or {}).get("blockers", []):
             why = b["why"]
             if why["kind"] == "budget":
-                told.setdefault(why["budget"], why.get("cause"))
+                predicted.setdefault(why["budget"], why.get("cause"))
             elif why["kind"] == "many_budgets":
-                told.setdefault(" ".join(sorted(why["budgets"])), {"opens": {"kind": "never"}})
+                predicted.setdefault(" ".join(sorted(why["budgets"])), {"opens": {"kind": "never"}})
     cases = {}
     for name, (code, _) in refused.items():
         those = over(pods[name], budgets)
@@ -435,7 +435,7 @@ def measure_causes(site, rows, refused):
             code, _ = site.api.evict(healed[case["pod"]], dry_run=True) if case["pod"] in healed else (500, "")
             case["truth"] = code < 300
         case["after"] = [now[b]["status"] for b in names]
-        cause = told.get(key)
+        cause = predicted.get(key)
         kind = ((cause or {}).get("opens") or {}).get("kind")
         case["answer"] = {"never": False, "when_healthy": True, "unknown": "uncertain"}.get(kind)
         case["cause"] = cause
@@ -479,15 +479,15 @@ def measure_landing(site, program, names):
     for key, count in gone.items():
         landed = on[key] - (on_before[key] - count)
         stuck = landed < count and not off[key]  # an OrderedReady set waits for another of its pods: the scheduler was not asked
-        told = collections.Counter((per_pod.get(full_name(p)) or {}).get("answer") for p in leaving if (p["metadata"]["namespace"], owner(p)) == key)
-        case["controllers"]["/".join(map(str, key))] = {"left": count, "landed": landed, "stuck": stuck, "told": {str(k): v for k, v in told.items()}}
+        predicted = collections.Counter((per_pod.get(full_name(p)) or {}).get("answer") for p in leaving if (p["metadata"]["namespace"], owner(p)) == key)
+        case["controllers"]["/".join(map(str, key))] = {"left": count, "landed": landed, "stuck": stuck, "predicted": {str(k): v for k, v in predicted.items()}}
         if stuck:
             continue
         case["truth"] = case["truth"] or landed < count
-        open_, fits = told["uncertain"], told["fits"]
+        open_, fits = predicted["uncertain"], predicted["fits"]
         case["pods"]["count"] += count
         case["pods"]["not_landed"] += max(0, count - landed)
-        if told[None]:
+        if predicted[None]:
             case["pods"]["no_answer"] += count
         else:
             case["pods"]["uncertain"] += open_
@@ -548,17 +548,17 @@ def measure_pair(site, program, pair):
 
 
 def pairs_of(site):
-    """Pairs of ready nodes with protected pods, those that share a budget first."""
+    """Pairs of ready nodes with protected pods, in random order: more often those whose common budget allows few evictions."""
     r, pods, budgets = site.cluster.random, site.pods(), site.budgets()
-    covers = {n: {b for p in site.drained_pods(n, pods) for b in over(p, budgets)} for n in site.cluster.nodes}
+    covers = {n: collections.Counter(b for p in site.drained_pods(n, pods) for b in over(p, budgets)) for n in site.cluster.nodes}
     able = sorted(n for n in covers if covers[n] and site.cluster.nodes[n]["ready"])
     pairs = [[a, b] for i, a in enumerate(able) for b in able[i + 1:]]
-    shared = [p for p in pairs if covers[p[0]] & covers[p[1]]]
-    apart = [p for p in pairs if not covers[p[0]] & covers[p[1]]]
-    r.shuffle(shared), r.shuffle(apart)
+    is_tight = lambda a, b: any(n in covers[b] and 0 < budgets[n]["status"]["disruptionsAllowed"] <= count for n, count in covers[a].items())
+    tight, others = [p for p in pairs if is_tight(*p)], [p for p in pairs if not is_tight(*p)]
+    r.shuffle(tight), r.shuffle(others)
     mixed = []
-    while shared or apart:
-        mixed.append((shared if shared and (not apart or r.random() < 0.6) else apart).pop())
+    while tight or others:
+        mixed.append((tight if tight and (not others or r.random() < 0.7) else others).pop())
     return mixed
 
 
@@ -618,6 +618,7 @@ class Score:
     def __init__(self):
         self.by = {c: collections.Counter() for c in CLASSES}
         self.pods, self.features, self.seeds = collections.Counter(), collections.Counter(), 0
+        self.failed = 0
 
     def add(self, result):
         """Counts the cases of a seed; returns its wrong ones."""
@@ -659,6 +660,8 @@ class Score:
         text += "".join("| " + " | ".join(map(str, row)) + " |\n" for row in self.rows())
         apart = [f"{self.by['waves']['partly']} pairs of nodes drain together only in part"]
         apart += [f"{by['unmeasured']} cases of {name} could not be measured" for name, by in self.by.items() if by["unmeasured"]]
+        if self.failed:
+            apart.append(f"{self.failed} further seeds failed as a whole")
         text += "\n" + textwrap.fill(f"Counted apart: {'; '.join(apart)}.", 100) + "\n\n"
         mix = ", ".join(f"{f} {100 * n // self.seeds} %" for f, n in sorted(self.features.items()))
         return text + textwrap.fill(f"Share of the clusters with each feature: {mix}.", 100)
@@ -677,7 +680,21 @@ def main():
     if args.write:
         split(args.write, "drain-study")  # fails before anything is started
     seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.seeds)
-    score, failed = Score(), 0
+    score = Score()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    try:
+        run(args, seeds, score)
+    finally:
+        if score.seeds and score.seeds + score.failed < len(seeds):
+            print(f"\nonly {score.seeds + score.failed} of {len(seeds)} seeds:\n{score.table(seeds[0], args.policy)}")
+    if score.seeds:
+        table = score.table(seeds[0], args.policy)
+        print("\n" + table)
+        if args.write:
+            write(args.write, "drain-study", table)
+
+
+def run(args, seeds, score):
     with Servers(keep=args.keep) as servers:
         program = Program(args.program, servers)
         for namespace in NAMESPACES:
@@ -689,7 +706,7 @@ def main():
             try:
                 result = study(servers, program, seed, args.keep)
             except RuntimeError as why:
-                failed += 1
+                score.failed += 1
                 print(json.dumps({"seed": seed, "failed": str(why)}), flush=True)
                 continue
             if args.keep:
@@ -706,13 +723,6 @@ def main():
                     if re.search(rf"\\b{body['metadata']['name'].split('-')[0]}\\b", json.dumps(wrong)):
                         print(f"  {path}: {json.dumps(body)}")
                 sys.stdout.flush()
-    if failed:
-        print(f"{failed} seeds failed and are not in the table")
-    if score.seeds:
-        table = score.table(seeds[0], args.policy)
-        print("\n" + table)
-        if args.write:
-            write(args.write, "drain-study", table)
 
 
 if __name__ == "__main__":
