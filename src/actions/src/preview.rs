@@ -113,7 +113,8 @@ impl Preview {
 /// Returns the budgets of a namespace that select no pod.
 fn idle_budgets<'a>(namespace: &'a str, facts: &'a KubeView) -> impl Iterator<Item = String> + 'a {
     let all = facts.budgets.values().filter(move |budget| budget.namespace == namespace);
-    all.filter(|budget| budget.pods == 0 && budget.sync_failure.is_none()).map(|budget| budget.full_name())
+    all.filter(|budget| budget.pods == 0 && budget.healthy == 0 && budget.sync_failure.is_none())
+        .map(|budget| budget.full_name())
 }
 
 /// Returns the budget that allows no eviction of this pod now, or the several budgets that make it impossible.

@@ -28,13 +28,13 @@ pub fn budget_cause(
     unhealthy.sort_by(|a, b| (urgency(&a.why), &a.pod).cmp(&(urgency(&b.why), &b.pod)));
     let more = unhealthy.len().saturating_sub(MAX_UNHEALTHY_PODS);
     unhealthy.truncate(MAX_UNHEALTHY_PODS);
-    BudgetCause { opens: opens(budget), pods: budget.pods, unhealthy, more, deadlock: Vec::new() }
+    BudgetCause { opens: opens(budget, !pods.is_empty()), pods: budget.pods, unhealthy, more, deadlock: Vec::new() }
 }
 
 /// Returns the condition under which the budget allows an eviction. Its controller allows as many as there are more
 /// healthy pods than it needs.
-fn opens(budget: &BudgetRow) -> Opens {
-    if let Some(because) = exclusion(budget) {
+fn opens(budget: &BudgetRow, has_pods: bool) -> Opens {
+    if let Some(because) = exclusion(budget, has_pods) {
         return Opens::Never { because };
     }
     match budget.needed.saturating_add(1).saturating_sub(budget.healthy) {
@@ -44,9 +44,13 @@ fn opens(budget: &BudgetRow) -> Opens {
 }
 
 /// Returns the setting by which the budget refuses every eviction, even while all its pods are healthy.
-fn exclusion(budget: &BudgetRow) -> Option<Exclusion> {
+fn exclusion(budget: &BudgetRow, has_pods: bool) -> Option<Exclusion> {
     if let Some(message) = &budget.sync_failure {
         return Some(Exclusion::NotCounted { message: message.to_string() });
+    }
+    // it counts pods by the scale of their controllers, and these have none
+    if budget.pods <= 0 && has_pods && is_relative(&budget.limit) {
+        return Some(Exclusion::NotCounted { message: "no controller tells how many they should be".to_owned() });
     }
     match &budget.limit {
         BudgetLimit::None => Some(Exclusion::NoLimit),
@@ -58,6 +62,15 @@ fn exclusion(budget: &BudgetRow) -> Option<Exclusion> {
             Some(Exclusion::AllNeeded { min_available: least.to_string(), pods: budget.pods })
         }
         BudgetLimit::MinAvailable(_) => None,
+    }
+}
+
+/// Reports whether the limit depends on the number of pods that there should be.
+fn is_relative(limit: &BudgetLimit) -> bool {
+    match limit {
+        BudgetLimit::None => false,
+        BudgetLimit::MinAvailable(least) => least.ends_with('%'),
+        BudgetLimit::MaxUnavailable(_) => true,
     }
 }
 
@@ -216,6 +229,8 @@ mod tests {
             let found = if let Opens::Never { because } = &cause.opens { Some(because.clone()) } else { None };
             assert_eq!((found, cause.is_permanent()), (expected.clone(), expected.is_some()), "{row:?}");
         }
+        let unmanaged = budget_cause(&budget(max("1"), 1, 0, 0), &[pod("a", "n1")], &cluster(), None);
+        assert!(unmanaged.is_permanent(), "{unmanaged}");
         let uncounted = BudgetRow { sync_failure: Some("no scale".into()), ..budget(max("1"), 0, 0, 0) };
         assert!(budget_cause(&uncounted, &[], &cluster(), None).is_permanent());
     }

@@ -113,7 +113,7 @@ fn eight_crafted_causes_are_named() {
             found.iter().any(|b| b.contains(&format!("\"{budget}\"")) && b.contains(cause))
         };
         let missing: Vec<_> = expected.iter().filter(|e| !named(e)).collect();
-        if missing.is_empty() { Some(found) } else { None }
+        missing.is_empty().then_some(found)
     });
     let big = found.iter().find(|b| b.contains("\"default/big\"")).expect("the budget");
     assert!(big.contains("Insufficient cpu"), "the scheduler's message: {big}");

@@ -216,10 +216,7 @@ impl fmt::Display for Exclusion {
                 write!(f, "minAvailable {min_available} needs all {pods} pods: lower it, or run more replicas")
             }
             Self::NotCounted { message } => {
-                write!(
-                    f,
-                    "its controller cannot count the pods: {message}: fix its selector, or use minAvailable as a number"
-                )
+                write!(f, "it cannot count its pods: {message}: set minAvailable to a number")
             }
         }
     }

@@ -33,8 +33,8 @@ const FEWEST_TRIALS: usize = 6;
 
 type PodSet = HashSet<*const PlacementPod, FixedState>;
 
-/// Checks whether the pods that leave these nodes find a place elsewhere. `moves` excludes pods that the caller knows to
-/// stay; mirror pods, pods of a `DaemonSet` and finished ones never count. `also_unavailable` takes no pods either.
+/// Checks whether the pods that leave these nodes find a place elsewhere. `moves` excludes pods that the caller knows
+/// to stay; mirror pods, pods of a `DaemonSet` and finished ones never count. `also_unavailable` takes no pods either.
 pub fn check(
     view: &PlacementView,
     leaving: &BTreeSet<NodeName>,
@@ -147,8 +147,11 @@ impl<'a> Trials<'a> {
         let moving: PodSet = self.movers.iter().map(|mover| std::ptr::from_ref(mover.pod)).collect();
         let start = |gradual: bool, terminated: bool| {
             State::new(cluster, |pod| {
-                let left = is_gone(pod) && !(gradual && moving.contains(&std::ptr::from_ref(pod)));
-                !left && !(terminated && terminates(pod) && !is_gone(pod))
+                if is_gone(pod) {
+                    gradual && moving.contains(&std::ptr::from_ref(pod))
+                } else {
+                    !(terminated && terminates(pod))
+                }
             })
         };
         let starts = [start(false, false), start(false, true), start(true, false), start(true, true)];
@@ -254,8 +257,8 @@ impl<'t, 'a> Judge<'t, 'a> {
         let required: Vec<usize> = (0..answers.len()).filter(|mover| decided(&answers[*mover])).collect();
         let trials = self.trials;
         let all_placed = trials.played.iter().any(|placed| required.iter().all(|mover| placed[*mover]));
-        let failing = required.iter().filter(|mover| trials.played.iter().any(|placed| !placed[**mover]));
-        let saved = failing.fold(false, |saved, mover| self.rescue(trials.movers[*mover].class).is_some() || saved);
+        let mut failing = required.iter().filter(|mover| trials.played.iter().any(|placed| !placed[**mover]));
+        let saved = failing.any(|mover| self.rescue(trials.movers[*mover].class).is_some());
         if all_placed || saved || !trials.complete { LandingAnswer::Uncertain } else { LandingAnswer::Cannot }
     }
 
@@ -291,10 +294,20 @@ impl<'t, 'a> Judge<'t, 'a> {
         } else if self.cluster.classes[class].tolerates_cordon() {
             Some(Doubt::ToleratesCordon)
         } else {
-            self.cluster.unknown.clone()
+            self.unknown_place(class)
         };
         self.rescues.insert(class, rescue.clone());
         rescue
+    }
+
+    /// Returns the doubt about the first open node that cannot be understood and is not excluded by what is known.
+    fn unknown_place(&self, class: ClassId) -> Option<Doubt> {
+        let row = &self.cluster.classes[class];
+        let possible = self.cluster.unknown.iter().find(|(node, _)| {
+            let entry = &self.cluster.nodes.entries[**node];
+            entry.node.unreadable.is_some() || static_fit(row.pod, &row.volumes, entry).is_ok()
+        });
+        possible.map(|(_, doubt)| doubt.clone())
     }
 
     /// Reports whether a node has room for the class without its pods of lower priority.

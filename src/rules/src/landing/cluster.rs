@@ -1,13 +1,13 @@
 //! Everything that one question needs, indexed once: nodes, classes of pods, counters, and the pods that are bound.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     rc::Rc,
 };
 
 use cketerm_model::{
     names::NodeName,
-    placement::{HostPort, NodeRules, PlacementPod, PlacementView, Priority, ResourceName, Resources},
+    placement::{Amount, HostPort, NodeRules, PlacementPod, PlacementView, Priority, ResourceName, Resources},
 };
 use foldhash::fast::FixedState;
 
@@ -39,8 +39,10 @@ pub(super) struct Cluster<'a> {
     pub(super) classes: Vec<Class<'a>>,
     pub(super) counters: Counters<'a>,
     pub(super) bound: Vec<BoundPod<'a>>,
-    /// First open node whose free amounts are not known.
-    pub(super) unknown: Option<Doubt>,
+    /// Host ports that one of the classes asks for.
+    ports: Vec<&'a HostPort>,
+    /// Open nodes that take no pods because they, or a pod on them, cannot be understood.
+    pub(super) unknown: BTreeMap<NodeId, Doubt>,
 }
 
 /// Pods that a question is about, with the class of each.
@@ -59,9 +61,9 @@ pub(super) fn index<'a>(
     let mut names: Vec<&ResourceName> = actors.iter().flat_map(|pod| requested(&pod.spec.requests)).collect();
     names.sort_unstable();
     names.dedup();
-    let (unknown_nodes, unknown) = unknown_nodes(view, &nodes);
+    let unknown = unknown_nodes(view, &nodes);
     let mut known: HashMap<ClassKey<'a>, ClassId, FixedState> = HashMap::default();
-    let mut eligible = Eligibility { nodes: &nodes, unknown: &unknown_nodes, known: HashMap::default() };
+    let mut eligible = Eligibility { nodes: &nodes, unknown: &unknown, known: HashMap::default() };
     let (mut classes, mut class_of) = (Vec::new(), Vec::new());
     for pod in actors {
         let id = *known.entry(ClassKey::of(pod)).or_insert_with(|| {
@@ -99,7 +101,10 @@ pub(super) fn index<'a>(
         Some(BoundPod { pod, node, requests: amounts(&names, &pod.spec.requests), raises: counters.raised_by(pod) })
     });
     let bound = bound.collect();
-    Indexed { cluster: Cluster { nodes, resources: names, classes, counters, bound, unknown }, class_of }
+    let mut ports: Vec<&HostPort> = classes.iter().flat_map(|class| &class.pod.spec.host_ports).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    Indexed { cluster: Cluster { nodes, resources: names, classes, counters, bound, ports, unknown }, class_of }
 }
 
 /// Returns the resources that are requested at all.
@@ -113,7 +118,7 @@ fn amounts(names: &[&ResourceName], resources: &Resources) -> Rc<[i64]> {
 }
 
 /// Finds the open nodes that are left out because they, or a pod on them, cannot be understood.
-fn unknown_nodes(view: &PlacementView, nodes: &Nodes<'_>) -> (HashSet<NodeId, FixedState>, Option<Doubt>) {
+fn unknown_nodes(view: &PlacementView, nodes: &Nodes<'_>) -> BTreeMap<NodeId, Doubt> {
     let mut found: BTreeMap<NodeId, Doubt> = BTreeMap::new();
     for (id, entry) in nodes.entries.iter().enumerate() {
         if let Some(reason) = &entry.node.unreadable {
@@ -128,14 +133,13 @@ fn unknown_nodes(view: &PlacementView, nodes: &Nodes<'_>) -> (HashSet<NodeId, Fi
         }
     }
     found.retain(|id, _| nodes.entries[*id].open());
-    let first = found.values().next().cloned();
-    (found.into_keys().collect(), first)
+    found
 }
 
 /// Static filters of all nodes, evaluated once for equal rules.
 struct Eligibility<'n, 'a> {
     nodes: &'n Nodes<'a>,
-    unknown: &'n HashSet<NodeId, FixedState>,
+    unknown: &'n BTreeMap<NodeId, Doubt>,
     known: HashMap<(&'a NodeRules, Vec<&'a str>), Rc<[NodeId]>, FixedState>,
 }
 
@@ -146,7 +150,7 @@ impl<'a> Eligibility<'_, 'a> {
             return Rc::clone(known);
         }
         let entries = self.nodes.entries.iter().enumerate();
-        let open = entries.filter(|(id, entry)| entry.open() && !self.unknown.contains(id));
+        let open = entries.filter(|(id, entry)| entry.open() && !self.unknown.contains_key(id));
         let fitting = open.filter(|(_, entry)| static_fit(pod, volumes, entry).is_ok()).map(|(id, _)| id);
         let eligible: Rc<[NodeId]> = fitting.collect();
         self.known.insert(key, Rc::clone(&eligible));
@@ -173,8 +177,8 @@ impl Cluster<'_> {
             Blocked::PodLimit => Obstacle::PodLimit,
             Blocked::Resource(resource) => Obstacle::Resource {
                 resource: self.resources[resource].clone(),
-                needed: cketerm_model::placement::Amount(self.classes[class].requests[resource]),
-                free: cketerm_model::placement::Amount(free),
+                needed: Amount(self.classes[class].requests[resource]),
+                free: Amount(free),
             },
             Blocked::Port(port) => Obstacle::HostPort(port.clone()),
             Blocked::AntiAffinity(counter) => Obstacle::AntiAffinity { topology_key: key(counter) },
@@ -185,7 +189,7 @@ impl Cluster<'_> {
 
     /// Reports whether one of the classes asks for a port that this one takes.
     pub(super) fn port_matters(&self, port: &HostPort) -> bool {
-        self.classes.iter().any(|class| class.pod.spec.host_ports.iter().any(|other| other.conflicts_with(port)))
+        self.ports.iter().any(|asked| asked.conflicts_with(port))
     }
 
     /// Returns the lowest priority of a bound pod, or none without pods.

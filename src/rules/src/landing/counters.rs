@@ -165,13 +165,10 @@ impl<'a> Counters<'a> {
     fn push(&mut self, counter: Counter<'a>) -> CounterId {
         let id = self.all.len();
         let namespaces: Option<Vec<&'a str>> = match &counter.counted {
-            Counted::Matching(terms) => terms
-                .first()
-                .map(|term| match term.namespace_selector {
-                    Some(_) => None,
-                    None => Some(term.namespaces.iter().map(String::as_str).collect()),
-                })
-                .unwrap_or(Some(Vec::new())),
+            Counted::Matching(terms) => terms.first().map_or(Some(Vec::new()), |term| match term.namespace_selector {
+                Some(_) => None,
+                None => Some(term.namespaces.iter().map(String::as_str).collect()),
+            }),
             Counted::Having(_) => Some(Vec::new()),
             Counted::Spread(namespace, _) => Some(vec![namespace]),
         };
@@ -190,13 +187,12 @@ impl<'a> Counters<'a> {
     /// Returns the counters that a pod raises. Call it after all counters were added.
     pub(super) fn raised_by(&mut self, pod: &'a PlacementPod) -> Rc<[CounterId]> {
         let key = (pod.namespace.as_str(), &*pod.labels);
-        let by_labels = match self.matching.get(&key) {
-            Some(known) => Rc::clone(known),
-            None => {
-                let found: Rc<[CounterId]> = self.matched_by_labels(pod).into();
-                self.matching.insert(key, Rc::clone(&found));
-                found
-            }
+        let by_labels = if let Some(known) = self.matching.get(&key) {
+            Rc::clone(known)
+        } else {
+            let found: Rc<[CounterId]> = self.matched_by_labels(pod).into();
+            self.matching.insert(key, Rc::clone(&found));
+            found
         };
         let having = pod.spec.anti_affinity.iter().filter_map(|term| self.having.get(term).copied().flatten());
         let mut having: Vec<CounterId> = having.collect();

@@ -1,4 +1,4 @@
-//! Reproducible random numbers (SplitMix64).
+//! Reproducible random numbers (`SplitMix64`).
 
 /// Generator that gives the same numbers for the same seed.
 pub(super) struct Random(u64);

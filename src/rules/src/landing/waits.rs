@@ -52,8 +52,8 @@ pub fn waits_only_for_each(
     class_of.into_iter().map(|class| known.entry(class).or_insert_with(|| of_class(class)).clone()).collect()
 }
 
-/// Returns the pairs of these nodes of which each has a pod that can go to the other one, and to no node outside the set.
-/// Drained at once, both would wait for each other.
+/// Returns the pairs of these nodes of which each has a pod that can go to the other one, and to no node outside the
+/// set. Drained at once, both would wait for each other.
 pub fn mutual(view: &PlacementView, nodes: &BTreeSet<NodeName>) -> Vec<(NodeName, NodeName)> {
     let leaves = |pod: &&PlacementPod| {
         let on_node = pod.node.as_ref().is_some_and(|node| nodes.contains(node));

@@ -96,7 +96,7 @@ fn placement_spec(pod: &PlacementPod, spec: wire::PodSpec) -> Result<PlacementSp
     let terms = |terms: Vec<wire::Term>| terms.into_iter().map(|term| pod_term(&pod.namespace, term)).collect();
     let mut row = PlacementSpec {
         requests: parts.effective(),
-        anti_affinity: terms(affinity.pod_anti_affinity.required),
+        anti_affinity: terms(affinity.apart.required),
         host_ports,
         priority: Priority(spec.priority.unwrap_or(0)),
         preemption: match spec.preemption_policy.as_deref() {
@@ -110,10 +110,10 @@ fn placement_spec(pod: &PlacementPod, spec: wire::PodSpec) -> Result<PlacementSp
     };
     // Pods of a DaemonSet are bound to one node each, so their rules would be different for every node.
     if !pod.belongs_to_node() {
-        row.affinity = terms(affinity.pod_affinity.required);
+        row.affinity = terms(affinity.to_pods.required);
         row.node_rules = NodeRules {
             selector: spec.node_selector,
-            affinity: affinity.node_affinity.required.map(node_selector).transpose()?,
+            affinity: affinity.to_nodes.required.map(node_selector).transpose()?,
             tolerations: spec.tolerations.into_iter().map(toleration).collect::<Result<_, Odd>>()?,
         };
         let hard = spec.topology_spread_constraints.into_iter().filter(|c| c.when_unsatisfiable != "ScheduleAnyway");
@@ -144,9 +144,9 @@ fn host_port(port: &wire::Port) -> Result<Option<HostPort>, Odd> {
         "SCTP" => Protocol::Sctp,
         other => return Err(format!("protocol {other:?}").into()),
     };
-    let all = matches!(port.host_ip.as_str(), "" | "0.0.0.0");
-    let address = (!all).then(|| port.host_ip.as_str().into());
-    Ok((port.host_port > 0).then_some(HostPort { port: port.host_port, protocol, address }))
+    let all = matches!(port.address.as_str(), "" | "0.0.0.0");
+    let address = (!all).then(|| port.address.as_str().into());
+    Ok((port.on_host > 0).then_some(HostPort { port: port.on_host, protocol, address }))
 }
 
 fn effect(name: &str) -> Result<TaintEffect, Odd> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn pod(spec: Value) -> PlacementPod {
+fn pod(spec: &Value) -> PlacementPod {
     let object = json!({"metadata": {"name": "web-1", "namespace": "shop", "uid": "u", "labels": {"app": "web"},
             "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "r", "controller": true}],
             "managedFields": [{"manager": "m"}]},
@@ -22,7 +22,7 @@ fn cpu(pod: &PlacementPod) -> Amount {
 
 #[test]
 fn a_pod_with_everything() {
-    let pod = pod(json!({
+    let pod = pod(&json!({
         "nodeName": "a1", "schedulerName": "default-scheduler", "priority": 7, "preemptionPolicy": "Never",
         "schedulingGates": [{"name": "g"}], "resourceClaims": [{"name": "gpu"}],
         "nodeSelector": {"disk": "ssd"},
@@ -92,10 +92,10 @@ fn odd_fields_are_named() {
             "node affinity a: \"x\" is no integer",
         ),
     ] {
-        assert_eq!(pod(spec.clone()).unreadable.as_deref(), Some(field), "{spec}");
+        assert_eq!(pod(&spec).unreadable.as_deref(), Some(field), "{spec}");
     }
     for huge in ["1e999999", "99999999999999999999999Ei"] {
-        assert_eq!(cpu(&pod(requests(json!({"cpu": huge})))), Amount(i64::MAX));
+        assert_eq!(cpu(&pod(&requests(json!({"cpu": huge})))), Amount(i64::MAX));
     }
 }
 

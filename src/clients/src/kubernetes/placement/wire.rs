@@ -110,11 +110,12 @@ pub(super) struct Requirements {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 pub(super) struct Port {
-    pub(super) host_port: u16,
+    #[serde(rename = "hostPort")]
+    pub(super) on_host: u16,
     #[serde(rename = "hostIP")]
-    pub(super) host_ip: String,
+    pub(super) address: String,
     pub(super) protocol: String,
 }
 
@@ -155,11 +156,14 @@ pub(super) struct Spread {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 pub(super) struct Affinity {
-    pub(super) node_affinity: NodeAffinity,
-    pub(super) pod_affinity: PodAffinity,
-    pub(super) pod_anti_affinity: PodAffinity,
+    #[serde(rename = "nodeAffinity")]
+    pub(super) to_nodes: NodeAffinity,
+    #[serde(rename = "podAffinity")]
+    pub(super) to_pods: PodAffinity,
+    #[serde(rename = "podAntiAffinity")]
+    pub(super) apart: PodAffinity,
 }
 
 #[derive(Deserialize, Default)]

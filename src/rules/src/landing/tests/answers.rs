@@ -108,6 +108,13 @@ fn doubts() {
     scene.nodes.push(node("c1", 9));
     scene.nodes[2].unreadable = Some("cpu".into());
     assert_eq!(doubt(scene), Doubt::Unreadable { object: "Node c1".to_owned(), reason: "cpu".into() });
+    // a pod that cannot be understood hides how much is free on its node, if the node matters at all
+    let mut scene = view(nodes(), vec![pod("web-1", "a1", 5), pod("odd-1", "c1", 1)]);
+    scene.nodes.push(node("c1", 9));
+    scene.pods[1].unreadable = Some("spec".into());
+    assert!(matches!(doubt(scene.clone()), Doubt::Unreadable { object, .. } if object == "Pod shop/odd-1"));
+    scene.nodes[2].unschedulable = true;
+    assert_eq!(obstacles(&one(&scene, "a1")).len(), 2);
     let tolerant = with(pod("web-1", "a1", 5), |s| {
         s.node_rules.tolerations = vec![Toleration { key: None, value: None, effect: None }];
     });

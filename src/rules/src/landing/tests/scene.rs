@@ -40,7 +40,7 @@ pub(super) fn node(name: &str, cpu: i64) -> PlacementNode {
     }
 }
 
-/// A running pod of a ReplicaSet, with the label `app` of its name up to the dash.
+/// A running pod of a `ReplicaSet`, with the label `app` of its name up to the dash.
 pub(super) fn pod(name: &str, on: &str, cpu: i64) -> PlacementPod {
     let app = name.split('-').next().unwrap_or(name);
     PlacementPod {
