@@ -22,10 +22,15 @@ struct Document {
 }
 
 /// All documents with such lines.
-const DOCUMENTS: [Document; 20] = [
+const DOCUMENTS: [Document; 21] = [
     Document { name: "README.md", replacements: &[("target/release/cketerm", "cketerm")], before: &[] },
     Document { name: "docs/beside-cke.md", replacements: &[], before: &[] },
     Document { name: "docs/conditions.md", replacements: &[], before: &[] },
+    Document {
+        name: "docs/drains.md",
+        replacements: &[],
+        before: &[("rq why 0", "echo 10.1.3.11 | cketerm rq add -; cketerm rq hold 0")],
+    },
     Document {
         name: "docs/from-ckecli.md",
         replacements: &[("/etc/cke/config.yml", "cke.yml"), (" FILE", " kubeconfig"), ("why 17", "why 0")],
@@ -184,6 +189,7 @@ macro_rules! run {
 run! {
     the_quick_start_runs_as_written: "README.md",
     conditions_and_events_are_turned_on_as_written: "docs/conditions.md",
+    the_plans_of_drains_run_as_written: "docs/drains.md",
     the_first_hour_beside_cke_runs_as_written: "docs/from-ckecli.md",
     the_guide_runs_as_written: "docs/guide.md",
     backup_and_recovery_run_as_written: "docs/how-to/backup-and-recover.md",

@@ -126,8 +126,7 @@ fn budget_hold(pod: &PodRow, facts: &KubeView) -> Option<PodHold> {
     let budgets: Vec<_> = facts.budgets_of(pod).collect();
     match budgets.as_slice() {
         [] => None,
-        // of a pod that is not Ready nothing is lost while its budget has enough healthy ones
-        [one] if !pod.ready && one.needed > 0 && one.healthy >= one.needed => None,
+        [one] if one.allows_unhealthy(pod) => None,
         [one] => (one.allowed <= 0).then(|| PodHold::Budget {
             budget: one.full_name(),
             healthy: one.healthy,

@@ -260,6 +260,9 @@ pub struct BudgetRow {
     /// `spec.minAvailable` or `spec.maxUnavailable`.
     #[serde(default)]
     pub limit: BudgetLimit,
+    /// Whether pods that are not Ready are always evicted (`spec.unhealthyPodEvictionPolicy: AlwaysAllow`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always_allows_unhealthy: bool,
     /// Message of the condition `DisruptionAllowed` while the controller cannot count the pods (`SyncFailed`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_failure: Option<Box<str>>,
@@ -299,6 +302,12 @@ impl BudgetRow {
     /// `minAvailable` of at least as many pods as there are.
     pub fn never_allows(&self) -> bool {
         self.pods > 0 && self.needed >= self.pods
+    }
+
+    /// Reports whether the API server evicts this pod although the budget allows no disruption: of a pod that is not
+    /// Ready nothing is lost while the budget has enough healthy ones, or if it always allows that.
+    pub fn allows_unhealthy(&self, pod: &PodRow) -> bool {
+        !pod.ready && (self.always_allows_unhealthy || self.needed > 0 && self.healthy >= self.needed)
     }
 
     /// Reports whether it selects this pod.

@@ -28,13 +28,16 @@ pub fn budget_cause(
     unhealthy.sort_by(|a, b| (urgency(&a.why), &a.pod).cmp(&(urgency(&b.why), &b.pod)));
     let more = unhealthy.len().saturating_sub(MAX_UNHEALTHY_PODS);
     unhealthy.truncate(MAX_UNHEALTHY_PODS);
-    BudgetCause { opens: opens(budget, !pods.is_empty()), pods: budget.pods, unhealthy, more, deadlock: Vec::new() }
+    BudgetCause { opens: opens(budget, pods), pods: budget.pods, unhealthy, more, deadlock: Vec::new() }
 }
 
 /// Returns the condition under which the budget allows an eviction. Its controller allows as many as there are more
 /// healthy pods than it needs.
-fn opens(budget: &BudgetRow, has_pods: bool) -> Opens {
-    if let Some(because) = exclusion(budget, has_pods) {
+fn opens(budget: &BudgetRow, pods: &[BudgetPod]) -> Opens {
+    if let Some(because) = exclusion(budget, !pods.is_empty()) {
+        if is_growing(&because, budget, pods) {
+            return Opens::Unknown;
+        }
         return Opens::Never { because };
     }
     match budget.needed.saturating_add(1).saturating_sub(budget.healthy) {
@@ -63,6 +66,15 @@ fn exclusion(budget: &BudgetRow, has_pods: bool) -> Option<Exclusion> {
         }
         BudgetLimit::MinAvailable(_) => None,
     }
+}
+
+/// Reports whether a StatefulSet may make further pods once the present ones are healthy: it makes them one by one.
+fn is_growing(because: &Exclusion, budget: &BudgetRow, pods: &[BudgetPod]) -> bool {
+    let by_number = match because {
+        Exclusion::OneReplica | Exclusion::AllNeeded { .. } => !is_relative(&budget.limit),
+        Exclusion::NoLimit | Exclusion::NoneUnavailable | Exclusion::NotCounted { .. } => false,
+    };
+    by_number && pods.iter().any(|pod| !pod.row.ready && pod.row.controlled_by("StatefulSet").is_some())
 }
 
 /// Reports whether the limit depends on the number of pods that there should be.
@@ -178,7 +190,7 @@ fn close(
 
 #[cfg(test)]
 mod tests {
-    use cketerm_model::kube::{NodeRow, PodRow};
+    use cketerm_model::kube::{Controller, NodeRow, PodRow};
 
     use super::*;
 
@@ -233,6 +245,19 @@ mod tests {
         assert!(unmanaged.is_permanent(), "{unmanaged}");
         let uncounted = BudgetRow { sync_failure: Some("no scale".into()), ..budget(max("1"), 0, 0, 0) };
         assert!(budget_cause(&uncounted, &[], &cluster(), None).is_permanent());
+    }
+
+    #[test]
+    fn a_stateful_set_that_is_not_complete_may_open_its_budget() {
+        let mut first = pod("a", "n1");
+        first.row.controller = Some(Controller { kind: "StatefulSet".into(), name: "a".into(), uid: "u".into() });
+        let opens = |limit, pod: &BudgetPod| {
+            budget_cause(&budget(limit, 0, 1, 1), std::slice::from_ref(pod), &cluster(), None).opens
+        };
+        assert_eq!(opens(min("1"), &first), Opens::Unknown);
+        assert!(matches!(opens(min("100%"), &first), Opens::Never { .. }), "it counts the pods that there should be");
+        first.row.ready = true;
+        assert!(matches!(opens(min("1"), &first), Opens::Never { .. }));
     }
 
     #[test]

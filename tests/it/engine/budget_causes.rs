@@ -122,7 +122,7 @@ fn eight_crafted_causes_are_named() {
     assert!(text.contains("pdb default/nothing selects no pod: it protects nothing"), "{text}");
 
     // the eighth: a node that is not Ready, seen from the drain of another one
-    add_replicas(&world, "lost", 1, &on("w2"));
+    world.add_pod(NAMESPACE, "lost-one", "w2", "lost", None);
     world.add_pod(NAMESPACE, "lost-other", "w1", "lost", None);
     add_budget(&world, "lost", "lost", &json!({"minAvailable": 1}));
     let ready = format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app%3Dlost");

@@ -305,6 +305,8 @@ struct BudgetSpec {
     min_available: Option<Value>,
     #[serde(rename = "maxUnavailable")]
     max_unavailable: Option<Value>,
+    #[serde(rename = "unhealthyPodEvictionPolicy")]
+    unhealthy_policy: Option<String>,
 }
 
 impl BudgetSpec {
@@ -339,6 +341,7 @@ impl BudgetStatus {
 impl From<Budget> for BudgetRow {
     fn from(Budget { metadata: meta, spec, status }: Budget) -> Self {
         let limit = spec.limit();
+        let always_allows_unhealthy = spec.unhealthy_policy.as_deref() == Some("AlwaysAllow");
         Self {
             namespace: meta.namespace,
             name: meta.name,
@@ -349,6 +352,7 @@ impl From<Budget> for BudgetRow {
             needed: status.desired_healthy,
             pods: status.expected_pods,
             limit,
+            always_allows_unhealthy,
             sync_failure: status.sync_failure(),
         }
     }

@@ -49,6 +49,8 @@ pub enum Opens {
         /// Number of pods.
         missing: i32,
     },
+    /// Perhaps never: it needs all present pods, and its StatefulSet makes further ones only once these are healthy.
+    Unknown,
     /// Once its controller has counted again: enough pods are healthy, or an eviction has just used it up.
     WhenCounted,
 }
@@ -135,7 +137,7 @@ impl BudgetCause {
     pub fn is_permanent(&self) -> bool {
         match self.opens {
             Opens::Never { .. } => true,
-            Opens::WhenHealthy { .. } | Opens::WhenCounted => false,
+            Opens::WhenHealthy { .. } | Opens::WhenCounted | Opens::Unknown => false,
         }
     }
 }
@@ -201,6 +203,10 @@ impl fmt::Display for BudgetCause {
             (Opens::WhenHealthy { missing }, false) => write!(f, "; opens with {missing} more healthy pods"),
             (Opens::WhenHealthy { missing: 1 }, true) => f.write_str("needs one more healthy pod"),
             (Opens::WhenHealthy { missing }, true) => write!(f, "needs {missing} more healthy pods"),
+            (Opens::Unknown, is_empty) => {
+                let separator = if is_empty { "" } else { "; " };
+                write!(f, "{separator}may open once its StatefulSet has made all pods")
+            }
             (Opens::WhenCounted | Opens::Never { .. }, _) => f.write_str("opens once its controller has counted again"),
         }
     }

@@ -88,8 +88,7 @@ fn refusal<'a>(pod: &PodRow, budgets: impl Iterator<Item = &'a Arc<BudgetRow>>) 
     match budgets.as_slice() {
         [] => None,
         [budget] if budget.allowed > 0 => None,
-        // Of a pod that is not Ready nothing is lost while its budget has enough healthy ones.
-        [budget] if !pod.ready && budget.needed > 0 && budget.healthy >= budget.needed => None,
+        [budget] if budget.allows_unhealthy(pod) => None,
         [budget] => {
             let (pdb, healthy, needed) = (budget.full_name(), budget.healthy, budget.needed);
             let hold = PodHold::Budget { budget: pdb.clone(), healthy, needed, cause: None };
