@@ -58,17 +58,16 @@ fn exclusion(budget: &BudgetRow, has_pods: bool) -> Option<Exclusion> {
     match &budget.limit {
         BudgetLimit::None => Some(Exclusion::NoLimit),
         BudgetLimit::MaxUnavailable(most) if is_zero(most) => Some(Exclusion::NoneUnavailable),
-        // a percentage is rounded up, so one pod may be away
-        BudgetLimit::MaxUnavailable(_) => None,
         BudgetLimit::MinAvailable(_) if budget.never_allows() && budget.pods == 1 => Some(Exclusion::OneReplica),
         BudgetLimit::MinAvailable(least) if budget.never_allows() => {
             Some(Exclusion::AllNeeded { min_available: least.to_string(), pods: budget.pods })
         }
-        BudgetLimit::MinAvailable(_) => None,
+        // a percentage of `maxUnavailable` is rounded up, so one pod may be away
+        BudgetLimit::MaxUnavailable(_) | BudgetLimit::MinAvailable(_) => None,
     }
 }
 
-/// Reports whether a StatefulSet may make further pods once the present ones are healthy: it makes them one by one.
+/// Reports whether a `StatefulSet` may make further pods once the present ones are healthy: it makes them one by one.
 fn is_growing(because: &Exclusion, budget: &BudgetRow, pods: &[BudgetPod]) -> bool {
     let by_number = match because {
         Exclusion::OneReplica | Exclusion::AllNeeded { .. } => !is_relative(&budget.limit),

@@ -210,8 +210,10 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
             }
             Place::Wave(0, None)
         }
-        Reason::WaitingForBudget { holder, .. } if assumed.entry(*holder).is_some() => Place::Wave(0, None),
-        Reason::WaitingForBudget { .. } => Place::Wave(0, Some(reason.to_string())),
+        // an assumed entry has no number that a reader could look up
+        Reason::WaitingForBudget { holder, .. } => {
+            Place::Wave(0, assumed.entry(*holder).is_none().then(|| reason.to_string()))
+        }
         Reason::WaitingForGroup { by, group, holder } => {
             // An assumed entry has no number that a reader could look up: its machine is named.
             let machine = assumed.entry(*holder).map(|entry| format!("waits for {by} {group} ({})", entry.node));

@@ -11,7 +11,7 @@ fn options() -> Options {
     Options { kcm: true, kwok: true, scheduler: true, ..Options::default() }
 }
 
-/// Creates a ReplicaSet of `app`, on a node or wherever the scheduler puts its pods.
+/// Creates a `ReplicaSet` of `app`, on a node or wherever the scheduler puts its pods.
 fn add_replicas(world: &World, app: &str, replicas: u64, spec: &Value) {
     let mut pod = json!({"terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}],
         "containers": [{"name": "c", "image": "registry.invalid/pause:1"}]});

@@ -49,7 +49,7 @@ pub enum Opens {
         /// Number of pods.
         missing: i32,
     },
-    /// Perhaps never: it needs all present pods, and its StatefulSet makes further ones only once these are healthy.
+    /// Perhaps never: it needs all present pods, and its `StatefulSet` makes further ones only once these are healthy.
     Unknown,
     /// Once its controller has counted again: enough pods are healthy, or an eviction has just used it up.
     WhenCounted,

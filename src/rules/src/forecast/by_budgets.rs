@@ -78,7 +78,9 @@ fn next_wave(
             first_held.get_or_insert(position);
             left.push(worker);
         } else {
-            demand.into_iter().for_each(|demand| add(&mut in_use, demand));
+            if let Some(demand) = demand {
+                add(&mut in_use, demand);
+            }
             wave.push(worker);
         }
     }
