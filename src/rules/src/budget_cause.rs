@@ -129,10 +129,15 @@ fn urgency(trouble: &PodTrouble) -> u8 {
     }
 }
 
-/// Reports whether a look at the placement of all pods may name nodes: a pod is unschedulable, and some node of an entry
-/// is cordoned.
+/// Nodes of a cluster whose pods are all read to name the nodes that a pod waits for, at most.
+const MAX_READ_NODES: usize = 1_000;
+
+/// Reports whether a look at the placement of all pods may name nodes: a pod is unschedulable, some node of an entry is
+/// cordoned, and the cluster is not too large to read.
 pub fn needs_placement(pods: &[BudgetPod], kube: &KubeView) -> bool {
-    pods.iter().any(|pod| pod.unschedulable.is_some()) && !cordoned(kube).is_empty()
+    kube.nodes.len() <= MAX_READ_NODES
+        && pods.iter().any(|pod| pod.unschedulable.is_some())
+        && !cordoned(kube).is_empty()
 }
 
 /// Returns the nodes that entries have cordoned.

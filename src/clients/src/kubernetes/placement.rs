@@ -86,10 +86,10 @@ impl Kube {
     }
 }
 
-/// Returns the message of a missing permission; any other fault is given back.
+/// Returns the message of a missing permission, or of a server without the resource; any other fault is given back.
 fn refusal(fault: Fault) -> Result<Box<str>, Fault> {
     match fault {
-        Fault::Answered(status) if status.code == 403 => Ok(status.message.into()),
+        Fault::Answered(status) if matches!(status.code, 403 | 404) => Ok(status.message.into()),
         other => Err(other),
     }
 }

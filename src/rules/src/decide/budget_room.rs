@@ -63,11 +63,11 @@ impl BudgetUse {
         }
     }
 
-    /// Returns the budget by which the API server would refuse to evict this pod now. It decides itself about a pod that
-    /// is not Ready, and about a pod with several budgets.
+    /// Returns the budget by which the API server would refuse to evict this pod now. It evicts pending pods, and some
+    /// that are not Ready, whatever their budget allows, and no pod with several budgets.
     pub(super) fn refusing<'b, B: AsRef<BudgetRow>>(&self, pod: &PodRow, budgets: &'b [B]) -> Option<&'b B> {
         match budgets {
-            [budget] if pod.ready => {
+            [budget] if pod.phase != "Pending" && !budget.as_ref().allows_unhealthy(pod) => {
                 let row = budget.as_ref();
                 (row.allowed.saturating_sub(self.of_budget(row)) <= 0).then_some(budget)
             }

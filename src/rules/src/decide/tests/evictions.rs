@@ -201,6 +201,16 @@ fn the_api_server_decides_about_pods_that_are_not_ready_and_about_unprotected_on
     let begun = |scene: Scene| scene.work(0, |w| w.drain.accepted = true);
     let not_ready = begun(budgeted(&[], 0).pod(11, "a", |p| (shop_web(p), p.ready = false).0));
     assert_eq!(evicted(&not_ready, 0), ["a"]);
+    let too_few = not_ready.with(|s| {
+        let budget = s.kube.budgets.get_mut(&("shop".to_owned(), "web".to_owned())).unwrap();
+        Arc::make_mut(budget).healthy = 0;
+    });
+    assert_eq!(evicted(&too_few, 0), [""; 0], "the budget has too few healthy pods");
+    let always = too_few.with(|s| {
+        let budget = s.kube.budgets.get_mut(&("shop".to_owned(), "web".to_owned())).unwrap();
+        Arc::make_mut(budget).always_allows_unhealthy = true;
+    });
+    assert_eq!(evicted(&always, 0), ["a"]);
     assert_eq!(evicted(&begun(unprotected(budgeted(&["a", "b"], 0))), 0), ["a", "b"]);
 }
 
