@@ -81,12 +81,12 @@ impl NodeLanding {
         all
     }
 
-    /// Returns a short summary: `pods fit elsewhere`, `2 pods fit nowhere else, 1 returns only here`.
+    /// Returns a short summary: `pods fit elsewhere`, `pods: 2 fit nowhere else, 1 can return only here`.
     pub fn summary(&self) -> String {
         let count = |answer: &str| self.pods.iter().filter(|pod| pod.answer == answer).count();
         let counts = [
             (count("cannot"), "fit nowhere else"),
-            (count("only_here"), "return only here"),
+            (count("only_here"), "can return only here"),
             (count("uncertain"), "uncertain"),
             (count("not_recreated"), "not recreated"),
         ];

@@ -165,7 +165,7 @@ fn lines(drains: &Drains, is_held: bool) -> Vec<String> {
         lines.push(format!("!   and {} more", drains.blocked.len() - MAX_NAMED));
     }
     if let Some(landing) = drains.landing.as_ref().filter(|landing| !landing.pods.is_empty()) {
-        lines.push(format!("elsewhere: {}", landing.summary()));
+        lines.push(format!("landing check: {}", landing.summary()));
         lines.extend(landing.lines().iter().map(|line| line.replacen(' ', "   ", 1)));
     }
     for (name, why) in drains.unread.iter().take(3) {
