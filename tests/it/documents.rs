@@ -61,11 +61,15 @@ const DOCUMENTS: [Document; 21] = [
     Document {
         name: "docs/how-to/rolling-reboot.md",
         replacements: &[],
-        // a reader takes longer than the leader needs to record what it proposes
-        before: &[(
-            "rq add --needed --dry-run",
-            "timeout 60 sh -c 'until cketerm rq add --needed --dry-run; do sleep 0.2; done' >/dev/null 2>&1",
-        )],
+        before: &[
+            // no reboot brings another kernel here, and the leader proposes no more after reboots in vain
+            ("policy set reboot_needed_signals", "cketerm rq wait --timeout-seconds 60"),
+            // a reader takes longer than the leader needs to record what it proposes
+            (
+                "rq add --needed --dry-run",
+                "timeout 60 sh -c 'until cketerm rq add --needed --dry-run; do sleep 0.2; done' >/dev/null 2>&1",
+            ),
+        ],
     },
     Document { name: "docs/how-to/upgrade.md", replacements: &[], before: &[] },
     Document { name: "docs/how-to/with-cke.md", replacements: &[("/etc/cke/config.yml", "cke.yml")], before: &[] },

@@ -121,7 +121,7 @@ fn a_plan_lists_waves_pods_and_current_blockers_and_changes_nothing() {
     let (code, text) = plan();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.starts_with("wave 1: ") && text.contains("API server, alone\n  cp1 10.1.0.11"), "{text}");
-    assert!(text.contains(" to evict, ") && text.contains(" stay\n"), "{text}");
+    assert!(text.contains(" to evict, ") && text.contains(" stay; pods fit elsewhere\n"), "{text}");
     let (code, text) = run(&["repair-queue", "plan", "reinstall", "IPMI-2.0", "10.1.3.11"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("step 1: drain, then ") && text.contains("drain now: "), "{text}");

@@ -22,7 +22,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 
 use super::{
-    decide::{Decision, PodVerdict, classify_pod},
+    decide::{Decision, PodVerdict, budget_hold, classify_pod, full_budget},
     memory::pods_gone,
     snapshot::{DrainWork, Snapshot},
 };
@@ -266,7 +266,7 @@ pub(crate) fn blockers_on(
             PodVerdict::Terminating => {
                 PodHold::Terminating { since: pod.terminating_since.unwrap_or_default(), node_ready: node.ready }
             }
-            PodVerdict::Delete | PodVerdict::Evict { .. } => {
+            verdict @ (PodVerdict::Delete | PodVerdict::Evict { .. }) => {
                 match answers.and_then(|a| a.get(&pod.uid)).map(|a| &a.verdict) {
                     Some(Verdict::Held { hold, .. }) => hold.clone(),
                     Some(Verdict::Failed(answer)) => PodHold::Refused { answer: answer.clone() },
@@ -279,7 +279,16 @@ pub(crate) fn blockers_on(
                         let Some(hold) = preview_cause.and_then(|why| hold_of(why, &pod.full_name())) else { continue };
                         hold
                     }
-                    Some(Verdict::Accepted | Verdict::Gone) | None => PodHold::Leaving,
+                    Some(Verdict::Accepted | Verdict::Gone) => PodHold::Leaving,
+                    // No request is sent for a protected pod while its budget would refuse it (REB-67).
+                    None => {
+                        let full = if verdict == (PodVerdict::Evict { protected: true }) {
+                            full_budget(kube, pod)
+                        } else {
+                            None
+                        };
+                        full.map_or(PodHold::Leaving, |budget| budget_hold(budget, drain))
+                    }
                 }
             }
         };

@@ -91,10 +91,16 @@ fn unseen<'a>(kube: &KubeView, uid: &str, answer: &'a Answer) -> Vec<&'a str> {
     budgets.map(|(name, _)| name.as_str()).collect()
 }
 
-/// Returns the hold of a pod whose budget allows no eviction now.
-pub(super) fn hold(budget: &BudgetRow, drain: &DrainWork) -> PodHold {
+/// Returns the budget by which the API server would refuse to evict this pod now, evictions under way aside.
+pub(crate) fn full_budget<'k>(kube: &'k KubeView, pod: &'k PodRow) -> Option<&'k BudgetRow> {
+    let budgets: Vec<&Arc<BudgetRow>> = kube.budgets_of(pod).collect();
+    BudgetUse::default().refusing(pod, &budgets).map(|budget| &***budget)
+}
+
+/// Returns the hold of a pod whose budget allows no eviction now, with the cause as far as this drain knows it.
+pub(crate) fn budget_hold(budget: &BudgetRow, drain: Option<&DrainWork>) -> PodHold {
     let name = budget.full_name();
-    let cause = drain.causes.get(&name).map(|known| Box::new(known.cause.clone()));
+    let cause = drain.and_then(|drain| drain.causes.get(&name)).map(|known| Box::new(known.cause.clone()));
     PodHold::Budget { healthy: budget.healthy, needed: budget.needed, cause, budget: name }
 }
 
@@ -102,7 +108,7 @@ pub(super) fn hold(budget: &BudgetRow, drain: &DrainWork) -> PodHold {
 pub(super) fn present(held: &PodHold, budget: Option<&Arc<BudgetRow>>, drain: &DrainWork) -> PodHold {
     let PodHold::Budget { budget: name, cause: told, .. } = held else { return held.clone() };
     let Some(row) = budget.filter(|row| row.full_name() == *name) else { return held.clone() };
-    let mut now = hold(row, drain);
+    let mut now = budget_hold(row, Some(drain));
     if let PodHold::Budget { cause, .. } = &mut now
         && cause.is_none()
     {

@@ -186,7 +186,7 @@ impl<'a> Pass<'a> {
             // A pod of an unprotected namespace is deleted if its budget refuses, so it does not wait (I18).
             let full = next.budget_use.refusing(pod, &budgets).filter(|_| removal == Removal::EvictProtected).cloned();
             if let Some(full) = full {
-                next.held.get_or_insert_with(|| pod_hold_reason(pod, &budget_room::hold(&full, drain)));
+                next.held.get_or_insert_with(|| pod_hold_reason(pod, &budget_room::budget_hold(&full, Some(drain))));
                 next.full.push(((Arc::clone(pod), budgets), full));
                 return;
             }

@@ -114,6 +114,7 @@ pub use self::{
     start_gates::StartGateCondition,
 };
 pub(crate) use self::{
+    budget_room::{budget_hold, full_budget},
     pods::{count_leaving, pod_hold_reason},
     readiness::readiness,
 };

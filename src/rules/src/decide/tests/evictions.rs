@@ -7,7 +7,7 @@ use cketerm_model::{
     drain::{Undecided, Verdict},
     entry::EntryId,
     kube::PodRow,
-    names::NodeName,
+    names::{Address, NodeName},
     reason::{
         PodHold, Reason,
         budget_cause::{AwaitedNode, BudgetCause, Exclusion, Opens, PodTrouble, UnhealthyPod},
@@ -172,6 +172,23 @@ fn a_drain_sends_as_many_evictions_as_the_budget_allows() {
         Arc::make_mut(pods.pods.get_mut("uid-a").unwrap()).terminating_since = Some(now());
     });
     assert_eq!(evicted(&seen, 0), ["b", "c"]);
+}
+
+#[test]
+fn a_pod_without_a_request_is_named_with_the_budget_that_is_full() {
+    let blockers = |scene: &Scene| {
+        let named = crate::publish::blockers(&scene.snapshot(), EntryId::reboot(0), &Address::new("10.0.0.11"));
+        named.into_iter().map(|blocker| (blocker.pod, blocker.why)).collect::<Vec<_>>()
+    };
+    let full = budgeted(&["a"], 0).work(0, |w| w.drain.accepted = true);
+    assert!(
+        matches!(&blockers(&full)[..], [(pod, PodHold::Budget { budget, .. })] if pod == "shop/a" && budget == "shop/web"),
+        "{:?}",
+        blockers(&full)
+    );
+    assert_eq!(blockers(&unprotected(full)), [("shop/a".to_owned(), PodHold::Leaving)]);
+    let room = budgeted(&["a"], 1).work(0, |w| w.drain.accepted = true);
+    assert_eq!(blockers(&room), [("shop/a".to_owned(), PodHold::Leaving)]);
 }
 
 #[test]
