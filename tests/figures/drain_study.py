@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Are the answers of `rq plan` about drains right? Measured on random clusters of a real control plane.
 
-usage: tests/figures/drain_study.py [PROGRAM] [--seeds 200] [--from 1] [--policy JSON] [--write docs/drains.md]
+usage: tests/figures/drain_study.py [PROGRAM] [--seeds 200] [--from 1] [--policy JSON] [--processes N] [--write docs/drains.md]
        tests/figures/drain_study.py [PROGRAM] --seed N [--keep]     (PROGRAM: default target/shipped/cketerm)
 
 Starts etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok once. Each seed makes a cluster of 4 to 10 nodes, asks
@@ -21,7 +21,7 @@ No rule of cketerm is repeated here: controllers and the scheduler give every an
 A seed gives the same objects; the scheduler places their pods at random among equal nodes. `--keep` stops before anything is measured and
 leaves the servers. Seeds from 10000 are for the report and stay unused during development.
 """
-import argparse, collections, json, os, platform, random, re, signal, sys, textwrap, time
+import argparse, collections, json, multiprocessing, os, platform, random, re, signal, sys, textwrap, time
 
 from study_servers import HELD, MERGE, STRATEGIC, Program, Servers, full_name, is_ready, node, owner, split, wait, write
 
@@ -640,6 +640,15 @@ class Score:
             self.pods.update(case.get("pods", {}))
         return wrong
 
+    def include(self, other):
+        """Adds the counts of another process."""
+        for name, by in self.by.items():
+            by.update(other.by[name])
+        self.pods.update(other.pods)
+        self.features.update(other.features)
+        self.seeds += other.seeds
+        self.failed += other.failed
+
     def rows(self):
         percent = lambda part, whole: f"{100 * part / whole:.1f} %" if whole else "–"
         for name, (title, positive) in CLASSES.items():
@@ -674,6 +683,7 @@ def main():
     parser.add_argument("--from", type=int, default=1, dest="first")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--processes", type=int, default=1, help="clusters at the same time, each with servers of its own")
     parser.add_argument("--policy", type=json.loads, default={}, metavar="JSON", help='settings of the policy, for example {"api_server_order": "first"}')
     parser.add_argument("--write", metavar="FILE")
     args = parser.parse_args()
@@ -683,7 +693,10 @@ def main():
     score = Score()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     try:
-        run(args, seeds, score)
+        if args.processes == 1:
+            run(args, seeds, score)
+        else:
+            together(args, seeds, score)
     finally:
         if score.seeds and score.seeds + score.failed < len(seeds):
             print(f"\nonly {score.seeds + score.failed} of {len(seeds)} seeds:\n{score.table(seeds[0], args.policy)}")
@@ -692,6 +705,28 @@ def main():
         print("\n" + table)
         if args.write:
             write(args.write, "drain-study", table)
+
+
+def together(args, seeds, score):
+    """Shares the seeds out to several processes and adds up what they count."""
+    context = multiprocessing.get_context("fork")
+    counted, parts = context.Queue(), [seeds[i :: args.processes] for i in range(args.processes)]
+    children = [context.Process(target=run_part, args=(args, part, counted)) for part in parts]
+    for child in children:
+        child.start()
+    for _ in children:
+        score.include(counted.get())
+    for child in children:
+        child.join()
+
+
+def run_part(args, seeds, counted):
+    score = Score()
+    try:
+        run(args, seeds, score)
+    finally:
+        score.failed = len(seeds) - score.seeds  # also those that were never begun
+        counted.put(score)
 
 
 def run(args, seeds, score):
