@@ -492,7 +492,9 @@ def measure_landing(site, program, names):
         else:
             case["pods"]["uncertain"] += open_
             case["pods"]["definite"] += count - open_
-            case["pods"]["wrong"] += max(0, fits - landed) + max(0, landed - fits - open_)
+            wrong = max(0, fits - landed) + max(0, landed - fits - open_)
+            case["pods"]["wrong"] += wrong
+            case["controllers"]["/".join(map(str, key))]["wrong"] = wrong
     if not case["truth"] and any(c["stuck"] for c in case["controllers"].values()):
         case |= {"truth": None, "unmeasured": "a set waits for another of its pods"}
     answers = [l["answer"] if l else None for l in landing]
@@ -750,6 +752,10 @@ def run(args, seeds, score):
             short = {k: v for k, v in result.items() if k not in CLASSES}
             print(json.dumps(short | {c: [[x["truth"], x["answer"]] for x in result[c]] for c in CLASSES}), flush=True)
             objects = Cluster(seed) if wrong else None
+            for case in result["landing"]:  # pods of a drain that are wrong, even if the drain as a whole is right
+                for controller, counts in case.get("controllers", {}).items():
+                    if counts.get("wrong"):
+                        print(f"WRONG PODS seed {seed}: {case['nodes']} {controller} {json.dumps(counts)} {json.dumps(case['why'])} {json.dumps(case['refused'])}", flush=True)
             for case in wrong:
                 print(f"WRONG seed {seed}: {json.dumps(case)}")
             if wrong:

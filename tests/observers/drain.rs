@@ -15,7 +15,7 @@ use super::{
 const STUCK_AFTER: f64 = 75.0;
 
 /// Earliest time of the state from which an engine decided this request.
-fn seen_from(view: &View<'_>, w: &PodWrite<'_>) -> Timestamp {
+pub(super) fn seen_from(view: &View<'_>, w: &PodWrite<'_>) -> Timestamp {
     view.back(&w.request.by, w.request.at, view.lag() + view.max_kube_delay())
 }
 
@@ -27,7 +27,7 @@ fn job_protected(view: &View<'_>, state: &PodState, from: Timestamp, to: Timesta
 }
 
 /// Reports whether pods of this namespace may be deleted at some moment of this time.
-fn unprotected(view: &View<'_>, namespace: &str, from: Timestamp, to: Timestamp) -> bool {
+pub(super) fn unprotected(view: &View<'_>, namespace: &str, from: Timestamp, to: Timestamp) -> bool {
     view.clusters.sometime(from, to, |c| {
         c.is_some_and(|c| match (&c.reboot.protected_namespaces, view.namespaces.get(namespace)) {
             (Some(selector), Some(line)) => {
@@ -348,6 +348,7 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
                     | "DeferredToWebhook"
                     | "DeniedByWebhook"
                     | "EvictionFailing"
+                    | "PodsCannotLand"
             ) {
                 continue;
             }

@@ -40,6 +40,7 @@ mod node_signs;
 mod notices;
 mod other_drainers;
 mod outcomes;
+mod pacing;
 mod power_log;
 mod queue;
 mod quorum;
@@ -157,6 +158,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I72", start_gates::i72),
     ("I73", maintenance::i73),
     ("I74", maintenance_requests::i74),
+    ("I75", pacing::i75),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];

@@ -15,6 +15,7 @@ mod membership;
 mod node_signs;
 mod notices;
 mod other_drainers;
+mod pacing;
 mod powers;
 mod queue;
 mod quorum;
@@ -36,7 +37,7 @@ fn assert_breaches(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let all = 1..=74;
+    let all = 1..=75;
     let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
 }

@@ -360,6 +360,9 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                 "WaitingForBudget" => view.policies.throughout(from, to, |p| {
                     p.is_none_or(|p| p.worker_order == cketerm_model::policy::WorkerOrder::Queue)
                 }),
+                "PodsCannotLand" | "LandingUnknown" => view.policies.throughout(from, to, |p| {
+                    p.is_none_or(|p| p.landing_check == cketerm_model::policy::LandingCheck::Advise)
+                }),
                 "WaitingForGroup" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.groups.is_none())),
                 "Backoff" => line.throughout(from, to, |l| {
                     matches!(l, Some(Ok(e)) if e.status != RebootStatus::Queued || e.drain_backoff_expire.is_none())

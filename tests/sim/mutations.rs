@@ -51,6 +51,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::EarlyUncordon | Mutation::DoneForgotten => &["I14"],
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => &["I47"],
         Mutation::DrainedTooEarly => &["I21"],
+        Mutation::PacingIgnored => &["I75"],
         Mutation::EvictionWithoutUid => &["I17"],
         Mutation::DeleteProtected | Mutation::DeferredDeleted => &["I18"],
         Mutation::DaemonSetsEvicted => &["I19"],
@@ -127,6 +128,7 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::WindowForgotten
         | Mutation::QuorumForgotten
         | Mutation::DrainedTooEarly
+        | Mutation::PacingIgnored
         | Mutation::HeartbeatIgnored => 3,
         Mutation::RepairLimitIgnored => 4,
         Mutation::GateForgotten

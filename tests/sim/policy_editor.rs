@@ -70,6 +70,11 @@ async fn act(operator: &Operator, rng: &mut Rng) {
         7 => {
             let _ = operator.unfreeze(Some("simulated")).await;
         }
+        8 => {
+            let (order, check) = (["budgets", "queue"][rng.usize(..2)], ["require", "advise"][rng.usize(..2)]);
+            let _ = operator.set_policy("worker_order", order, None).await;
+            let _ = operator.set_policy("landing_check", check, None).await;
+        }
         _ => {
             let groups = [r#"{"by": "rack"}"#, r#"{"by": "rack", "limit": 2}"#, "none"][rng.usize(..3)];
             let _ = operator.set_policy("groups", groups, None).await;
@@ -79,8 +84,8 @@ async fn act(operator: &Operator, rng: &mut Rng) {
 
 /// Removes everything that would hold the queues back.
 pub async fn reset(operator: &Operator) {
-    for name in ["windows", "freeze", "groups"] {
-        while operator.set_policy(name, "none", None).await.is_err() {
+    for (name, value) in [("windows", "none"), ("freeze", "none"), ("groups", "none"), ("landing_check", "advise")] {
+        while operator.set_policy(name, value, None).await.is_err() {
             sleep(Duration::from_secs(1)).await;
         }
     }

@@ -3,10 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_model::{
-    names::NodeName,
-    placement::{PlacementPod, PlacementView, PodPhase},
-};
+use cketerm_model::{names::NodeName, placement::PlacementView};
 use cketerm_rules::landing::{self, LandingAnswer, PodAnswer, PodLanding};
 use serde::Serialize;
 
@@ -20,8 +17,17 @@ const MAX_PODS: usize = 5;
 pub struct NodeLanding {
     /// Answer for the node's pods together: `fits`, `cannot` or `uncertain`.
     pub answer: String,
+    /// Number of pods that find no place in any order, although each of them fits alone. Only of a node that is checked
+    /// alone.
+    #[serde(skip_serializing_if = "is_none_pending")]
+    pub pending: usize,
     /// The pods that leave.
     pub pods: Vec<LandingPod>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+fn is_none_pending(pending: &usize) -> bool {
+    *pending == 0
 }
 
 /// Answer for one pod.
@@ -51,31 +57,35 @@ pub struct Landings {
 pub fn check(view: &PlacementView, sets: &[BTreeSet<NodeName>]) -> Landings {
     let mut landings = Landings { unchecked: sets.len().saturating_sub(MAX_CHECKS), ..Landings::default() };
     for nodes in sets.iter().take(MAX_CHECKS) {
-        let found = landing::check(view, nodes, moves, &BTreeSet::new());
+        let found = landing::check(view, nodes, landing::is_drained, &BTreeSet::new());
         for node in nodes {
             let pods: Vec<&PodLanding> = found.pods.iter().filter(|pod| pod.node == *node).collect();
-            landings.nodes.insert(node.clone(), NodeLanding::of(&pods));
+            let mut landing = NodeLanding::of(&pods);
+            if nodes.len() == 1 && found.too_many_together() {
+                (landing.answer, landing.pending) = (LandingAnswer::Cannot.to_string(), found.fewest_pending);
+            }
+            landings.nodes.insert(node.clone(), landing);
         }
         landings.deadlocks.extend(landing::mutual(view, nodes));
     }
     landings
 }
 
-/// Reports whether a drain removes the pod: pending pods of Jobs stay.
-fn moves(pod: &PlacementPod) -> bool {
-    !(pod.controlled_by("Job") && pod.phase == PodPhase::Pending)
-}
-
 impl NodeLanding {
     fn of(pods: &[&PodLanding]) -> Self {
         let answer = pods.iter().map(|pod| answer_of(&pod.answer)).max().unwrap_or(LandingAnswer::Fits);
-        Self { answer: answer.to_string(), pods: pods.iter().map(|pod| LandingPod::of(pod)).collect() }
+        Self { answer: answer.to_string(), pending: 0, pods: pods.iter().map(|pod| LandingPod::of(pod)).collect() }
     }
 
     /// Returns the answers for all these nodes as one.
     pub(crate) fn of_all(nodes: impl Iterator<Item = Self>) -> Self {
-        let mut all = Self { answer: LandingAnswer::Fits.to_string(), pods: Vec::new() };
+        let rank = |answer: &str| ["fits", "uncertain", "cannot"].iter().position(|known| *known == answer);
+        let mut all = Self { answer: LandingAnswer::Fits.to_string(), pending: 0, pods: Vec::new() };
         for node in nodes {
+            if rank(&node.answer) > rank(&all.answer) {
+                all.answer = node.answer;
+            }
+            all.pending += node.pending;
             all.pods.extend(node.pods);
         }
         all
@@ -85,6 +95,7 @@ impl NodeLanding {
     pub fn summary(&self) -> String {
         let count = |answer: &str| self.pods.iter().filter(|pod| pod.answer == answer).count();
         let counts = [
+            (self.pending, "find no place together with the others"),
             (count("cannot"), "fit nowhere else"),
             (count("only_here"), "can return only here"),
             (count("uncertain"), "uncertain"),

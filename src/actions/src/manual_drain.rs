@@ -90,7 +90,7 @@ pub(super) async fn drain(
 
 async fn send(context: &DrainContext<'_>, requests: &Requests, now: Now) -> BTreeMap<String, Answer> {
     match requests {
-        Requests::Preview { pods, .. } => evict_all(context, &dry_runs(pods), true, now).await,
+        Requests::Preview { pods, unprotected } => evict_all(context, &dry_runs(pods, unprotected), true, now).await,
         Requests::Evict { evict, delete, .. } => {
             let (mut answers, deleted) =
                 futures::join!(evict_all(context, evict, false, now), delete_all(context, delete, now));

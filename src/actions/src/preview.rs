@@ -70,7 +70,7 @@ impl Preview {
                 }
                 PodVerdict::Evict { protected } => {
                     preview.evict.push(name.clone());
-                    for budget in facts.budgets_of(&pod).filter(|_| protected && pod.ready) {
+                    for budget in facts.budgets_of(&pod).filter(|budget| protected && budget.judges(&pod)) {
                         *preview.budgets.entry(budget.full_name()).or_default() += 1;
                     }
                     preview.idle_budgets.extend(idle_budgets(&pod.namespace, facts));

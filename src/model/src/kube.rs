@@ -310,6 +310,12 @@ impl BudgetRow {
         !pod.ready && (self.always_allows_unhealthy || self.needed > 0 && self.healthy >= self.needed)
     }
 
+    /// Reports whether the API server asks this budget about the eviction of the pod, and counts it. It evicts pending
+    /// pods, and some that are not Ready, whatever the budget allows.
+    pub fn judges(&self, pod: &PodRow) -> bool {
+        pod.phase != "Pending" && !self.allows_unhealthy(pod)
+    }
+
     /// Reports whether it selects this pod.
     pub fn selects(&self, pod: &PodRow) -> bool {
         self.namespace == pod.namespace && self.selector.as_ref().is_some_and(|s| s.matches(&pod.labels))

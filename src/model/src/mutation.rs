@@ -136,6 +136,8 @@ pub enum Mutation {
     PreviewIgnored,
     /// A pod whose eviction was accepted counts as gone.
     DrainedTooEarly,
+    /// Evictions are sent although their budget allows none.
+    PacingIgnored,
     /// Evictions and deletions name the pod without its UID.
     EvictionWithoutUid,
     /// A pod that a budget protects is deleted, even in a protected namespace.
@@ -262,6 +264,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::EarlyUncordon,
     Mutation::PreviewIgnored,
     Mutation::DrainedTooEarly,
+    Mutation::PacingIgnored,
     Mutation::EvictionWithoutUid,
     Mutation::DeleteProtected,
     Mutation::DaemonSetsEvicted,
@@ -406,7 +409,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=74).map(|i| format!("I{i}")) {
+        for code in (1..=75).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

@@ -65,6 +65,17 @@ pub enum WorkerOrder {
     Budgets,
 }
 
+/// Use of the landing check: whether the pods of a node fit on other nodes (REB-69).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LandingCheck {
+    /// Plans and previews show it.
+    #[default]
+    Advise,
+    /// A drain also backs off before its first eviction if protected pods fit on no other node.
+    Require,
+}
+
 /// Rule for unreachable nodes (REB-17).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -300,6 +311,8 @@ pub struct Policy {
     pub worker_order: WorkerOrder,
     /// Most entries that may overtake one that waits for a budget (`worker_order: budgets`).
     pub max_overtakes: u64,
+    /// Use of the landing check: shown, or required.
+    pub landing_check: LandingCheck,
     /// Rule for unreachable nodes.
     pub unreachable_rule: UnreachableRule,
     /// Check of control planes.
@@ -408,6 +421,7 @@ impl Default for Policy {
             stuck_seconds: 1800,
             worker_order: WorkerOrder::default(),
             max_overtakes: 20,
+            landing_check: LandingCheck::default(),
             strategy: Strategy::default(),
             membership: Membership::default(),
             node_selector: NodeSelector::default(),

@@ -3,6 +3,7 @@
 mod attention;
 pub mod budget_cause;
 mod parts;
+mod pod_hold;
 mod sentence;
 
 use std::sync::Arc;
@@ -11,7 +12,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use self::budget_cause::BudgetCause;
-pub use self::{attention::Attention, sentence::DONE_ORDERED};
+pub use self::{
+    attention::Attention,
+    pod_hold::{Blocker, PodHold},
+    sentence::DONE_ORDERED,
+};
 use super::{
     attempt::Ended,
     batch::id::BatchId,
@@ -27,85 +32,6 @@ pub const MAX_NAMES: usize = 20;
 
 /// Number of backoffs from which a drain counts as stuck: its blocker does not go away by itself.
 pub const ATTENTION_BACKOFF_COUNT: i64 = 3;
-
-/// Blocker that keeps one pod on its node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blocker {
-    /// `namespace/name`.
-    pub pod: String,
-    /// Reason why it is still there.
-    pub why: PodHold,
-}
-
-/// Reason why a pod is still on its node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum PodHold {
-    /// A budget refuses the eviction.
-    Budget {
-        /// `namespace/name` of the budget.
-        budget: String,
-        /// Healthy pods now.
-        healthy: i32,
-        /// Healthy pods needed.
-        needed: i32,
-        /// Cause behind it, if it was looked up.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cause: Option<Box<BudgetCause>>,
-    },
-    /// The budget's controller lags behind (429 with `Retry-After`).
-    BudgetLag {
-        /// `namespace/name` of the budget, or `?`.
-        budget: String,
-    },
-    /// Several budgets select the pod, and the API cannot evict it (500).
-    ManyBudgets {
-        /// Their `namespace/name`s.
-        budgets: Vec<String>,
-    },
-    /// A protected Job runs the pod.
-    Job {
-        /// `namespace/name` of the Job.
-        job: String,
-    },
-    /// An admission webhook answered 429: it removes the pod itself, or allows the eviction later.
-    Deferred {
-        /// The webhook's name.
-        webhook: String,
-        /// Its message.
-        message: String,
-    },
-    /// An admission webhook denied the eviction (403, …).
-    Denied {
-        /// The webhook's name.
-        webhook: String,
-        /// Its message.
-        message: String,
-    },
-    /// The API server or a webhook failed to decide (5xx, a timeout, 429 without a cause). The request is retried.
-    Failing {
-        /// The last answer.
-        answer: String,
-    },
-    /// The pod's namespace is being deleted (403).
-    NamespaceTerminating,
-    /// Another pod of the same name replaced it (409).
-    Replaced,
-    /// The pod is terminating.
-    Terminating {
-        /// Start of the termination.
-        since: Timestamp,
-        /// Whether the node is Ready.
-        node_ready: bool,
-    },
-    /// The eviction was accepted, or its request is next.
-    Leaving,
-    /// Another answer of the API server.
-    Refused {
-        /// Status code and message.
-        answer: String,
-    },
-}
 
 /// Size of a transaction that etcd would refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -245,7 +171,6 @@ pub enum Reason {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         closes: Option<Timestamp>,
     },
-    /// Another group of machines (policy `groups`) is in progress.
     /// The node shares a budget with one in progress, or it may not overtake an entry that waits for one (policy
     /// `worker_order`).
     WaitingForBudget {
@@ -258,6 +183,7 @@ pub enum Reason {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         overtaken: bool,
     },
+    /// Another group of machines (policy `groups`) is in progress.
     WaitingForGroup {
         /// The label.
         by: String,
@@ -329,6 +255,20 @@ pub enum Reason {
     EvictionFailing {
         pod: String,
         answer: String,
+    },
+    /// Protected pods of the Node fit on no other Node (policy `landing_check: require`).
+    PodsCannotLand {
+        /// Number of these pods.
+        count: u32,
+        /// First of them, `namespace/name`.
+        pod: String,
+        /// Obstacle on the other Nodes.
+        why: String,
+    },
+    /// The places for the pods of the Node could not be checked (policy `landing_check: require`). It is retried.
+    LandingUnknown {
+        /// The fault.
+        why: String,
     },
     /// The pod is still there a minute after its grace period ended (`since`).
     TerminatingStuck {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
     entry::EntryId,
-    kube::{BudgetLimit, BudgetPod, BudgetRow, KubeView},
+    kube::{BudgetLimit, BudgetPod, BudgetRow, KubeView, PodRow},
     names::NodeName,
     placement::{PlacementPod, PlacementView},
     reason::budget_cause::{
@@ -22,19 +22,25 @@ pub fn budget_cause(
     kube: &KubeView,
     placement: Option<&PlacementView>,
 ) -> BudgetCause {
+    // a pod that has ended is neither healthy nor in trouble
+    let running: Vec<BudgetPod> = pods.iter().filter(|pod| !has_ended(&pod.row)).cloned().collect();
+    let ended = pods.len() - running.len();
+    let pods = running.as_slice();
     let mut awaited = placement.map(|view| awaited(view, pods, kube)).unwrap_or_default();
     let found = pods.iter().filter_map(|pod| unhealthy(pod, kube, awaited.remove(&pod.row.uid).unwrap_or_default()));
     let mut unhealthy: Vec<UnhealthyPod> = found.collect();
     unhealthy.sort_by(|a, b| (urgency(&a.why), &a.pod).cmp(&(urgency(&b.why), &b.pod)));
     let more = unhealthy.len().saturating_sub(MAX_UNHEALTHY_PODS);
     unhealthy.truncate(MAX_UNHEALTHY_PODS);
-    BudgetCause { opens: opens(budget, pods), pods: budget.pods, unhealthy, more, deadlock: Vec::new() }
+    BudgetCause { opens: opens(budget, pods, ended), pods: budget.pods, unhealthy, more, deadlock: Vec::new() }
 }
 
 /// Returns the condition under which the budget allows an eviction. Its controller allows as many as there are more
 /// healthy pods than it needs.
-fn opens(budget: &BudgetRow, pods: &[BudgetPod]) -> Opens {
-    if let Some(because) = exclusion(budget, !pods.is_empty()) {
+fn opens(budget: &BudgetRow, pods: &[BudgetPod], ended: usize) -> Opens {
+    if let Some(because) = exclusion(budget, pods.len(), ended)
+        && !has_spare_pods(&because, budget, pods)
+    {
         if is_growing(&because, budget, pods) {
             return Opens::Unknown;
         }
@@ -47,24 +53,37 @@ fn opens(budget: &BudgetRow, pods: &[BudgetPod]) -> Opens {
 }
 
 /// Returns the setting by which the budget refuses every eviction, even while all its pods are healthy.
-fn exclusion(budget: &BudgetRow, has_pods: bool) -> Option<Exclusion> {
+fn exclusion(budget: &BudgetRow, running: usize, ended: usize) -> Option<Exclusion> {
     if let Some(message) = &budget.sync_failure {
         return Some(Exclusion::NotCounted { message: message.to_string() });
     }
     // it counts pods by the scale of their controllers, and these have none
-    if budget.pods <= 0 && has_pods && is_relative(&budget.limit) {
+    if budget.pods <= 0 && running > 0 && is_relative(&budget.limit) {
         return Some(Exclusion::NotCounted { message: "no controller tells how many they should be".to_owned() });
     }
     match &budget.limit {
         BudgetLimit::None => Some(Exclusion::NoLimit),
         BudgetLimit::MaxUnavailable(most) if is_zero(most) => Some(Exclusion::NoneUnavailable),
         BudgetLimit::MinAvailable(_) if budget.never_allows() && budget.pods == 1 => Some(Exclusion::OneReplica),
-        BudgetLimit::MinAvailable(least) if budget.never_allows() => {
-            Some(Exclusion::AllNeeded { min_available: least.to_string(), pods: budget.pods })
+        // a number counts pods that have ended, too
+        BudgetLimit::MinAvailable(least) if budget.never_allows() || (ended > 0 && lacks_pods(budget, running)) => {
+            let pods = i32::try_from(running).ok().filter(|n| (1..budget.pods).contains(n)).unwrap_or(budget.pods);
+            Some(Exclusion::AllNeeded { min_available: least.to_string(), pods })
         }
         // a percentage of `maxUnavailable` is rounded up, so one pod may be away
         BudgetLimit::MaxUnavailable(_) | BudgetLimit::MinAvailable(_) => None,
     }
+}
+
+/// Reports whether a budget needs all of its running pods although it counts more.
+fn lacks_pods(budget: &BudgetRow, running: usize) -> bool {
+    let counted = i32::try_from(running).unwrap_or(i32::MAX);
+    !is_relative(&budget.limit) && counted > 0 && counted < budget.pods && budget.needed >= counted
+}
+
+/// Reports whether the pod has ended by itself.
+fn has_ended(pod: &PodRow) -> bool {
+    matches!(pod.phase.as_str(), "Succeeded" | "Failed")
 }
 
 /// Reports whether a `StatefulSet` may make further pods once the present ones are healthy: it makes them one by one.
@@ -74,6 +93,17 @@ fn is_growing(because: &Exclusion, budget: &BudgetRow, pods: &[BudgetPod]) -> bo
         Exclusion::NoLimit | Exclusion::NoneUnavailable | Exclusion::NotCounted { .. } => false,
     };
     by_number && pods.iter().any(|pod| !pod.row.ready && pod.row.controlled_by("StatefulSet").is_some())
+}
+
+/// Reports whether the budget selects more pods than it needs although a percentage of them seems to be all: pods without
+/// a controller count as healthy, but not as pods that there should be.
+fn has_spare_pods(because: &Exclusion, budget: &BudgetRow, pods: &[BudgetPod]) -> bool {
+    let by_percentage = match because {
+        Exclusion::OneReplica | Exclusion::AllNeeded { .. } => is_relative(&budget.limit),
+        Exclusion::NoLimit | Exclusion::NoneUnavailable | Exclusion::NotCounted { .. } => false,
+    };
+    let stay = pods.iter().filter(|pod| pod.row.terminating_since.is_none()).count();
+    by_percentage && i32::try_from(stay).is_ok_and(|stay| stay > budget.needed)
 }
 
 /// Reports whether the limit depends on the number of pods that there should be.
@@ -194,7 +224,7 @@ fn close(
 
 #[cfg(test)]
 mod tests {
-    use cketerm_model::kube::{Controller, NodeRow, PodRow};
+    use cketerm_model::kube::{Controller, NodeRow};
 
     use super::*;
 
@@ -249,6 +279,26 @@ mod tests {
         assert!(unmanaged.is_permanent(), "{unmanaged}");
         let uncounted = BudgetRow { sync_failure: Some("no scale".into()), ..budget(max("1"), 0, 0, 0) };
         assert!(budget_cause(&uncounted, &[], &cluster(), None).is_permanent());
+    }
+
+    #[test]
+    fn a_pod_without_a_controller_is_one_to_spare_for_a_percentage() {
+        let four: Vec<BudgetPod> = ["a", "b", "c", "bare"].map(|name| pod(name, "n1")).into();
+        let spare = budget_cause(&budget(min("100%"), 3, 3, 3), &four, &cluster(), None);
+        assert_eq!(spare.opens, Opens::WhenHealthy { missing: 1 });
+        let none = budget_cause(&budget(min("100%"), 3, 3, 3), &four[..3], &cluster(), None);
+        assert!(none.is_permanent(), "{none}");
+        let by_number = budget_cause(&budget(min("4"), 4, 4, 4), &four, &cluster(), None);
+        assert!(by_number.is_permanent(), "{by_number}");
+    }
+
+    #[test]
+    fn a_pod_that_has_ended_is_no_pod_to_spare() {
+        let mut pods: Vec<BudgetPod> = ["a", "b", "c", "ended"].map(|name| pod(name, "n1")).into();
+        pods.iter_mut().for_each(|pod| pod.row.ready = true);
+        pods[3].row.phase = "Failed".to_owned();
+        let cause = budget_cause(&budget(min("3"), 3, 3, 4), &pods, &cluster(), None);
+        assert!(cause.is_permanent() && cause.unhealthy.is_empty(), "{cause}");
     }
 
     #[test]

@@ -230,6 +230,8 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::PdbNeverAllows { .. }
         | Reason::BlockedByJob { .. }
         | Reason::PodsLeaving { .. }
+        | Reason::PodsCannotLand { .. }
+        | Reason::LandingUnknown { .. }
         | Reason::EvictionRefused { .. }
         | Reason::DeferredToWebhook { .. }
         | Reason::DeniedByWebhook { .. }

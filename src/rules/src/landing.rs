@@ -15,6 +15,7 @@
 //! | `state` | free amounts at one moment, filters that depend on other pods |
 //! | `trial` | placing pods one after another |
 //! | `check` | the check |
+//! | `gate` | drains that wait for places for their pods |
 //! | `waits` | pods that wait for nodes, nodes that wait for each other |
 
 mod answer;
@@ -23,6 +24,7 @@ mod class;
 mod cluster;
 mod counter;
 mod counters;
+mod gate;
 mod nodes;
 mod obstacle;
 mod random;
@@ -36,6 +38,7 @@ mod tests;
 pub use self::{
     answer::{Doubt, Landing, LandingAnswer, PodAnswer, PodLanding, Tie},
     check::check,
+    gate::{gate, is_drained},
     obstacle::Obstacle,
     waits::{mutual, waits_only_for, waits_only_for_each},
 };

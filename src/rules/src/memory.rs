@@ -223,6 +223,7 @@ pub fn remember(
                 note_cause(&mut work.drain, &hold, at);
             }
             previewed(work, preview, at);
+            note_refusing_budget(&mut work.drain, effect);
         }
         (Effect::Evict { evict, unprotected, .. }, EffectOutcome::Answers(answers)) => {
             let work = work.entry(id).or_default();
@@ -254,6 +255,7 @@ pub fn remember(
             });
             if let (Some(cause), false, false) = (held, work.drain.accepted, work.drain.taken_over) {
                 refused(work, cause, at);
+                note_refusing_budget(&mut work.drain, effect);
                 // The next round sends them again.
                 work.drain.answers.retain(|_, a| !matches!(a.verdict, Verdict::Held { .. }));
             }
@@ -288,6 +290,19 @@ fn asked_version(effect: &Effect, budget: &str) -> String {
     let Effect::Explain { budgets } = effect else { return String::new() };
     let asked = budgets.iter().find(|row| row.full_name() == budget);
     asked.map(|row| row.resource_version.clone()).unwrap_or_default()
+}
+
+/// Notes the budget by which the last round was refused, as it was when the round was planned.
+fn note_refusing_budget(drain: &mut DrainWork, effect: &Effect) {
+    let (Effect::Preview { pods, .. } | Effect::Evict { evict: pods, .. }) = effect else { return };
+    let hold = drain.refused.as_ref().and_then(|(_, reason)| reason.pod_hold());
+    drain.refused_by = match hold {
+        Some((_, PodHold::Budget { budget, .. })) => {
+            let row = pods.iter().flat_map(|(_, budgets)| budgets).find(|row| row.full_name() == budget);
+            row.map(|row| (budget, row.resource_version.clone()))
+        }
+        Some(_) | None => None,
+    };
 }
 
 /// Counts an effect that came to nothing, and drops the fresh read made for it.

@@ -137,6 +137,8 @@ fn origin(reason: &Reason) -> Origin {
         | Reason::PdbNeverAllows { .. }
         | Reason::BlockedByJob { .. }
         | Reason::PodsLeaving { .. }
+        | Reason::PodsCannotLand { .. }
+        | Reason::LandingUnknown { .. }
         | Reason::EvictionRefused { .. }
         | Reason::DeferredToWebhook { .. }
         | Reason::DeniedByWebhook { .. }

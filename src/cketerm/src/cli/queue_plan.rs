@@ -129,12 +129,13 @@ async fn read_placement(kube: &Kube, view: &KubeView, context: &Context) -> Opti
 
 /// Checks where the pods of each wave can land. Machines without a wave are checked alone.
 fn landings(view: &PlacementView, line: &Forecast, context: &Context) -> BTreeMap<NodeName, NodeLanding> {
-    let mut sets: BTreeMap<(Option<usize>, usize), BTreeSet<NodeName>> = BTreeMap::new();
+    // waves first: the number of checks is limited
+    let mut sets: BTreeMap<(usize, usize), BTreeSet<NodeName>> = BTreeMap::new();
     for (i, placed) in line.placed.iter().enumerate() {
         let set = match &placed.place {
             Place::InWork(status) if status == "rebooting" => continue,
-            Place::Wave(wave, _) => (Some(*wave), 0),
-            Place::InWork(_) | Place::Waits(_) => (None, i),
+            Place::Wave(wave, _) => (*wave, 0),
+            Place::InWork(_) | Place::Waits(_) => (usize::MAX, i),
         };
         sets.entry(set).or_default().insert(NodeName::new(placed.name.as_str()));
     }

@@ -101,6 +101,8 @@ pub(super) fn warning(why: &Reason) -> Option<&'static str> {
         | Reason::BlockedByManyPdbs { .. }
         | Reason::BlockedByJob { .. }
         | Reason::PodsLeaving { .. }
+        | Reason::PodsCannotLand { .. }
+        | Reason::LandingUnknown { .. }
         | Reason::EvictionRefused { .. }
         | Reason::DeferredToWebhook { .. }
         | Reason::DeniedByWebhook { .. }

@@ -83,6 +83,8 @@ pub fn may_pass(cause: &Reason) -> bool {
         Reason::BlockedByPdb { .. }
         | Reason::BlockedByJob { .. }
         | Reason::PodsLeaving { .. }
+        | Reason::PodsCannotLand { .. }
+        | Reason::LandingUnknown { .. }
         | Reason::EvictionRefused { .. }
         | Reason::EvictionFailing { .. }
         | Reason::DeferredToWebhook { .. }

@@ -37,6 +37,8 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::BlockedByManyPdbs { pod, pdbs } => format!("{} pdbs select {pod}: {}", pdbs.len(), pdbs.join(", ")),
         Reason::BlockedByJob { pod, job } => format!("job {job} runs in {}", without_shared_namespace(pod, job)),
         Reason::PodsLeaving { left, first } => format!("{left} leaving: {first}"),
+        Reason::PodsCannotLand { count, pod, why } => format!("{count} fit nowhere else: {pod}: {why}"),
+        Reason::LandingUnknown { why } => format!("no landing check: {why}"),
         Reason::EvictionRefused { pod, answer } => format!("{pod} refused: {answer}"),
         Reason::DeferredToWebhook { pod, webhook, message } => {
             format!("{pod} deferred to webhook {webhook}: {message}")
@@ -288,6 +290,8 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         | Reason::LeaderOnNode { .. }
         | Reason::Backoff { .. }
         | Reason::PodsLeaving { .. }
+        | Reason::PodsCannotLand { .. }
+        | Reason::LandingUnknown { .. }
         | Reason::EvictionRefused { .. }
         | Reason::VolumeAttached { .. }
         | Reason::CommandRunning { .. }
@@ -367,6 +371,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         }
         Reason::BlockedByJob { .. } => "a Job",
         Reason::PodsLeaving { .. } | Reason::TerminatingStuck { .. } => "pods that terminate",
+        Reason::PodsCannotLand { .. } | Reason::LandingUnknown { .. } => "room for pods elsewhere",
         Reason::EvictionRefused { .. } | Reason::EvictionFailing { .. } => "an eviction",
         Reason::DeferredToWebhook { .. } | Reason::DeniedByWebhook { .. } => "an admission webhook",
         Reason::VolumeAttached { .. } => "volumes that detach",

@@ -290,6 +290,8 @@ fn reason_kind(why: &Reason) -> String {
         | Reason::BlockedByManyPdbs { .. }
         | Reason::PdbNeverAllows { .. }
         | Reason::BlockedByJob { .. }
+        | Reason::PodsCannotLand { .. }
+        | Reason::LandingUnknown { .. }
         | Reason::EvictionRefused { .. }
         | Reason::DeferredToWebhook { .. }
         | Reason::DeniedByWebhook { .. }

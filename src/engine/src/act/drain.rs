@@ -122,15 +122,17 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: BootTime,
+        machine: &str,
         pods: Vec<Budgeted>,
         unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
-        let mut answers = self.send_evictions(guard, decided, &dry_runs(&pods), true).await?;
+        let mut answers = self.send_evictions(guard, decided, &dry_runs(&pods, unprotected), true).await?;
         self.attach_causes(&pods, unprotected, &mut answers).await;
         let entry = guard.entry.map(|(id, _)| id);
         let of = pods.iter().map(|(pod, _)| pod.as_ref());
         self.record_pod_events(entry, SentRequests::Evictions { dry_run: true }, unprotected, of, &answers);
-        Ok(EffectOutcome::Previewed(preview_result(&pods, unprotected, &answers)))
+        let preview = preview_result(&pods, unprotected, &answers);
+        Ok(EffectOutcome::Previewed(self.with_landing_check(preview, machine, unprotected).await))
     }
 
     /// Sends all evictions and deletions together; returns once all have answered.
@@ -176,8 +178,8 @@ impl Actor {
         Ok(EffectOutcome::Answers(answers))
     }
 
-    /// Sends one eviction for each pod, as many at once as the pace allows. A pod that the live copy no longer shows with this UID is left
-    /// out: an eviction with a wrong UID still uses up the budget (REB-29, I17).
+    /// Sends one eviction for each pod, as many at once as the pace allows. A pod that the live copy no longer shows with
+    /// this UID is left out: an eviction with a wrong UID still uses up the budget (REB-29, I17).
     async fn send_evictions(
         &self,
         guard: &Guard,
@@ -185,24 +187,27 @@ impl Actor {
         pods: &[Budgeted],
         dry_run: bool,
     ) -> Result<BTreeMap<String, Answer>, Stop> {
-        let view = self.kube_live.borrow();
-        let still_exists = |pod: &PodRow| view.pods.get(&pod.node).is_some_and(|on| on.pods.contains_key(&pod.uid));
-        let each = pods.iter().filter(|(pod, _)| still_exists(pod)).map(|(pod, budgets)| async move {
+        let still_exists = |pod: &PodRow| {
+            let view = self.kube_live.borrow();
+            view.pods.get(&pod.node).is_some_and(|on| on.pods.contains_key(&pod.uid))
+        };
+        let each = pods.iter().map(|(pod, budgets)| async move {
             let turn = self.eviction_pace.turn().await;
+            if !still_exists(pod) {
+                return Ok(None);
+            }
             let permit = self.permit(guard, decided)?;
             let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
             let sent = self.steady.now().boot;
             let verdict = self.kube.evict(&permit, pod, &named, dry_run).await;
             turn.ended(self.steady.now().boot - sent, &verdict);
-            Ok::<_, Stop>((pod.uid.clone(), self.answer_of(verdict, budgets)))
+            Ok::<_, Stop>(Some((pod.uid.clone(), self.answer_of(verdict, budgets))))
         });
         let mut answers = BTreeMap::new();
         let mut stopped = None;
         for result in futures::future::join_all(each).await {
             match result {
-                Ok((uid, answer)) => {
-                    answers.insert(uid, answer);
-                }
+                Ok(answer) => answers.extend(answer),
                 Err(stop) => stopped = Some(stop),
             }
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cketerm_model::{
     boot_time::Seconds,
     drain::{Undecided, Verdict},
+    reason::PodHold,
 };
 use tokio::sync::Notify;
 
@@ -17,6 +18,10 @@ const MOST: usize = 64;
 /// An answer is slow if it took this long, and [`SLOWER`] times as long as the quickest.
 const SLOW: Seconds = Seconds::new(0.5);
 const SLOWER: f64 = 4.0;
+/// Slow answers alone leave so many requests at once.
+const LEAST_WHILE_SLOW: usize = 4;
+/// Growth of the time of the quickest answer with each further one: a yardstick from quieter days is forgotten.
+const FORGETTING: f64 = 1.01;
 
 /// Pace that all drains of a leadership share.
 #[derive(Clone, Debug)]
@@ -66,7 +71,9 @@ impl EvictionPace {
 impl Turn {
     /// Records the answer to the request.
     pub fn ended(self, took: Seconds, verdict: &Verdict) {
-        self.0.with(|state| state.answered(took, is_overload(verdict)));
+        if let Some(overloaded) = tells_of_load(verdict) {
+            self.0.with(|state| state.answered(took, overloaded));
+        }
     }
 }
 
@@ -91,10 +98,12 @@ impl State {
     }
 
     fn answered(&mut self, took: Seconds, overloaded: bool) {
-        let quickest = self.quickest.map_or(took, |known| if took < known { took } else { known });
+        let quickest = self.quickest.map_or(took, |known| known * FORGETTING);
+        let quickest = if took < quickest { took } else { quickest };
         self.quickest = Some(quickest);
+        let least = if overloaded { LEAST } else { LEAST_WHILE_SLOW.min(self.limit) };
         if overloaded || took >= SLOW && took >= quickest * SLOWER {
-            (self.limit, self.quick) = ((self.limit / 2).max(LEAST), 0);
+            (self.limit, self.quick) = ((self.limit / 2).max(least), 0);
             return;
         }
         self.quick += 1;
@@ -104,16 +113,14 @@ impl State {
     }
 }
 
-/// Reports whether the answer tells of an overloaded server.
-fn is_overload(verdict: &Verdict) -> bool {
+/// Reports whether the answer tells of an overloaded server; `None` if it tells nothing about the load, as the answer
+/// of a webhook.
+fn tells_of_load(verdict: &Verdict) -> Option<bool> {
     match verdict {
-        Verdict::Undecided { by: Undecided::Overload | Undecided::Server | Undecided::Silence, .. } => true,
-        // a webhook that fails says nothing about the API server
+        Verdict::Undecided { by: Undecided::Overload | Undecided::Server | Undecided::Silence, .. } => Some(true),
         Verdict::Undecided { by: Undecided::Webhook(_), .. }
-        | Verdict::Accepted
-        | Verdict::Gone
-        | Verdict::Held { .. }
-        | Verdict::Failed(_) => false,
+        | Verdict::Held { hold: PodHold::Deferred { .. } | PodHold::Denied { .. }, .. } => None,
+        Verdict::Accepted | Verdict::Gone | Verdict::Held { .. } | Verdict::Failed(_) => Some(false),
     }
 }
 
@@ -139,7 +146,9 @@ mod tests {
         answer(&pace, 0.01, &overload);
         assert_eq!(limit(&pace), BEGINNING / 2);
         (0..10).for_each(|_| answer(&pace, 3.0, &Verdict::Accepted));
-        assert_eq!(limit(&pace), LEAST, "answers became slow");
+        assert_eq!(limit(&pace), LEAST_WHILE_SLOW, "answers became slow");
+        (0..10).for_each(|_| answer(&pace, 0.01, &overload));
+        assert_eq!(limit(&pace), LEAST);
         (0..100_000).for_each(|_| answer(&pace, 0.01, &Verdict::Accepted));
         assert_eq!(limit(&pace), MOST);
     }
@@ -149,6 +158,16 @@ mod tests {
         let pace = EvictionPace::default();
         (0..BEGINNING).for_each(|_| answer(&pace, 3.0, &Verdict::Accepted));
         assert_eq!(limit(&pace), BEGINNING + 1);
+    }
+
+    #[test]
+    fn a_slow_webhook_does_not_slow_the_evictions_of_others() {
+        let pace = EvictionPace::default();
+        let by = Undecided::Webhook("w".to_owned());
+        let webhook = Verdict::Undecided { by, answer: "timeout".to_owned(), retry_after: None };
+        answer(&pace, 0.01, &Verdict::Accepted);
+        (0..10).for_each(|_| answer(&pace, 10.0, &webhook));
+        assert_eq!(limit(&pace), BEGINNING);
     }
 
     #[tokio::test]

@@ -3,11 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use cketerm_model::{
+    boot_time::{BootTime, Seconds},
     drain::{Answer, Verdict},
     kube::BudgetRow,
+    placement::PlacementView,
     reason::{PodHold, budget_cause::BudgetCause},
 };
 use cketerm_rules::{
@@ -19,6 +22,14 @@ use super::Actor;
 
 /// Most budgets of one round whose causes are looked up.
 const MAX_BUDGETS: usize = 5;
+/// Longest time for which the answers of a round wait for their causes.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Time for which all drains share one read of all pods.
+const SHARED_FOR: Seconds = Seconds::new(30.0);
+
+/// Last read of all pods, for the causes of all drains.
+#[derive(Clone, Debug, Default)]
+pub struct SharedPlacement(Arc<tokio::sync::Mutex<Option<(BootTime, Arc<PlacementView>)>>>);
 
 impl Actor {
     /// Looks up the causes behind these budgets, by `namespace/name`. If the pods cannot be read, the budget alone tells.
@@ -31,19 +42,28 @@ impl Actor {
             (budget, pods)
         });
         let read = futures::future::join_all(read).await;
+        let needs_placement = read.iter().any(|(_, pods)| needs_placement(pods, &self.kube_live.borrow()));
+        let placement = if needs_placement { self.shared_placement().await } else { None };
         let view = self.kube_live.borrow();
-        let placement = if read.iter().any(|(_, pods)| needs_placement(pods, &view)) {
-            let placement = self.kube.read_placement().await;
-            placement.inspect_err(|why| tracing::debug!(%why, "the nodes that pods wait for are not known")).ok()
-        } else {
-            None
-        };
         let explained = read.iter().map(|(budget, pods)| {
             // the live copy may know a newer version by now
             let newest = view.budgets.get(&(budget.namespace.clone(), budget.name.clone())).unwrap_or(budget);
-            (budget.full_name(), budget_cause(newest, pods, &view, placement.as_ref()))
+            (budget.full_name(), budget_cause(newest, pods, &view, placement.as_deref()))
         });
         explained.collect()
+    }
+
+    /// Reads all pods, unless a drain has just done so: many budgets change at the same time.
+    async fn shared_placement(&self) -> Option<Arc<PlacementView>> {
+        let mut shared = self.placement.0.lock().await;
+        if let Some((_, view)) = shared.as_ref().filter(|(at, _)| self.steady.now().boot - *at < SHARED_FOR) {
+            return Some(Arc::clone(view));
+        }
+        let read = self.kube.read_placement().await;
+        let read = read.inspect_err(|why| tracing::debug!(%why, "the nodes that pods wait for are not known")).ok()?;
+        let view = Arc::new(read);
+        *shared = Some((self.steady.now().boot, Arc::clone(&view)));
+        Some(view)
     }
 
     /// Adds the cause to each answer by which a budget holds a pod. Pods that are deleted next need none.
@@ -64,7 +84,8 @@ impl Actor {
         if refusing.is_empty() {
             return;
         }
-        let causes = self.explain(&refusing.into_values().collect::<Vec<_>>()).await;
+        let budgets = refusing.into_values().collect::<Vec<_>>();
+        let causes = tokio::time::timeout(LONGEST, self.explain(&budgets)).await.unwrap_or_default();
         for answer in answers.values_mut() {
             if let Verdict::Held { hold: PodHold::Budget { budget, cause, .. }, .. } = &mut answer.verdict {
                 *cause = causes.get(budget).cloned().map(Box::new);

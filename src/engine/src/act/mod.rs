@@ -10,6 +10,7 @@ mod etcd_leader;
 mod eviction_pace;
 mod explain;
 mod hooks;
+mod landing;
 mod maintenance_requests;
 mod node_signs;
 mod object_event;
@@ -56,6 +57,7 @@ use self::{audit_intent::Step, power::PreviousAttempts};
 pub(super) use self::{
     audit_intent::{AuditIntent, Repeated, named, write_result},
     eviction_pace::EvictionPace,
+    explain::SharedPlacement,
 };
 use super::{command::Spawner, event_recorder::EventRecorder};
 
@@ -92,6 +94,8 @@ pub(super) struct Actor {
     pub events: EventRecorder,
     /// Pace of evictions, by the answers of the API server.
     pub eviction_pace: EvictionPace,
+    /// Last read of all pods, for the causes behind budgets.
+    pub placement: SharedPlacement,
     /// Number of audit records that this leadership has written.
     pub audit_count: Arc<AtomicU64>,
     /// Audit records of steps that may be tried again.
@@ -137,7 +141,7 @@ impl Actor {
                 self.release(decided, &node, uncordon, drop_keep, settle).await
             }
             Effect::ReturnToService { node } => self.return_to_service(decided, &node).await,
-            Effect::Preview { pods, unprotected } => self.preview(&guard, decided, pods, &unprotected).await,
+            Effect::Preview { pods, unprotected } => self.preview(&guard, decided, &machine, pods, &unprotected).await,
             Effect::Explain { budgets } => Ok(EffectOutcome::Explained(self.explain(&budgets).await)),
             Effect::Evict { evict, delete, unprotected } => {
                 self.evict(&guard, decided, &machine, evict, delete, &unprotected).await

@@ -50,6 +50,8 @@ impl Reason {
             | Self::EtcdUnchecked { .. }
             | Self::BlockedByPdb { .. }
             | Self::BlockedByJob { .. }
+            | Self::PodsCannotLand { .. }
+            | Self::LandingUnknown { .. }
             | Self::EvictionRefused { .. }
             | Self::DeferredToWebhook { .. }
             | Self::DeniedByWebhook { .. }
@@ -151,6 +153,8 @@ impl Reason {
             | Self::PdbNeverAllows { .. }
             | Self::BlockedByJob { .. }
             | Self::PodsLeaving { .. }
+            | Self::PodsCannotLand { .. }
+            | Self::LandingUnknown { .. }
             | Self::EvictionRefused { .. }
             | Self::DeferredToWebhook { .. }
             | Self::DeniedByWebhook { .. }

@@ -34,6 +34,8 @@ impl Reason {
             | Self::PdbNeverAllows { .. }
             | Self::BlockedByJob { .. }
             | Self::PodsLeaving { .. }
+            | Self::PodsCannotLand { .. }
+            | Self::LandingUnknown { .. }
             | Self::EvictionRefused { .. }
             | Self::DeferredToWebhook { .. }
             | Self::DeniedByWebhook { .. }
@@ -119,6 +121,8 @@ impl Reason {
             | Self::WaitingForGroup { .. }
             | Self::Backoff { .. }
             | Self::PodsLeaving { .. }
+            | Self::PodsCannotLand { .. }
+            | Self::LandingUnknown { .. }
             | Self::TerminatingStuck { .. }
             | Self::VolumeAttached { .. }
             | Self::UncordonedByOther { .. }

@@ -156,6 +156,11 @@ impl fmt::Display for Reason {
                 write!(f, "eviction of {pod} was denied by webhook {webhook}: {message}")
             }
             Self::EvictionFailing { pod, answer } => write!(f, "eviction of {pod} failed, retrying: {answer}"),
+            Self::PodsCannotLand { count: 1, pod, why } => write!(f, "no other node takes pod {pod}: {why}"),
+            Self::PodsCannotLand { count, pod, why } => {
+                write!(f, "no other node takes {count} pods, {pod} for example: {why}")
+            }
+            Self::LandingUnknown { why } => write!(f, "no check where the pods can run: {why}"),
             Self::TerminatingStuck { pod, since, node_ready } => write!(
                 f,
                 "pod {pod} is stuck terminating: its grace period ended at {}{}",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use cketerm_model::{
     entry::{EntryId, QueueKind},
     kube::BudgetRow,
-    names::{Address, NodeName},
+    names::NodeName,
     policy::WorkerOrder,
     reason::Reason,
 };
@@ -22,38 +22,45 @@ use super::{
 /// Most candidates beyond the free slots whose pods are watched.
 const MAX_LOOKAHEAD: u64 = 30;
 
+/// First entry of each queue that waits for a budget of a node in progress.
+type FirstHeld = BTreeMap<QueueKind, EntryId>;
+
 /// Budgets of the machines in progress, for the choice of further ones.
-pub(super) struct BudgetOrder {
-    /// Pods that are still to be evicted from nodes in progress, by budget, and one of the entries.
+pub(super) struct BudgetOrder<'a> {
+    /// Pods that are still to be evicted from draining nodes, by budget, and one of the entries.
     in_work: BTreeMap<String, (i32, EntryId)>,
+    /// A draining node whose pods are not listed, so that it is not known which budgets they share.
+    unlisted: Option<(EntryContext<'a>, NodeName)>,
     /// Evictions under way.
     used: BudgetUse,
     max_overtakes: u64,
-    /// The first entry that waits for a budget of a node in progress, with its reason.
-    first_held: Option<EntryId>,
+    first_held: FirstHeld,
+    /// Number of further candidates whose pods are watched.
+    lookahead: usize,
 }
 
 impl<'a> Pass<'a> {
-    /// Returns the budgets of the machines in progress, or `None` if the policy keeps the order of the queue. The pods
-    /// of the next candidates are watched from now on.
-    pub(super) fn budget_order(&mut self, workers: &[EntryContext<'a>], free: usize) -> Option<BudgetOrder> {
+    /// Returns the budgets of the draining nodes, or `None` if the policy keeps the order of the queue.
+    pub(super) fn budget_order(&self, free: usize) -> Option<BudgetOrder<'a>> {
         if self.policy.worker_order != WorkerOrder::Budgets {
             return None;
         }
         let max_overtakes = self.policy.max_overtakes;
         let ahead = usize::try_from(max_overtakes.min(MAX_LOOKAHEAD)).unwrap_or(0);
-        for ctx in workers.iter().take(free.saturating_add(ahead)) {
-            let node = self.node_of(*ctx).map(|node| node.name.clone());
-            self.out.watch_pods.extend(node);
-        }
-        let mut order =
-            BudgetOrder { in_work: BTreeMap::new(), used: BudgetUse::of(self.snap), max_overtakes, first_held: None };
-        let claimed: Vec<(Address, EntryId)> =
-            self.claims.machines.iter().map(|(address, id)| (address.clone(), *id)).collect();
-        for (address, id) in claimed {
-            let node = self.snap.node_of(&address).map(|node| node.name.clone());
-            if let Some(node) = node {
-                order.add(self.demand(&node, id.queue).unwrap_or_default(), id);
+        let mut order = BudgetOrder {
+            in_work: BTreeMap::new(),
+            unlisted: None,
+            used: BudgetUse::of(self.snap),
+            max_overtakes,
+            first_held: FirstHeld::new(),
+            lookahead: free.saturating_add(ahead),
+        };
+        for (address, id) in &self.claims.machines {
+            let Some(ctx) = self.context_of(*id, address).filter(EntryContext::is_draining) else { continue };
+            let Some(node) = self.node_of(ctx) else { continue };
+            match self.demand(&node.name, id.queue) {
+                Some(demand) => order.add(demand, *id),
+                None => order.unlisted = Some((ctx, node.name.clone())),
             }
         }
         Some(order)
@@ -65,9 +72,9 @@ impl<'a> Pass<'a> {
         let pods = kube.pods.get(node).filter(|pods| pods.synced)?;
         let rules = self.definition?.cluster.eviction(queue);
         let mut demand = BTreeMap::new();
-        for pod in pods.pods.values().filter(|pod| pod.ready) {
+        for pod in pods.pods.values() {
             if matches!(classify_pod(pod, rules, kube), PodVerdict::Evict { protected: true }) {
-                for budget in kube.budgets_of(pod) {
+                for budget in kube.budgets_of(pod).filter(|budget| budget.judges(pod)) {
                     *demand.entry(budget.full_name()).or_default() += 1;
                 }
             }
@@ -75,32 +82,46 @@ impl<'a> Pass<'a> {
         Some(demand)
     }
 
+    /// Watches the pods of a worker that waits for a slot, so that they are listed when one is free.
+    pub(super) fn look_ahead(&mut self, order: &mut BudgetOrder<'a>, ctx: EntryContext<'a>) {
+        if order.lookahead > 0
+            && let Some(node) = self.node_of(ctx)
+        {
+            order.lookahead -= 1;
+            self.out.watch_pods.insert(node.name.clone());
+        }
+    }
+
     /// Admits one more worker, or returns the reason why it does not start yet.
-    pub(super) fn admit_by_budgets(&mut self, order: &mut BudgetOrder, ctx: EntryContext<'a>) -> Option<Reason> {
-        // A maintenance that a person asked for keeps its place.
-        let bound = order.first_held.filter(|first| first.queue == ctx.queue());
-        if let Some(first) = bound.filter(|first| ctx.id.index > first.index.saturating_add(order.max_overtakes)) {
+    pub(super) fn admit_by_budgets(&mut self, order: &mut BudgetOrder<'a>, ctx: EntryContext<'a>) -> Option<Reason> {
+        if let Some((draining, node)) = &order.unlisted {
+            return Some(self.pods_not_listed(*draining, node));
+        }
+        let first = order.first_held.get(&ctx.queue()).copied();
+        let is_bound = |first: &EntryId| ctx.id.index > first.index.saturating_add(order.max_overtakes);
+        if let Some(first) = first.filter(|first| is_bound(first) || order.lookahead == 0) {
             return Some(Reason::WaitingForBudget { budget: String::new(), holder: first, overtaken: true });
         }
         let node = self.node_of(ctx)?.name.clone();
+        self.look_ahead(order, ctx);
         let Some(demand) = self.demand(&node, ctx.queue()) else {
             return Some(self.pods_not_listed(ctx, &node));
         };
         if let Some((budget, holder)) = order.conflict(&demand, |name| self.budget_row(name)) {
-            order.first_held.get_or_insert(ctx.id);
+            order.first_held.entry(ctx.queue()).or_insert(ctx.id);
             return Some(Reason::WaitingForBudget { budget, holder, overtaken: false });
         }
         order.add(demand, ctx.id);
         None
     }
 
-    fn budget_row(&self, full_name: &str) -> Option<&BudgetRow> {
+    pub(super) fn budget_row(&self, full_name: &str) -> Option<&BudgetRow> {
         let (namespace, name) = full_name.split_once('/')?;
         self.snap.kube.budgets.get(&(namespace.to_owned(), name.to_owned())).map(AsRef::as_ref)
     }
 }
 
-impl BudgetOrder {
+impl BudgetOrder<'_> {
     fn add(&mut self, demand: BTreeMap<String, i32>, id: EntryId) {
         for (budget, n) in demand {
             let known = self.in_work.entry(budget).or_insert((0, id));

@@ -7,6 +7,7 @@ use cketerm_model::{
     boot_time::Seconds,
     drain::{Answer, Verdict},
     entry::EntryId,
+    fault,
     kube::{BudgetRow, KubeView, PodRow},
     reason::{PodHold, Reason, budget_cause::PodTrouble},
 };
@@ -56,9 +57,9 @@ impl BudgetUse {
         self.0.get(&budget.full_name()).copied().unwrap_or(0)
     }
 
-    /// Takes one eviction of each of these budgets.
-    pub(super) fn take<'b>(&mut self, budgets: impl Iterator<Item = &'b BudgetRow>) {
-        for budget in budgets {
+    /// Takes one eviction of the budget that counts it.
+    pub(super) fn take(&mut self, pod: &PodRow, budgets: &[Arc<BudgetRow>]) {
+        if let Some(budget) = counting(pod, budgets) {
             self.add(&budget.full_name(), 1);
         }
     }
@@ -66,13 +67,18 @@ impl BudgetUse {
     /// Returns the budget by which the API server would refuse to evict this pod now. It evicts pending pods, and some
     /// that are not Ready, whatever their budget allows, and no pod with several budgets.
     pub(super) fn refusing<'b, B: AsRef<BudgetRow>>(&self, pod: &PodRow, budgets: &'b [B]) -> Option<&'b B> {
-        match budgets {
-            [budget] if pod.phase != "Pending" && !budget.as_ref().allows_unhealthy(pod) => {
-                let row = budget.as_ref();
-                (row.allowed.saturating_sub(self.of_budget(row)) <= 0).then_some(budget)
-            }
-            [] | [_] | [_, _, ..] => None,
-        }
+        fault!(PacingIgnored => return None);
+        let budget = counting(pod, budgets)?;
+        let row = budget.as_ref();
+        (row.allowed.saturating_sub(self.of_budget(row)) <= 0).then_some(budget)
+    }
+}
+
+/// Returns the budget that counts the eviction of this pod. The API server evicts no pod with several budgets.
+pub(super) fn counting<'b, B: AsRef<BudgetRow>>(pod: &PodRow, budgets: &'b [B]) -> Option<&'b B> {
+    match budgets {
+        [budget] if budget.as_ref().judges(pod) => Some(budget),
+        [] | [_] | [_, _, ..] => None,
     }
 }
 

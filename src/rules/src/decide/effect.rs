@@ -10,12 +10,11 @@ use cketerm_model::{
     attempt::Attempt,
     batch::BatchId,
     boot_time::BootTime,
-    cketerm_records::{EndKind, Order},
+    cketerm_records::Order,
     entry::{EntryId, QueueKind, Stored},
     hook::Hook,
     hook_runs::{HookRun, HookRuns},
     kube::{BudgetRow, ConditionChange, EndpointsRow, NodeRow, Owner, PodRow},
-    maintenance::Released,
     names::{Address, NodeName},
     reason::Reason,
     repair::RepairEntry,
@@ -25,7 +24,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{QuorumCondition, StartGateCondition};
+use super::{End, QuorumCondition, StartGateCondition, budget_room::counting};
 use crate::snapshot::FreshRead;
 
 /// One effect, and the conditions under which it may start.
@@ -144,76 +143,6 @@ impl Guard {
             ("the policy", was.policy, is.policy),
         ];
         all.into_iter().find_map(|(what, was, is)| (was != is).then_some(what))
-    }
-}
-
-/// Reason for the end of an entry.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub enum End {
-    /// An operator cancelled it.
-    Cancelled,
-    /// Its node is no longer in the definition.
-    NotMember,
-    /// The machine has booted and meets REB-39 or REB-40.
-    Booted,
-    /// Another machine replaced it: a Node with the same address, another UID and Ready.
-    Replaced,
-    /// An operator marked it as done.
-    DoneBy(Order),
-    /// A repair that is marked as deleted.
-    Deleted,
-    /// A repair whose machine is healthy.
-    Healthy,
-    /// A repair that was given up, with the cause.
-    Failed(String),
-    /// A maintenance that somebody ended.
-    Released(Released),
-    /// A maintenance whose time is over.
-    Expired,
-}
-
-impl End {
-    /// Returns the reason of the Kubernetes Event for this end.
-    pub fn event(&self) -> &'static str {
-        match self {
-            Self::Cancelled => "Cancelled",
-            Self::NotMember => "Dequeued",
-            Self::Booted | Self::Replaced => "Rebooted",
-            Self::DoneBy(_) => "MarkedDone",
-            Self::Deleted => "RepairDeleted",
-            Self::Healthy => "RepairSucceeded",
-            Self::Failed(_) => "RepairFailed",
-            Self::Released(_) | Self::Expired => "MaintenanceEnded",
-        }
-    }
-
-    /// Returns the kind of end that the history record stores.
-    pub fn kind(&self) -> EndKind {
-        match self {
-            Self::Cancelled => EndKind::Cancelled,
-            Self::NotMember => EndKind::Dequeued,
-            Self::Booted | Self::Replaced => EndKind::Booted,
-            Self::DoneBy(_) | Self::Released(_) | Self::Expired => EndKind::Done,
-            Self::Deleted => EndKind::Deleted,
-            Self::Healthy => EndKind::Succeeded,
-            Self::Failed(_) => EndKind::Failed,
-        }
-    }
-
-    /// Returns the outcome as text for the history record.
-    pub fn outcome(&self) -> String {
-        match self {
-            Self::Cancelled => "cancelled".to_owned(),
-            Self::NotMember => "dequeued: no longer in the cluster definition".to_owned(),
-            Self::Booted => "booted".to_owned(),
-            Self::Replaced => "booted: the Node was registered anew".to_owned(),
-            Self::DoneBy(order) => format!("done by {}", order.who),
-            Self::Deleted => "deleted".to_owned(),
-            Self::Healthy => "succeeded".to_owned(),
-            Self::Failed(why) => format!("failed: {why}"),
-            Self::Released(released) => format!("released by {}", released.who),
-            Self::Expired => "expired".to_owned(),
-        }
     }
 }
 
@@ -484,11 +413,11 @@ impl Effect {
         }
     }
 
-    /// Returns the number of evictions that the effect sends, by budget (`namespace/name`).
+    /// Returns the number of evictions that the effect sends, by the budget (`namespace/name`) that counts them.
     pub fn evictions(&self) -> BTreeMap<String, u32> {
         let mut count = BTreeMap::new();
         if let Self::Evict { evict, .. } = self {
-            for budget in evict.iter().flat_map(|(_, budgets)| budgets) {
+            for budget in evict.iter().filter_map(|(pod, budgets)| counting(pod, budgets)) {
                 *count.entry(budget.full_name()).or_default() += 1;
             }
         }

@@ -96,6 +96,15 @@ impl EntryContext<'_> {
         }
     }
 
+    /// Reports whether a reboot or a maintenance drains its Node now.
+    pub(super) fn is_draining(&self) -> bool {
+        match self.kind {
+            EntryKind::Reboot(entry) => entry.status == RebootStatus::Draining,
+            EntryKind::Maintenance(entry) => entry.status == MaintenanceStatus::Draining,
+            EntryKind::Repair { .. } => false,
+        }
+    }
+
     /// Returns the entry from which the next transition starts: at its step, with the Node's present name.
     pub(super) fn queue_entry(&self) -> QueueEntry {
         match self.kind {

@@ -81,11 +81,13 @@ impl<'a> Pass<'a> {
         }
         let interval = Seconds::new(i32::try_from(rules.interval).unwrap_or(i32::MAX).into());
         if let (false, Some((at, cause))) = (removal_began, &drain.refused) {
-            if drain.refusals >= rules.tries {
+            let unasked = self.unasked_tries(drain, *at, interval, rules.tries);
+            if drain.refusals.saturating_add(unasked) >= rules.tries {
                 return Waits::BackOff(cause.clone());
             }
-            if self.monotonic_now() < *at + interval {
-                self.wake_at(*at + interval);
+            let next = *at + interval * f64::from(unasked.saturating_add(1));
+            if self.monotonic_now() < next {
+                self.wake_at(next);
                 return Waits::For(cause.clone());
             }
         }
@@ -105,7 +107,8 @@ impl<'a> Pass<'a> {
             self.plan_removal(pod, removal, drain, &mut next);
         }
         // The first round asks the server about one pod, so that a refused drain backs off (REB-28).
-        let is_first = !removal_began && !drain.answers.values().any(|a| matches!(a.verdict, Verdict::Held { .. }));
+        let asks = |verdict: &Verdict| matches!(verdict, Verdict::Held { .. } | Verdict::Undecided { .. });
+        let is_first = !removal_began && !drain.answers.values().any(|answer| asks(&answer.verdict));
         if next.evict.is_empty()
             && next.delete.is_empty()
             && is_first
@@ -129,6 +132,15 @@ impl<'a> Pass<'a> {
         }
         let reason = self.remaining_reason(node, leaving, next.held);
         Waits::For(self.with_deadlock(ctx.id, reason))
+    }
+
+    /// Returns the number of tries since the last refusal whose answer is known without a request: the budget that
+    /// refused is still the same (REB-67).
+    fn unasked_tries(&self, drain: &DrainWork, at: BootTime, interval: Seconds, tries: u32) -> u32 {
+        let Some((name, version)) = &drain.refused_by else { return 0 };
+        let is_same = self.budget_row(name).is_some_and(|row| row.resource_version == *version && row.allowed <= 0);
+        let due = |n: &u32| self.monotonic_now() >= at + interval * f64::from(*n);
+        if is_same { u32::try_from((1..=tries).take_while(due).count()).unwrap_or(tries) } else { 0 }
     }
 
     /// Returns the time until a drain that has removed no pod yet backs off because of a protected running Job (REB-25).
@@ -190,7 +202,7 @@ impl<'a> Pass<'a> {
                 next.full.push(((Arc::clone(pod), budgets), full));
                 return;
             }
-            next.budget_use.take(budgets.iter().map(AsRef::as_ref));
+            next.budget_use.take(pod, &budgets);
             next.evict.push((Arc::clone(pod), budgets));
         };
         let Some(answer) = drain.answers.get(&pod.uid) else {
@@ -244,7 +256,9 @@ impl<'a> Pass<'a> {
             // `Retry-After` is a wait and not a try. Without it the drain waits for a change of the budget (REB-29).
             PodHold::Budget { .. } | PodHold::BudgetLag { .. } => {
                 let budgets = self.budgets(pod);
-                let changed = budgets.iter().any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
+                // a budget that was deleted, or selects the pod no more, has changed too
+                let changed = budgets.len() != answer.budgets.len()
+                    || budgets.iter().any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
                 match retry_after {
                     _ if changed => send(next),
                     Some(_) => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_DELAY)),

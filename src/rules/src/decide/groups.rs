@@ -95,8 +95,8 @@ impl<'a> Pass<'a> {
 }
 
 impl GroupSlots {
-    /// Admits one more machine, or returns the reason that names the group it waits for.
-    pub(super) fn admit(&mut self, ctx: EntryContext<'_>) -> Option<Reason> {
+    /// Returns the reason that names the group for which one more machine waits, if it does.
+    pub(super) fn blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         let group = self.of.get(ctx.address).cloned().unwrap_or_default();
         let wait = |(name, work): (&String, &GroupWork)| Reason::WaitingForGroup {
             by: self.by.clone(),
@@ -105,21 +105,23 @@ impl GroupSlots {
         };
         let active_groups = || self.in_work.iter().filter(|(_, work)| !work.stuck);
         match self.in_work.get_key_value(&group) {
-            Some((_, work)) if !work.stuck => return None,
+            Some((_, work)) if !work.stuck => None,
             own => {
                 if active_groups().count() >= self.limit {
                     return active_groups().next().map(wait);
                 }
                 // A stuck group starts more only if no other group has a candidate.
-                if let Some(own) = own
-                    && self.of.values().any(|other| *other != group && !self.is_stuck(other))
-                {
-                    return Some(wait(own));
-                }
+                own.filter(|_| self.of.values().any(|other| *other != group && !self.is_stuck(other))).map(wait)
             }
         }
-        self.in_work.insert(group, GroupWork { holder: ctx.id, stuck: false });
-        None
+    }
+
+    /// Counts a machine that starts, unless its group is in progress already.
+    pub(super) fn enter(&mut self, ctx: EntryContext<'_>) {
+        let group = self.of.get(ctx.address).cloned().unwrap_or_default();
+        if self.in_work.get(&group).is_none_or(|work| work.stuck) {
+            self.in_work.insert(group, GroupWork { holder: ctx.id, stuck: false });
+        }
     }
 
     fn is_stuck(&self, group: &str) -> bool {

@@ -16,6 +16,7 @@
 //! | `budget_room` | evictions that each budget still allows (REB-67) |
 //! | `groups` | limit of racks or other groups in progress at once |
 //! | `scheduler` | choice of the entries that start: order, API servers, backoff, holds (I2, I5, I30) |
+//! | `end` | reasons for the end of an entry |
 //! | `effect` | effects that a decision requests, and the revisions that guard them (SAF-8, SAF-9) |
 //! | `entry_context` | one entry of either queue with its machine |
 //! | `facts` | facts that a hypothetical decision may assume |
@@ -52,6 +53,7 @@ mod claims;
 mod cordons;
 mod drain;
 mod effect;
+mod end;
 mod endpoints;
 mod entry_context;
 mod etcd_quorum;
@@ -103,7 +105,8 @@ pub use self::etcd_quorum::{CATCH_UP_LIMIT, can_check_quorum};
 pub use self::{
     auto_repair::{AutoRepair, auto_repair_plan, machines_held_by_hosts},
     drain::backoff_seconds,
-    effect::{Effect, End, Guard, Planned},
+    effect::{Effect, Guard, Planned},
+    end::End,
     etcd_quorum::QuorumCondition,
     maintenance_requests::MaintenanceRequestEffect,
     pods::{PodVerdict, classify_pod},

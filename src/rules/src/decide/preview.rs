@@ -17,12 +17,14 @@ use super::{budget_room::BudgetUse, pods::pod_hold_reason};
 /// A pod and the budgets that select it.
 pub type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
-/// Returns the pods of a preview that a round asks about. Of those whose budget allows no eviction it is one for each
-/// budget, because the others get the same answer. They are asked about in the next round if that one passes.
-pub fn dry_runs(pods: &[Budgeted]) -> Vec<Budgeted> {
+/// Returns the pods of a preview that a round asks about. Of the protected ones whose budget allows no eviction it is
+/// one for each budget, because the others get the same answer. They are asked about in the next round if that one
+/// passes.
+pub fn dry_runs(pods: &[Budgeted], unprotected: &BTreeSet<String>) -> Vec<Budgeted> {
     let (none_under_way, mut asked) = (BudgetUse::default(), BTreeSet::new());
     let is_asked = |(pod, budgets): &&Budgeted| {
-        none_under_way.refusing(pod, budgets).is_none_or(|full| asked.insert(full.full_name()))
+        let full = none_under_way.refusing(pod, budgets).filter(|_| !unprotected.contains(&pod.uid));
+        full.is_none_or(|full| asked.insert(full.full_name()))
     };
     pods.iter().filter(is_asked).cloned().collect()
 }

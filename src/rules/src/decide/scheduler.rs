@@ -160,7 +160,7 @@ impl<'a> Pass<'a> {
         let mut free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
         let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
         let mut groups = self.groups(workers);
-        let mut budgets = self.budget_order(workers, free);
+        let mut budgets = self.budget_order(free);
         fault!(LastFirst => workers = &workers.iter().rev().copied().collect::<Vec<_>>()[..]);
         for &ctx in workers {
             // A later entry of the same machine may be in progress already. The machine counts once: it holds a slot,
@@ -169,13 +169,18 @@ impl<'a> Pass<'a> {
             let has_slot =
                 if already_in_progress { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
             let etcd = if has_slot { self.etcd_blocker(ctx) } else { None };
-            let admission = groups.as_mut().filter(|_| has_slot && !already_in_progress && etcd.is_none());
-            let group = admission.and_then(|groups| groups.admit(ctx));
-            let admitted = has_slot && !already_in_progress && etcd.is_none() && group.is_none();
-            let budget = match budgets.as_mut().filter(|_| admitted) {
+            let is_new = has_slot && !already_in_progress && etcd.is_none();
+            let group = groups.as_ref().filter(|_| is_new).and_then(|groups| groups.blocker(ctx));
+            let budget = match budgets.as_mut().filter(|_| is_new && group.is_none()) {
                 Some(budgets) => self.admit_by_budgets(budgets, ctx),
                 None => None,
             };
+            if let Some(budgets) = budgets.as_mut().filter(|_| !has_slot) {
+                self.look_ahead(budgets, ctx);
+            }
+            if let Some(groups) = groups.as_mut().filter(|_| is_new && group.is_none() && budget.is_none()) {
+                groups.enter(ctx);
+            }
             if let Some(waits) = etcd.or(group).or(budget) {
                 self.reason(ctx.id, waits);
             } else if has_slot {

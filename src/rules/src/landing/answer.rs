@@ -166,6 +166,17 @@ pub struct Landing {
     pub steps: u64,
 }
 
+impl Landing {
+    /// Reports whether the room is too small for all pods together, although each of them fits alone.
+    pub fn too_many_together(&self) -> bool {
+        let fits_alone = |pod: &PodLanding| match &pod.answer {
+            PodAnswer::Fits | PodAnswer::NotRecreated | PodAnswer::Uncertain(_) => true,
+            PodAnswer::OnlyHere { .. } | PodAnswer::Cannot(_) => false,
+        };
+        self.answer == LandingAnswer::Cannot && self.pods.iter().all(fits_alone)
+    }
+}
+
 /// Counts obstacles by kind: amounts of one resource are merged, and the largest free amount is kept.
 pub(super) fn merged(obstacles: impl IntoIterator<Item = Obstacle>) -> Vec<(Obstacle, usize)> {
     let mut counts: BTreeMap<Obstacle, usize> = BTreeMap::new();

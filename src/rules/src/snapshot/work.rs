@@ -86,6 +86,9 @@ pub struct DrainWork {
     pub refusals: u32,
     /// Boot time of the last refusal, and its reason.
     pub refused: Option<(BootTime, Reason)>,
+    /// The budget that is the reason of the last refusal: its `namespace/name` and its resourceVersion at that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_by: Option<(String, String)>,
     /// Whether an eviction or deletion was accepted.
     pub accepted: bool,
     /// Last answers to evictions and deletions, by pod UID.

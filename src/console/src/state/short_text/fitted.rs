@@ -103,6 +103,10 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         Reason::PodsLeaving { left, first } => {
             vec![format!("{left} leaving: {}", name(first)), format!("{left} leaving")]
         }
+        Reason::PodsCannotLand { count, pod, .. } => {
+            vec![format!("{count} fit nowhere else: {}", name(pod)), format!("{count} pods fit nowhere else")]
+        }
+        Reason::LandingUnknown { why } => vec![format!("no landing check: {why}"), "no landing check".to_owned()],
         Reason::EvictionRefused { pod, answer } => vec![format!("{} refused: {answer}", name(pod))],
         Reason::EvictionFailing { pod, answer } => {
             vec![format!("{pod}: retrying: {answer}"), format!("{}: retrying: {answer}", name(pod))]

@@ -1,6 +1,6 @@
 //! Evictions answered by a webhook, a failing server or two budgets.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use cketerm_model::{
     boot_time::Seconds,
@@ -175,6 +175,44 @@ fn a_drain_sends_as_many_evictions_as_the_budget_allows() {
 }
 
 #[test]
+fn tries_count_without_requests_while_the_refusing_budget_is_the_same() {
+    let cause = Reason::BlockedByPdb {
+        pod: "shop/a".to_owned(),
+        pdb: "shop/web".to_owned(),
+        healthy: 2,
+        needed: 2,
+        cause: None,
+    };
+    let after = |seconds: f64| {
+        let scene = budgeted(&["a"], 0).with(|s| {
+            (s.cluster.reboot.evict_retries, s.cluster.reboot.evict_interval) = (Some(2), Some(10));
+        });
+        scene.work(0, |w| {
+            w.drain.refusals = 1;
+            w.drain.refused = Some((BOOT - Seconds::new(seconds), cause.clone()));
+            let version = "5".to_owned();
+            w.drain.refused_by = Some(("shop/web".to_owned(), version));
+        })
+    };
+    let version = |scene: Scene, version: &str| {
+        scene.with(|s| {
+            let budget = s.kube.budgets.get_mut(&("shop".to_owned(), "web".to_owned())).unwrap();
+            Arc::make_mut(budget).resource_version = version.to_owned();
+        })
+    };
+    let soon = version(after(15.0), "5");
+    assert!(soon.effect(0).is_none() && soon.reason(0) == cause, "{:?}", soon.effect(0));
+    let late = version(after(20.0), "5");
+    assert!(matches!(late.effect(0), Some(Effect::BackOff { .. })), "{:?}", late.effect(0));
+    let changed = version(after(15.0), "6");
+    assert!(
+        matches!(changed.effect(0), Some(Effect::Preview { .. } | Effect::Evict { .. })),
+        "{:?}",
+        changed.effect(0)
+    );
+}
+
+#[test]
 fn a_pod_without_a_request_is_named_with_the_budget_that_is_full() {
     let blockers = |scene: &Scene| {
         let named = crate::publish::blockers(&scene.snapshot(), EntryId::reboot(0), &Address::new("10.0.0.11"));
@@ -256,10 +294,10 @@ fn a_drain_that_a_budget_holds_looks_up_the_cause_and_shows_it() {
 fn a_preview_asks_once_about_a_budget_that_allows_nothing() {
     let scene = budgeted(&["a", "b", "c"], 0).pod(11, "other", |_| {}).work(0, |w| w.drain.previewed = false);
     let Some(Effect::Preview { pods, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };
-    assert_eq!(named(&dry_runs(&pods)), ["a", "other"]);
+    assert_eq!(named(&dry_runs(&pods, &BTreeSet::new())), ["a", "other"]);
     let open = scene.with(|s| allow(s, 1));
     let Some(Effect::Preview { pods, .. }) = open.effect(0) else { panic!() };
-    assert_eq!(dry_runs(&pods).len(), 4);
+    assert_eq!(dry_runs(&pods, &BTreeSet::new()).len(), 4);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod filters;
+mod gate;
 mod scene;
 mod search;
 mod waits;

@@ -1,0 +1,56 @@
+//! Pace of evictions (I75).
+
+use serde_json::{Value, json};
+
+use super::{assert_breaches, scene::Scene};
+
+fn budget(allowed: i32) -> Value {
+    json!({
+        "metadata": {"name": "web", "namespace": "safe"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": allowed},
+    })
+}
+
+/// w1 draining and cordoned, with two protected pods of one budget.
+fn draining() -> Scene {
+    let mut s = Scene::new();
+    s.object("poddisruptionbudgets", "safe", "web", Some(budget(0)));
+    for name in ["a", "b"] {
+        s.pod("safe", name, "w1", "ReplicaSet", json!({"app": "web"}));
+    }
+    s.advance(60.0);
+    s.add(0, "w1");
+    s.moves(0, "draining");
+    s.advance(0.5);
+    s.cordon(0, "w1");
+    s.advance(1.0);
+    s
+}
+
+#[test]
+fn i75_two_refusals_of_one_budget_in_one_round_are_reported() {
+    let mut s = draining();
+    s.evict("safe", "a", false, 429);
+    s.evict("safe", "b", false, 429);
+    assert_breaches(&s, &["I75"]);
+}
+
+#[test]
+fn i75_refusals_of_a_budget_that_changed_or_of_later_rounds_are_no_breach() {
+    let mut changed = draining();
+    changed.object("poddisruptionbudgets", "safe", "web", Some(budget(1)));
+    changed.object("poddisruptionbudgets", "safe", "web", Some(budget(0)));
+    changed.evict("safe", "a", false, 429);
+    changed.evict("safe", "b", false, 429);
+    assert_breaches(&changed, &[]);
+    let mut later = draining();
+    later.evict("safe", "a", false, 429);
+    later.advance(5.0);
+    later.evict("safe", "b", false, 429);
+    assert_breaches(&later, &[]);
+    let mut again = draining();
+    again.evict("safe", "a", false, 429);
+    again.evict("safe", "a", false, 429);
+    assert_breaches(&again, &[]);
+}
