@@ -137,7 +137,9 @@ impl LandingPod {
     fn of(landing: &PodLanding) -> Self {
         let (answer, why) = match &landing.answer {
             PodAnswer::Fits => ("fits", None),
-            PodAnswer::NotRecreated => ("not_recreated", Some("no controller makes it anew".to_owned())),
+            PodAnswer::NotRecreated => {
+                ("not_recreated", Some("has no controller: the drain deletes it for good".to_owned()))
+            }
             PodAnswer::OnlyHere { tie } => ("only_here", Some(format!("returns only here: {tie}"))),
             PodAnswer::Uncertain(doubt) => ("uncertain", Some(format!("uncertain: {doubt}"))),
             PodAnswer::Cannot(obstacles) => {

@@ -64,7 +64,9 @@ fn exclusion(budget: &BudgetRow, running: usize, ended: usize) -> Option<Exclusi
     match &budget.limit {
         BudgetLimit::None => Some(Exclusion::NoLimit),
         BudgetLimit::MaxUnavailable(most) if is_zero(most) => Some(Exclusion::NoneUnavailable),
-        BudgetLimit::MinAvailable(_) if budget.never_allows() && budget.pods == 1 => Some(Exclusion::OneReplica),
+        BudgetLimit::MinAvailable(_) if budget.never_allows() && budget.pods == 1 && !is_relative(&budget.limit) => {
+            Some(Exclusion::OneReplica)
+        }
         // a number counts pods that have ended, too
         BudgetLimit::MinAvailable(least) if budget.never_allows() || (ended > 0 && lacks_pods(budget, running)) => {
             let pods = i32::try_from(running).ok().filter(|n| (1..budget.pods).contains(n)).unwrap_or(budget.pods);
@@ -263,7 +265,7 @@ mod tests {
             (budget(max("1"), 2, 2, 3), None),
             (budget(max("10%"), 2, 2, 3), None),
             (budget(min("1"), 1, 1, 1), Some(Exclusion::OneReplica)),
-            (budget(min("100%"), 1, 1, 1), Some(Exclusion::OneReplica)),
+            (budget(min("100%"), 1, 1, 1), all("100%", 1)),
             (budget(min("3"), 3, 3, 3), all("3", 3)),
             (budget(min("5"), 3, 5, 3), all("5", 3)),
             (budget(min("100%"), 3, 3, 3), all("100%", 3)),
@@ -344,7 +346,7 @@ mod tests {
         assert_eq!(named, expected);
         assert_eq!(cause.more, 4, "{cause}");
         let only = |pod: BudgetPod| budget_cause(&budget(min("2"), 1, 2, 3), &[pod], &cluster(), None).to_string();
-        assert!(only(pods[1].clone()).starts_with("shop/c on n1 waits: ImagePullBackOff: no image; opens"));
+        assert!(only(pods[1].clone()).starts_with("shop/c on n1 waits: ImagePullBackOff; opens"));
         assert!(only(pods[5].clone()).starts_with("shop/d on n1 runs but is not Ready"));
         assert!(only(pods[7].clone()).starts_with("shop/g on n1 is starting"));
         assert!(only(pods[0].clone()).starts_with("shop/e on n1 is terminating"));

@@ -104,7 +104,7 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
     let placement = read_placement(&kube, &kube_view, context).await;
     let blocked = previews.values_mut().filter_map(|preview| preview.as_mut().ok());
     explain(&kube, blocked, &kube_view, placement.as_ref()).await;
-    let mut landings = placement.map(|view| landings(&view, &line, context)).unwrap_or_default();
+    let mut landings = placement.map(|view| landings(&view, &line, &previews, context)).unwrap_or_default();
     let planned: Vec<Planned> =
         line.placed.into_iter().map(|placed| of(placed, &mut previews, &mut landings)).collect();
     match context.output(Output::Table) {
@@ -128,7 +128,12 @@ async fn read_placement(kube: &Kube, view: &KubeView, context: &Context) -> Opti
 }
 
 /// Checks where the pods of each wave can land. Machines without a wave are checked alone.
-fn landings(view: &PlacementView, line: &Forecast, context: &Context) -> BTreeMap<NodeName, NodeLanding> {
+fn landings(
+    view: &PlacementView,
+    line: &Forecast,
+    previews: &BTreeMap<NodeName, Result<Preview, KubeError>>,
+    context: &Context,
+) -> BTreeMap<NodeName, NodeLanding> {
     // waves first: the number of checks is limited
     let mut sets: BTreeMap<(usize, usize), BTreeSet<NodeName>> = BTreeMap::new();
     for (i, placed) in line.placed.iter().enumerate() {
@@ -144,10 +149,19 @@ fn landings(view: &PlacementView, line: &Forecast, context: &Context) -> BTreeMa
         context
             .print_message(&format!("note: where the pods of {} more waves can land was not checked", found.unchecked));
     }
+    let has_budgets = |node: &NodeName| {
+        let preview = previews.get(node).and_then(|preview| preview.as_ref().ok());
+        preview.is_some_and(|preview| !preview.budgets.is_empty())
+    };
     for (a, b) in &found.deadlocks {
-        context.print_message(&format!(
-            "note: deadlock: pods of {a} fit only on {b}, and pods of {b} only on {a}: drain them one after the other"
-        ));
+        let pair = format!("pods of {a} fit only on {b}, and pods of {b} only on {a}");
+        // without a budget both drains end, and the pods wait for one of the nodes to return
+        let text = if has_budgets(a) && has_budgets(b) {
+            format!("note: deadlock: {pair}: drain them one after the other (`cketerm rq hold`)")
+        } else {
+            format!("note: {pair}: they stay Pending until one of the nodes is back")
+        };
+        context.print_message(&text);
     }
     found.nodes
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{
     entry::EntryId,
-    reason::{PodHold, Reason, budget_cause::BudgetCause},
+    reason::{PodHold, Reason},
 };
 use jiff::Timestamp;
 
@@ -183,10 +183,9 @@ fn of_pod(pod: &str, why: &PodHold) -> Option<Blocking> {
         PodHold::Budget { budget, healthy, needed, cause } => {
             let allowed = healthy.saturating_sub(*needed).max(0);
             let numbers = format!("{healthy} of {needed} needed healthy, {allowed} may be disrupted");
-            let cause = cause.as_deref().and_then(BudgetCause::in_short);
-            let what = cause.map_or_else(
+            let what = cause.as_deref().map_or_else(
                 || format!("pdb {budget}: {numbers}"),
-                |cause| format!("pdb {budget}: {cause} ({numbers})"),
+                |cause| format!("pdb {budget}: {cause} ({healthy} healthy, needs {needed})"),
             );
             Some((format!("pdb {budget}"), what, kept))
         }

@@ -371,7 +371,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         }
         Reason::BlockedByJob { .. } => "a Job",
         Reason::PodsLeaving { .. } | Reason::TerminatingStuck { .. } => "pods that terminate",
-        Reason::PodsCannotLand { .. } | Reason::LandingUnknown { .. } => "room for pods elsewhere",
+        Reason::PodsCannotLand { .. } | Reason::LandingUnknown { .. } => "capacity for its pods",
         Reason::EvictionRefused { .. } | Reason::EvictionFailing { .. } => "an eviction",
         Reason::DeferredToWebhook { .. } | Reason::DeniedByWebhook { .. } => "an admission webhook",
         Reason::VolumeAttached { .. } => "volumes that detach",

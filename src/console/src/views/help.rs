@@ -79,10 +79,11 @@ fn blocker_lines(app: &App) -> Vec<Line<'static>> {
             continue;
         }
         let count = format!("{}  ", count(blocker.nodes.len(), "node"));
-        lines.push(Line::from(vec![
-            Span::styled(count, theme.title),
-            Span::styled(short_text::safe(&blocker.what), theme.trouble),
-        ]));
+        let what = short_text::safe(&blocker.what);
+        let mut what = cut(&what, width.saturating_sub(count.width()), 3).into_iter();
+        let first = what.next().unwrap_or_default();
+        lines.push(Line::from(vec![Span::styled(count, theme.title), Span::styled(first, theme.trouble)]));
+        lines.extend(what.map(|line| Line::styled(format!("    {line}"), theme.trouble)));
         let list = |of: &std::collections::BTreeSet<String>| of.iter().cloned().collect::<Vec<_>>().join(", ");
         let pods = (!blocker.pods.is_empty()).then(|| format!("pods: {}", list(&blocker.pods)));
         let tried = blocker.tried.map(|at| format!("when a drain was last tried, {} ago", when::age(at, app.known())));

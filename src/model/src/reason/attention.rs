@@ -36,10 +36,11 @@ impl Reason {
             Self::Backoff { count, cause, .. } => match cause.as_deref() {
                 Some(Self::QueueDisabled) => Attention::None,
                 // no backoff is long enough
-                Some(Self::PdbNeverAllows { .. }) => Attention::Now,
+                Some(Self::PdbNeverAllows { .. } | Self::BlockedByManyPdbs { .. }) => Attention::Now,
                 None if *count < ATTENTION_BACKOFF_COUNT => Attention::None,
                 _ => Attention::Later,
             },
+            Self::BlockedByPdb { cause: Some(cause), .. } if !cause.deadlock.is_empty() => Attention::Now,
             Self::CommandFailed { retry: CommandRetry::Scheduled | CommandRetry::OnceEnabled, .. }
             | Self::UnreachableGate { .. }
             | Self::StartGateClosed { .. }

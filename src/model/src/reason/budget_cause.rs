@@ -145,6 +145,9 @@ impl BudgetCause {
 impl BudgetCause {
     /// Returns the cause in few words, for a row: `web-1 CrashLoopBackOff`. None if no pod and no setting is to blame.
     pub fn in_short(&self) -> Option<String> {
+        if let [_, other, ..] = self.deadlock.as_slice() {
+            return Some(format!("deadlock with {other}"));
+        }
         if let Opens::Never { because } = &self.opens {
             return Some(because.in_short());
         }
@@ -187,7 +190,8 @@ impl fmt::Display for BudgetCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [_, others @ ..] = self.deadlock.as_slice() {
             let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-            write!(f, "deadlock with {}, whose pods wait for this node too; ", others.join(", "))?;
+            let others = others.join(", ");
+            write!(f, "deadlock with {others}, each waits for the node of another: cancel one of them; ")?;
         }
         if let Opens::Never { because } = &self.opens {
             return write!(f, "{because}");
@@ -217,7 +221,12 @@ impl fmt::Display for Exclusion {
         match self {
             Self::NoLimit => f.write_str("it has no limit: set maxUnavailable to 1 or more"),
             Self::NoneUnavailable => f.write_str("maxUnavailable is 0: set it to 1 or more"),
-            Self::OneReplica => f.write_str("its one pod is needed: run 2 replicas, or set maxUnavailable to 1"),
+            Self::OneReplica => {
+                f.write_str("its one pod is needed: run 2 replicas, or replace minAvailable by maxUnavailable: 1")
+            }
+            Self::AllNeeded { min_available, .. } if min_available == "100%" => f.write_str(
+                "minAvailable 100% needs every pod, however many there are: replace it by maxUnavailable: 1",
+            ),
             Self::AllNeeded { min_available, pods } => {
                 write!(f, "minAvailable {min_available} needs all {pods} pods: lower it, or run more replicas")
             }
@@ -242,7 +251,12 @@ impl fmt::Display for UnhealthyPod {
 impl fmt::Display for PodTrouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Waiting { reason, message } if message.is_empty() => write!(f, "waits: {reason}"),
+            // for these the message only repeats the name of the pod
+            Self::Waiting { reason, message }
+                if message.is_empty() || matches!(reason.as_str(), "CrashLoopBackOff" | "ImagePullBackOff") =>
+            {
+                write!(f, "waits: {reason}")
+            }
             Self::Waiting { reason, message } => write!(f, "waits: {reason}: {message}"),
             Self::Unschedulable { message, waits_for } if waits_for.is_empty() => {
                 write!(f, "cannot be scheduled: {message}")
@@ -305,7 +319,7 @@ mod tests {
             (cause(never(Exclusion::NoneUnavailable), Vec::new()), "maxUnavailable is 0: set it to 1 or more"),
             (
                 cause(never(Exclusion::AllNeeded { min_available: "100%".into(), pods: 3 }), Vec::new()),
-                "minAvailable 100% needs all 3 pods: lower it, or run more replicas",
+                "minAvailable 100% needs every pod, however many there are: replace it by maxUnavailable: 1",
             ),
             (cause(Opens::WhenCounted, Vec::new()), "opens once its controller has counted again"),
         ];
@@ -337,6 +351,10 @@ mod tests {
     fn a_deadlock_names_the_other_drains() {
         let mut cause = cause(Opens::WhenHealthy { missing: 1 }, Vec::new());
         cause.deadlock = vec![EntryId::reboot(1), EntryId::reboot(2)];
-        assert!(cause.to_string().starts_with("deadlock with reboots/2, whose pods wait for this node too; "));
+        assert!(
+            cause
+                .to_string()
+                .starts_with("deadlock with reboots/2, each waits for the node of another: cancel one of them; ")
+        );
     }
 }

@@ -110,7 +110,10 @@ impl fmt::Display for Reason {
                 }
             }
             Self::WaitingForBudget { holder, overtaken: true, .. } => {
-                write!(f, "waits for {holder}, which has been overtaken as often as the policy allows (max_overtakes)")
+                write!(
+                    f,
+                    "waits behind {holder}: only a few of the next entries may overtake it (policy max_overtakes)"
+                )
             }
             Self::WaitingForBudget { budget, holder, overtaken: false } => {
                 write!(f, "waits for {holder}, whose pods share pdb {budget}, which does not allow both")
@@ -143,7 +146,11 @@ impl fmt::Display for Reason {
                 }
             }
             Self::BlockedByManyPdbs { pod, pdbs } => {
-                write!(f, "pod {pod} has several pdbs and cannot be evicted: {}", pdbs.join(", "))
+                let pdbs = pdbs.join(", ");
+                write!(
+                    f,
+                    "pod {pod} has several pdbs and cannot be evicted: {pdbs}: change one selector, or delete one"
+                )
             }
             Self::BlockedByJob { pod, job } => write!(f, "pod {pod} belongs to running protected job {job}"),
             Self::PodsLeaving { left: 1, first } => write!(f, "one pod is leaving: {first}"),

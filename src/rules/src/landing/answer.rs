@@ -167,7 +167,7 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// Reports whether the room is too small for all pods together, although each of them fits alone.
+    /// Reports whether the capacity is too small for all pods together, although each of them fits alone.
     pub fn too_many_together(&self) -> bool {
         let fits_alone = |pod: &PodLanding| match &pod.answer {
             PodAnswer::Fits | PodAnswer::NotRecreated | PodAnswer::Uncertain(_) => true,

@@ -40,7 +40,7 @@ pub fn gate(view: &PlacementView, node: &NodeName, unprotected: &BTreeSet<String
         return Some(Reason::PodsCannotLand {
             count: u32::try_from(landing.fewest_pending).unwrap_or(u32::MAX),
             pod: landing.pods.first().map(|pod| format!("{}/{}", pod.namespace, pod.name))?,
-            why: "the room on the other nodes is too small for all pods together".to_owned(),
+            why: "the other nodes have too little free capacity for all of them together".to_owned(),
         });
     }
     let (first, why) = stay_pending.first()?;

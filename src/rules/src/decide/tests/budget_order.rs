@@ -67,7 +67,7 @@ fn an_entry_is_overtaken_by_no_index_beyond_the_bound() {
     assert_eq!(scene.starts(), [0, 2], "entry 1 waits, entry 2 overtakes it, entry 3 may not");
     let behind = Reason::WaitingForBudget { budget: String::new(), holder: EntryId::reboot(1), overtaken: true };
     assert_eq!(scene.reason(3), behind);
-    assert!(behind.to_string().starts_with("waits for reboots/1, which has been overtaken as often"));
+    assert!(behind.to_string().starts_with("waits behind reboots/1: only"));
 }
 
 #[test]

@@ -328,6 +328,6 @@ fn two_drains_that_wait_for_each_other_are_named() {
     assert!(!one.reason(0).to_string().contains("deadlock"), "{}", one.reason(0));
     let both = knows(one, 1, cause("10.0.0.11", 0));
     let text = both.reason(0).to_string();
-    assert!(text.contains("deadlock with reboots/1, whose pods wait for this node too"), "{text}");
+    assert!(text.contains("deadlock with reboots/1, each waits for the node of another"), "{text}");
     assert!(text.contains("waits for cordoned 10.0.0.12 (reboots/1)"), "{text}");
 }
