@@ -17,7 +17,7 @@ use cketerm_model::{
 
 use super::{
     drain::{names, unprotected},
-    scene::{BOOT, Scene, now},
+    scene::{BOOT, Scene, now, refused_by_budget},
 };
 use crate::{
     decide::{Budgeted, Effect, dry_runs},
@@ -172,6 +172,14 @@ fn a_drain_sends_as_many_evictions_as_the_budget_allows() {
         Arc::make_mut(pods.pods.get_mut("uid-a").unwrap()).terminating_since = Some(now());
     });
     assert_eq!(evicted(&seen, 0), ["b", "c"]);
+}
+
+#[test]
+fn a_pod_whose_refusing_budget_is_gone_is_asked_about_again() {
+    let refused = budgeted(&["a"], 0).answered(0, "a", refused_by_budget()).work(0, |w| w.drain.accepted = true);
+    assert_eq!(evicted(&refused, 0), [""; 0], "the budget has not changed");
+    let deleted = refused.with(|s| drop(s.kube.budgets.remove(&("shop".to_owned(), "web".to_owned()))));
+    assert_eq!(evicted(&deleted, 0), ["a"]);
 }
 
 #[test]
