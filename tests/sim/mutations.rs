@@ -128,7 +128,6 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::WindowForgotten
         | Mutation::QuorumForgotten
         | Mutation::DrainedTooEarly
-        | Mutation::PacingIgnored
         | Mutation::HeartbeatIgnored => 3,
         Mutation::RepairLimitIgnored => 4,
         Mutation::GateForgotten
@@ -143,9 +142,10 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::SilenceTrusted => 16,
         Mutation::KeepForgotten => 20,
         Mutation::BackoffForEver => 21,
-        Mutation::SharedArguments => 22,
+        Mutation::SharedArguments => 15,
         Mutation::DeferredDeleted => 29,
         Mutation::UncordonUnseen => 55,
+        Mutation::PacingIgnored => 61,
         Mutation::OrderAcceptedAnyway => 63,
         Mutation::UnhealthyControlPlaneIgnored => 132,
         Mutation::LateEffect => 222,
