@@ -297,7 +297,9 @@ mod tests {
     #[test]
     fn a_pod_that_has_ended_is_no_pod_to_spare() {
         let mut pods: Vec<BudgetPod> = ["a", "b", "c", "ended"].map(|name| pod(name, "n1")).into();
-        pods.iter_mut().for_each(|pod| pod.row.ready = true);
+        for pod in &mut pods {
+            pod.row.ready = true;
+        }
         pods[3].row.phase = "Failed".to_owned();
         let cause = budget_cause(&budget(min("3"), 3, 3, 4), &pods, &cluster(), None);
         assert!(cause.is_permanent() && cause.unhealthy.is_empty(), "{cause}");

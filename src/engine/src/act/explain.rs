@@ -27,9 +27,12 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// Time for which all drains share one read of all pods.
 const SHARED_FOR: Seconds = Seconds::new(30.0);
 
+/// Placement of all pods, and the time at which it was read.
+type ReadPlacement = (BootTime, Arc<PlacementView>);
+
 /// Last read of all pods, for the causes of all drains.
 #[derive(Clone, Debug, Default)]
-pub struct SharedPlacement(Arc<tokio::sync::Mutex<Option<(BootTime, Arc<PlacementView>)>>>);
+pub struct SharedPlacement(Arc<tokio::sync::Mutex<Option<ReadPlacement>>>);
 
 impl Actor {
     /// Looks up the causes behind these budgets, by `namespace/name`. If the pods cannot be read, the budget alone tells.
