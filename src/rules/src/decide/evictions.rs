@@ -135,7 +135,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the number of tries since the last refusal whose answer is known without a request: the budget that
-    /// refused is still the same (REB-67).
+    /// refused is still the same (REB-28).
     fn unasked_tries(&self, drain: &DrainWork, at: BootTime, interval: Seconds, tries: u32) -> u32 {
         let Some((name, version)) = &drain.refused_by else { return 0 };
         let is_same = self.budget_row(name).is_some_and(|row| row.resource_version == *version && row.allowed <= 0);
