@@ -3,7 +3,11 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{Options, World, cluster::machines, in_both_worlds, wait_for};
+use crate::world::{
+    Options, World,
+    cluster::{Machine, machines},
+    in_both_worlds, wait_for,
+};
 
 in_both_worlds! {
     Options { kcm: true, kwok: true, audit: true, etcd34: false, scheduler: false };
@@ -109,7 +113,9 @@ fn i67_i68_conditions_come_in_order_and_go_although_leaders_are_killed(world: &W
     let second = world.daemon("second");
     world.act("thaw", "kwok");
     wait_for_conditions(world, "w1", &["Drained", "MaintenanceInProgress"], 90);
-    // killed while a command runs
+    // killed while a command runs; before its start only a person could say that it never began
+    let runs = |machine: &Machine| world.power().iter().any(|p| p.what == "begin" && p.address == machine.address);
+    wait_for("the command of w1 runs", 30, || runs(&all[1]).then_some(()));
     second.kill();
     let third = world.daemon("third");
     third.ready();
@@ -117,6 +123,7 @@ fn i67_i68_conditions_come_in_order_and_go_although_leaders_are_killed(world: &W
     wait_for_conditions(world, "w1", &[], 30);
     wait_for("only the next wave is tainted", 30, || (tainted(world) == ["w3"]).then_some(()));
     // killed with a planned reboot that is cancelled while nobody leads
+    wait_for("the command of w2 runs", 30, || runs(&all[2]).then_some(()));
     third.kill();
     world.run(&["rq", "cancel", "2"]);
     let fourth = world.daemon("fourth");
