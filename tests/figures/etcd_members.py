@@ -167,12 +167,13 @@ class Members:
 
     def leading(self):
         """Index of the leader among the members that answer, or None."""
-        return next((self.urls.index(s["Endpoint"]) for s in self.statuses() if s["Status"]["leader"] == s["Status"]["header"]["member_id"]), None)
+        return next((self.urls.index(s["Endpoint"]) for s in self.statuses() if s["Status"].get("leader") == s["Status"]["header"]["member_id"]), None)
 
     def all_answer(self):
         """Whether all members answer and follow one leader."""
         statuses = self.statuses()
-        return len(statuses) == 3 and len({s["Status"]["leader"] for s in statuses} - {0}) == 1
+        leaders = {s["Status"].get("leader", 0) for s in statuses}
+        return len(statuses) == 3 and len(leaders) == 1 and 0 not in leaders
 
     def stop(self):
         for process in self.processes.values():

@@ -535,6 +535,10 @@ class Step:
     unknown: bool = False
 
 
+# actions that change nothing
+OBSERVERS = ("get", "unheld", "nothing to cancel", "nothing to delete")
+
+
 class Undecided(Exception):
     """The search has visited too many configurations."""
 
@@ -544,15 +548,15 @@ def linearize(steps, initial, apply, internal=lambda state: (), limit=SEARCH_LIM
     not fit; `internal(state)` those that the object may reach by itself. Returns None, or the step that no order explains.
 
     Configurations are pairs of a state and the steps that took effect before their answers. At each answer, every configuration is
-    extended until that step has taken effect. A step that only reads takes effect as soon as it fits, which excludes nothing. Unknown
-    steps of the same action are interchangeable, so they are only counted."""
+    extended until that step has taken effect. An observer takes effect as soon as it fits, which excludes nothing; a write that changes
+    nothing does not, because it may be needed later. Unknown steps of the same action are interchangeable, so they are only counted."""
     events = sorted([(s.start, 0, i) for i, s in enumerate(steps)] + [(s.end, 1, i) for i, s in enumerate(steps) if not s.unknown])
     open_steps, spare, visited = {}, collections.Counter(), 0
     configurations = {(initial, frozenset(), ())}
 
     def settled(state, done, used):
         """Lets all open reads take effect that fit."""
-        reads = [i for i, action in open_steps.items() if i not in done and tuple(apply(state, action)) == (state,)]
+        reads = [i for i, action in open_steps.items() if action[0] in OBSERVERS and i not in done and apply(state, action)]
         return (state, done | frozenset(reads), used) if reads else (state, done, used)
 
     for _, kind, i in events:
@@ -1058,6 +1062,11 @@ class GoodHistories(unittest.TestCase):
         h = Built()
         h.add(0, 1, 0), h.cancel(2, 3, 0), h.cancel(4, 5, 0, effect=False), h.engine(0, None)
         h.cancel(6, 7, 0, effect=False, outcome="failed", result={"found": "absent"})
+        self.assertEqual(h.found(), "")
+
+    def test_a_write_that_changes_nothing_now_may_be_needed_later(self):
+        h = Built()
+        h.set(0, 1, WAIT, 5), h.set(2, 4, WAIT, 7), h.set(3, 6, WAIT, 5), h.show(5, 8, wait=5)
         self.assertEqual(h.found(), "")
 
     def test_stop_and_resume(self):
