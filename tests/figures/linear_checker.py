@@ -16,7 +16,7 @@ printed result. etcd's half is every change below `/cke/` with its revision, whi
 
 A command of several transactions (`rq cancel-all`, `rq cancel --batch`, …) is judged entry by entry: it promises no atomicity.
 """
-import bisect, collections, copy, dataclasses, heapq, json, math, sys, unittest
+import bisect, collections, copy, dataclasses, heapq, itertools, json, math, sys, unittest
 
 MARK = "lin-"
 NEVER = math.inf
@@ -566,28 +566,37 @@ def linearize(steps, initial, apply, internal=lambda state: (), limit=SEARCH_LIM
             else:
                 open_steps[i] = steps[i].action
             continue
-        reached, seen, stack = set(), set(), [settled(*c) for c in configurations]
-        while stack:
-            configuration = stack.pop()
-            if configuration in seen:
+        reached, seen, heap, order = set(), collections.defaultdict(list), [], itertools.count()
+
+        def reach(state, done, used):
+            heapq.heappush(heap, (sum(n for _, n in used), next(order), settled(state, done, used)))
+        for configuration in configurations:
+            reach(*configuration)
+        # fewest unknown steps first: a configuration that needs more of them than another one with the same state is never needed
+        while heap:
+            _, _, (state, done, used) = heapq.heappop(heap)
+            counted = dict(used)
+            if any(all(counted.get(action, 0) >= n for action, n in fewer) for fewer in seen[state, done]):
                 continue
-            seen.add(configuration)
+            seen[state, done].append(used)
             visited += 1
             if visited > limit:
                 raise Undecided
-            state, done, used = configuration
             if i in done:
                 reached.add((state, done - {i}, used))
                 continue
             for other, action in open_steps.items():
                 if other not in done:
-                    stack += [settled(after, done | {other}, used) for after in apply(state, action)]
-            counted = dict(used)
+                    for after in apply(state, action):
+                        reach(after, done | {other}, used)
             for action, count in spare.items():
                 if counted.get(action, 0) < count:
                     more = tuple(sorted({**counted, action: counted.get(action, 0) + 1}.items(), key=repr))
-                    stack += [settled(after, done, more) for after in apply(state, action) if after != state]
-            stack += [settled(after, done, used) for after in internal(state)]
+                    for after in apply(state, action):
+                        if after != state:
+                            reach(after, done, more)
+            for after in internal(state):
+                reach(after, done, used)
         del open_steps[i]
         if not reached:
             return steps[i]
@@ -750,12 +759,16 @@ def entry_steps(operations, queue):
     for i, known in steps.items():
         if unknown_adds and not any(s.action == ("add",) for s in known):
             known.append(Step("an add of unknown outcome", min(op.start for op in unknown_adds), NEVER, ("add",), True))
-        # A read without the entry says something only between the first and the last step of the entry: before it can be added such a read
-        # always fits, and after the last step too.
-        first, last = min(s.start for s in known), max((s.end for s in known if not s.unknown), default=0)
-        for op in reads[:bisect.bisect_right(starts, last)]:
-            if op.end >= first and str(i) not in op.result:
-                known.append(step(op, "get", "absent", None))
+        # An answer that fits an entry that is not there says something only between the first and the last step that needs it: before it is
+        # added and after its end such an answer always fits.
+        needed, others = [], []
+        for s in known:
+            fits_absence = s.action[:2] == ("get", "absent") or s.action[0] in ("nothing to cancel", "nothing to delete")
+            (others if fits_absence else needed).append(s)
+        first = min((s.start for s in needed if not s.unknown or s.action == ("add",)), default=NEVER)
+        last = max((s.end for s in needed if not s.unknown), default=0)
+        others += [step(op, "get", "absent", None) for op in reads[:bisect.bisect_right(starts, last)] if op.end >= first and str(i) not in op.result]
+        steps[i] = needed + [s for s in others if s.start <= last and s.end >= first]
     return steps
 
 

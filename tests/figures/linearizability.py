@@ -22,6 +22,7 @@ parser.add_argument("program", nargs="?", default="target/shipped/cketerm")
 parser.add_argument("--operations", type=int, default=10000)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--clients", type=int, default=14)
+parser.add_argument("--mostly", metavar="COMMAND", nargs="+", default=[], help="send these commands ten times as often")
 parser.add_argument("--write", metavar="FILE")
 parser.add_argument("--history", metavar="FILE")
 parser.add_argument("--check", metavar="FILE")
@@ -41,6 +42,8 @@ WEIGHTS = {
     "repair-queue disable": 1, "repair-queue is-enabled": 3, "repair-queue list": 5, "stop": 1, "resume": 2.5, "constraints set": 6,
     "constraints show": 6, "policy set": 3, "policy show": 3,
 }
+for name in args.mostly:
+    WEIGHTS[name] *= 10
 
 
 class Site:
