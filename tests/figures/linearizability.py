@@ -176,7 +176,7 @@ def classify(kind, code, out, err):
     if kind in ("rq cancel", "rq cancel-all", "rq cancel --batch", "repair-queue delete") and re.search(r"^(cancelled|deleted): \d", err, re.M) \
             or kind.startswith("repair-queue delete-") and out.strip():
         return "ok", parse_result(kind, out, err)
-    if code is None or "it may have succeeded" in err or "entries were written, then:" in err:
+    if code is None or any(words in err for words in ("it may have succeeded", "entries were written, then:", "is marked as cancelled")):
         return "unknown", None
     if re.search(r"(reboots|repairs)/\d+ does not exist", err):
         return "failed", {"found": "absent"}
