@@ -353,6 +353,20 @@ async fn unhold_removes_a_hold_and_nothing_else() {
     assert!(etcd.value("/cke/cketerm/orders/reboots/0").contains("force"));
 }
 
+/// What one round had written was counted twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_of_all_entries_that_stops_half_way_counts_what_was_written() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    store.add_reboots(&person(), &addresses(130), &request(), &none()).await.unwrap();
+    // etcd takes an entry of this size, but no transaction with it and an audit record
+    let ticket = "x".repeat((3 << 19) - 600);
+    let large = ENTRY.replacen("{\"index\":\"0\"", &format!("{{\"index\":\"129\",\"ticket\":\"{ticket}\""), 1);
+    store.client().kv_client().put(store.keys().entry(EntryId::reboot(129)), large, None).await.unwrap();
+    let error = store.cancel_all_reboots(&person(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Partial { done: 129, all: 130, .. }), "{error}");
+}
+
 /// An entry and its hold go in one transaction. An unhold that read one before it and the other after it answered that
 /// the entry was not on hold, which was never so.
 #[tokio::test(flavor = "multi_thread")]
