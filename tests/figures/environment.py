@@ -1,5 +1,5 @@
-"""Test environment shared by `upgrade.py`, `faults.py` and `windows.py`: real servers (tests/servers), daemons, commands, machines with
-a log of their own, and a record of every change below `/cke/`, as etcd's watch shows it."""
+"""Test environment shared by `upgrade.py`, `faults.py`, `windows.py` and `linearizability.py`: real servers (tests/servers), daemons,
+commands, machines with a log of their own, and a record of every change below `/cke/`, as etcd's watch shows it."""
 import base64, collections, glob, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))

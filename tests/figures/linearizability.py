@@ -2,13 +2,16 @@
 """Linearizability: many clients run commands of cketerm at once, two engines are at work, and the three members of etcd are killed, stopped
 and cut off. `linear_checker.py` then compares the answers with etcd's own history, and searches for an order that explains them.
 
-usage: tests/figures/linearizability.py [PROGRAM] [--operations 10000] [--seed 1] [--clients 14] [--write FILE] [--history FILE] [--keep]
-       tests/figures/linearizability.py --check FILE [--break NAME]                     (PROGRAM: default target/shipped/cketerm)
+usage: tests/figures/linearizability.py [PROGRAM] [--operations 10000] [--seed 1] [--clients 14] [--mostly COMMAND…] [--write FILE]
+                                        [--history FILE] [--keep]                       (PROGRAM: default target/shipped/cketerm)
+       tests/figures/linearizability.py --check FILE [--break NAME]
 
-Half of the clients know all members, the others one member each; a third gives up a request after half a second. The seed determines the choices of each client and the faults, not
-their interleaving. Each command gives a reason of its own, which its audit record has, written in the same transaction.
---history FILE keeps what was recorded; --check FILE judges it again; --break NAME first injects an error (all = each of them in turn), which
-must be found. Every run ends with all of them. Prints a JSON line; exit 1 if the history is not linearizable or an error is missed.
+Half of the clients know all members, the others one member each; a third gives up a request after half a second. The seed determines the
+choices of each client and the faults, not their interleaving. Each command gives a reason of its own, which its audit record has, written
+in the same transaction. --mostly sends these commands ten times as often.
+--history keeps what was recorded; --check judges it again; --break first injects an error (all = each of them in turn), which must be
+found. Every run without a violation ends with all of them. Prints a JSON line; exit 1 if the history is not linearizable, an error is
+missed, a power command ran twice, an entry does not end, or an engine panicked.
 """
 import argparse, collections, concurrent.futures, dataclasses, json, os, random, re, shutil, signal, subprocess, sys, threading, time, urllib.request
 
@@ -440,8 +443,8 @@ def drain_queues(clients, env):
     return [] if env.happens_within(lambda: not left(), 60) else left()
 
 
-def judge(recorded):
-    """Checks a recorded history, then whether all injected errors are found."""
+def arguments_of(recorded):
+    """What the checker needs of a recorded history."""
     operations = [Operation(**{**o, "end": linear_checker.NEVER if o["end"] is None else o["end"]}) for o in recorded["operations"]]
     changes = [tuple(c) for c in recorded["changes"]]
     samples = [Sample(*s) for s in recorded["samples"]]
@@ -503,7 +506,7 @@ def report(figure, violations):
 if args.check:
     with open(args.check) as f:
         recorded = json.load(f)
-    given = judge(recorded)
+    given = arguments_of(recorded)
     if args.broken:
         results, missed = inject(given, args.broken)
         print_figure(injected=results)
@@ -548,7 +551,7 @@ try:
         with open(args.history, "w") as f:
             json.dump(recorded, f)
     began = time.monotonic()
-    given = judge(recorded)
+    given = arguments_of(recorded)
     found = check(*given)
     violations = problems + violations_of(found)
     check_seconds = time.monotonic() - began
