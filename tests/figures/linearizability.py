@@ -13,7 +13,7 @@ in the same transaction. --mostly sends these commands ten times as often.
 found. Every run without a violation ends with all of them. Prints a JSON line; exit 1 if the history is not linearizable, an error is
 missed, a power command ran twice, an entry does not end, or an engine panicked.
 """
-import argparse, collections, concurrent.futures, dataclasses, json, os, random, re, shutil, signal, subprocess, sys, threading, time, urllib.request
+import argparse, collections, concurrent.futures, dataclasses, json, os, random, re, signal, subprocess, sys, threading, time, urllib.request
 
 import linear_checker
 from environment import *
