@@ -353,7 +353,7 @@ async fn unhold_removes_a_hold_and_nothing_else() {
     assert!(etcd.value("/cke/cketerm/orders/reboots/0").contains("force"));
 }
 
-/// What one round had written was counted twice.
+/// Entries that one round had written were counted twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_of_all_entries_that_stops_half_way_counts_what_was_written() {
     let Some(etcd) = any() else { return };
