@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test test-servers test-simulations sim fuzz faults stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
+.PHONY: run demo test test-servers test-simulations sim fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -51,6 +51,10 @@ fuzz: ## FUZZ_FACTOR=50 times as many bad inputs as `cargo test` tries; findings
 
 faults: setup build ## processes killed, stopped, cut off, a full disk, little memory, on real servers; SCENARIOS="members etcd-proxy": only these
 	python3 tests/figures/faults.py $(BINARY) $(SCENARIOS)
+
+linearizability: setup build ## concurrent commands of 14 clients while members of etcd and engines are killed, stopped and cut off: is the history linearizable? OPERATIONS=10000 SEED=1; UPDATE_FILE=docs/reliability.md: writes the table there; HISTORY=FILE: keeps the history
+	python3 tests/figures/linear_checker.py --self-test
+	python3 tests/figures/linearizability.py $(BINARY) --operations $(or $(OPERATIONS),10000) --seed $(or $(SEED),1) $(if $(HISTORY),--history $(HISTORY)) $(if $(UPDATE_FILE),--write $(UPDATE_FILE))
 
 stalls: setup ## the tests on servers while all their processes stand still for up to 12 s, every 30 s (as root); SEED=1, FILTER=engine::
 	cargo test --locked --workspace --exclude cketerm-sim --test it --no-run

@@ -1,5 +1,5 @@
-"""Test environment shared by `upgrade.py`, `faults.py` and `windows.py`: real servers (tests/servers), daemons, commands, machines with
-a log of their own, and a record of every change below `/cke/`, as etcd's watch shows it."""
+"""Test environment shared by `upgrade.py`, `faults.py`, `windows.py` and `linearizability.py`: real servers (tests/servers), daemons,
+commands, machines with a log of their own, and a record of every change below `/cke/`, as etcd's watch shows it."""
 import base64, collections, glob, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,12 +47,23 @@ class Record(threading.Thread):
     def __init__(self, etcd):
         super().__init__(daemon=True)
         self.etcd, self.changes, self.lock = etcd, [], threading.Lock()
-        argv = ["etcdctl", "--endpoints", etcd, "watch", "--prefix", "/cke/", "--rev", "1", "-w", "json"]
-        self.watch = subprocess.Popen(argv, stdout=subprocess.PIPE, env=dict(os.environ, ETCDCTL_API="3"))
         self.current = {}
+        self._watch(1)
         self.start()
 
+    def _watch(self, revision):
+        argv = ["etcdctl", "--endpoints", self.etcd, "watch", "--prefix", "/cke/", "--rev", str(revision), "-w", "json"]
+        self.watch = subprocess.Popen(argv, stdout=subprocess.PIPE, env=dict(os.environ, ETCDCTL_API="3"))
+
     def run(self):
+        self._follow()
+        # etcd ends a watch while it has no leader; whoever needs no more changes kills it
+        while self.watch.wait() >= 0:
+            time.sleep(0.5)
+            self._watch(self.revision() + 1)
+            self._follow()
+
+    def _follow(self):
         for line in self.watch.stdout:
             at, text = time.time(), lambda b: base64.b64decode(b).decode("utf-8", "replace")
             for event in json.loads(line).get("Events") or []:

@@ -13,119 +13,15 @@ proxy that is slow, silent, half closed, cut), revoked (leases taken away), apis
 killed in mid-command), disk (the log's disk is full), memory (address space for hardly more than itself).
 One JSON line per scenario; exit 1 if something fails, and then its folder with all logs is kept.
 """
-import collections, json, os, resource, shutil, signal, socket, subprocess, sys, threading, time
+import json, os, signal, subprocess, sys, time
 from environment import *
+from etcd_members import *
 from fault_scenario import *
 
 args = arguments("program", program="target/shipped/cketerm")
 program = os.path.abspath(args.program)
 # longer than the lease of the lock
 LOCK_LOST_SECONDS = TTL + 4
-
-
-class TcpProxy:
-    """TCP proxy to a server. Modes: `normal`, `slow` (half a second each way), `silent` (nothing arrives), `half` (the server's side is
-    closed to the client, whose side stays open), `cut` (all connections closed, none accepted)."""
-
-    def __init__(self, to):
-        host, port = to.rsplit("//", 1)[-1].rsplit(":", 1)
-        self.to, self.mode, self.pairs, self.lock = (host, int(port)), "normal", [], threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def set_mode(self, mode):
-        self.mode = mode
-        with self.lock:
-            pairs = list(self.pairs)
-            if mode == "cut":
-                self.pairs = []
-        for client, server in pairs:
-            if mode == "cut":
-                for end in (client, server):
-                    try:
-                        # a reset, so that both ends notice at once
-                        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-                        end.shutdown(socket.SHUT_RDWR)
-                        end.close()
-                    except OSError:
-                        pass  # already closed
-            elif mode == "half":
-                try:
-                    client.shutdown(socket.SHUT_WR)
-                except OSError:
-                    pass
-
-    def _accept(self):
-        while True:
-            client, _ = self.listener.accept()
-            if self.mode == "cut":
-                client.close()
-                continue
-            try:
-                server = socket.create_connection(self.to, timeout=10)
-            except OSError:
-                client.close()
-                continue
-            server.settimeout(None)
-            with self.lock:
-                self.pairs.append((client, server))
-            for one, other in ((client, server), (server, client)):
-                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
-
-    def _carry(self, one, other):
-        try:
-            while data := one.recv(1 << 16):
-                if self.mode == "slow":
-                    time.sleep(0.5)
-                while self.mode == "silent":
-                    time.sleep(0.05)
-                other.sendall(data)
-            other.shutdown(socket.SHUT_WR)
-        except OSError:
-            for end in (one, other):
-                try:
-                    end.close()
-                except OSError:
-                    pass
-
-
-class Members:
-    """Three members of one etcd for cketerm alone; kube-apiserver keeps its own."""
-
-    def __init__(self, folder):
-        self.folder, self.processes = folder, {}
-        peers = [f"http://127.0.0.1:{free_port()}" for _ in range(3)]
-        self.urls = [f"http://127.0.0.1:{free_port()}" for _ in range(3)]
-        initial = ",".join(f"m{i}={p}" for i, p in enumerate(peers))
-        self.argv = [["etcd", "--name", f"m{i}", "--data-dir", f"{folder}/m{i}", "--listen-client-urls", url, "--advertise-client-urls", url,
-                      "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", initial]
-                     for i, (url, peer) in enumerate(zip(self.urls, peers))]
-        for i in range(3):
-            self.start(i)
-
-    def start(self, i):
-        with open(f"{self.folder}/m{i}-etcd.txt", "a") as log:
-            self.processes[i] = subprocess.Popen(self.argv[i], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-
-    def ctl(self, *arguments):
-        out = subprocess.run(["etcdctl", "--endpoints", ",".join(self.urls), "--command-timeout", "3s", *arguments], capture_output=True, text=True,
-                             env=dict(os.environ, ETCDCTL_API="3"))
-        return out.stdout
-
-    def leading(self):
-        """Index of the leader among the members that answer, or None."""
-        try:
-            statuses = json.loads(self.ctl("endpoint", "status", "-w", "json") or "[]")
-        except ValueError:
-            return None
-        return next((self.urls.index(s["Endpoint"]) for s in statuses if s["Status"]["leader"] == s["Status"]["header"]["member_id"]), None)
-
-    def stop(self):
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
 
 
 # a machine's own command queries the API server, which hangs with its etcd: it may take as long
@@ -136,16 +32,7 @@ def create_scenario(name, members=False):
     """Creates a scenario; with `members` its environment has three members of etcd."""
     env = Environment("faults-" + name)
     if members:
-        env.record.watch.kill()
-        env.members = Members(env.folder)
-        env.wait("a member leads", lambda: env.members.leading() is not None, 30)
-        env.etcd = env.members.urls[0]
-        env.config = f"{env.folder}/config.yaml"
-        with open(env.config, "w") as f:
-            json.dump({"etcd": {"endpoints": env.members.urls}, "kubernetes": {"kubeconfig": env.facts["KUBECONFIG_BENCH"]},
-                       "engine": {"lease_ttl_seconds": TTL}}, f)
-        # a watch follows the whole cluster, whichever member dies
-        env.record = Record(",".join(env.members.urls))
+        use_members(env)
     return Scenario(name, env, **EXTRA_SETTINGS.get(name, {}))
 
 

@@ -54,6 +54,38 @@ fn run(config: &Path, args: &[&str], stdin: &str) -> RunOutput {
     RunOutput { code: out.status.code().unwrap_or(-1), stdout: text(&out.stdout), stderr: text(&out.stderr) }
 }
 
+/// `rq cancel-all` reads everything once more after its writes. If it could not, it only printed the error of that read.
+#[test]
+fn a_cancel_of_all_entries_is_reported_although_the_read_after_it_fails() {
+    let Some(ctl) = found("etcdctl") else { return };
+    let Some(etcd) = Etcd::start(EtcdVersion::V34) else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let ctl = |args: &[&str]| etcdctl(&ctl, &etcd.url, args);
+    let entry = r#"{"index":"3","node":"10.0.0.12","status":"queued"}"#;
+    ctl(&["put", "/cke/reboots/data/0000000000000003", entry]);
+    ctl(&["role", "add", "narrow"]);
+    for (right, key) in [
+        ("read", "/cke/leader/"),
+        ("read", "/cke/cketerm/policy"),
+        ("read", "/cke/cketerm/engines/"),
+        ("readwrite", "/cke/reboots/data/"),
+        ("readwrite", "/cke/cketerm/cancels/"),
+        ("readwrite", "/cke/cketerm/audit/"),
+    ] {
+        ctl(&["role", "grant-permission", "--prefix", "narrow", right, key]);
+    }
+    for (user, role) in [("root", "root"), ("narrow", "narrow")] {
+        ctl(&["user", "add", &format!("{user}:pw-{user}")]);
+        ctl(&["user", "grant-role", user, role]);
+    }
+    ctl(&["auth", "enable"]);
+    let ran = run(&config(dir.path(), &etcd.url, "narrow", None), &["rq", "cancel-all"], "");
+    assert!(
+        ran.code == 1 && ran.stderr.starts_with("cancelled: 3\n") && ran.stderr.contains("denied access"),
+        "{ran:?}"
+    );
+}
+
 #[test]
 fn each_documented_etcd_role_can_do_its_work_and_no_more() {
     let Some(ctl) = found("etcdctl") else { return };

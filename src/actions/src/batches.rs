@@ -89,17 +89,38 @@ impl Operator {
         if !growing && view.entries_of_batch(id).next().is_none() {
             return Ok(Vec::new());
         }
-        match self.store.mark_batch(id, BatchMark::Cancelled(shown), &self.person, reason).await {
+        let marked = match self.store.mark_batch(id, BatchMark::Cancelled(shown), &self.person, reason).await {
+            Ok(()) => true,
             // A role of version 0.1 may cancel entries, not write batches.
-            Ok(()) | Err(StoreError::Denied { .. }) => {}
+            Err(StoreError::Denied { .. }) => false,
             Err(failed) => return Err(failed.into()),
+        };
+        match self.cancel_entries_of(queue, id, reason).await {
+            // the cause alone would say that nothing was written
+            Err(failed) if marked => {
+                let ActionError { kind, text } = failed.into();
+                let text = format!(
+                    "batch {id} is marked as cancelled, its entries are not all cancelled: {text}; run the command again"
+                );
+                Err(ActionError { kind, text })
+            }
+            cancelled => Ok(cancelled?),
         }
+    }
+
+    /// Cancels the unfinished entries that a batch has now, and returns their indexes.
+    async fn cancel_entries_of(
+        &self,
+        queue: QueueKind,
+        id: BatchId,
+        reason: Option<&str>,
+    ) -> Result<Vec<u64>, StoreError> {
         // Read after the mark: the enqueue compares the batch, so nothing joins it later.
         let entries: BTreeSet<EntryId> = self.store.read_view().await?.entries_of_batch(id).collect();
         if entries.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.store.cancel_entries_of_batch(queue, &entries, &self.person, reason).await?)
+        self.store.cancel_entries_of_batch(queue, &entries, &self.person, reason).await
     }
 
     /// Returns the live state if the queue has this batch. The error lists the batches that it has.

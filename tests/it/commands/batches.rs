@@ -60,6 +60,26 @@ async fn a_batch_is_listed_paused_resumed_and_cancelled() {
     assert_message(&again, 0, &["nothing", "has no open entry"]);
 }
 
+/// The cancel of a batch is several writes. The error of a later one said nothing about the first, the mark of the batch.
+#[tokio::test]
+async fn a_cancel_that_stops_after_the_mark_says_that_the_batch_is_marked() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let id = add(&rig, "10.0.0.12", "INC-7");
+    let key = "/cke/reboots/data/0000000000000000";
+    let entry = rig.get(key).await.unwrap();
+    // etcd takes an entry of this size, but no transaction with it and an audit record
+    let ticket = "x".repeat((3 << 19) - 600);
+    rig.put(key, &entry.replacen('{', &format!("{{\"ticket\":\"{ticket}\","), 1)).await;
+    let failed = rig.run(&["rq", "cancel", "--batch", &id]);
+    assert_message(&failed, 1, &[&format!("batch {id} is marked as cancelled"), "run the command again"]);
+    let record = json_of(&rig.get(&format!("/cke/cketerm/batches/{id}")).await.unwrap());
+    assert!(record["cancelled"].is_object(), "{record}");
+    rig.put(key, &entry).await;
+    let again = rig.run(&["rq", "cancel", "--batch", &id]);
+    assert_eq!((again.status, again.stderr.as_str()), (0, "cancelled: 0\n"));
+}
+
 #[tokio::test]
 async fn an_unknown_batch_is_an_error_that_lists_the_existing_ones() {
     let Some(rig) = Rig::start().await else { return };

@@ -12,6 +12,7 @@ use cketerm_model::{
     names::Address,
     stored::{keys::SwitchName, leadership::LeaderGuard, view::Switch},
 };
+use etcd_client::{Txn, TxnOp};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -350,6 +351,51 @@ async fn unhold_removes_a_hold_and_nothing_else() {
     store.put_order(id, Verb::Force, None, &person(), None, None).await.unwrap();
     assert!(store.put_order(id, Verb::Unhold, None, &person(), None, None).await.is_err());
     assert!(etcd.value("/cke/cketerm/orders/reboots/0").contains("force"));
+}
+
+/// Entries that one round had written were counted twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_of_all_entries_that_stops_half_way_counts_what_was_written() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    store.add_reboots(&person(), &addresses(130), &request(), &none()).await.unwrap();
+    // etcd takes an entry of this size, but no transaction with it and an audit record
+    let ticket = "x".repeat((3 << 19) - 600);
+    let large = ENTRY.replacen("{\"index\":\"0\"", &format!("{{\"index\":\"129\",\"ticket\":\"{ticket}\""), 1);
+    store.client().kv_client().put(store.keys().entry(EntryId::reboot(129)), large, None).await.unwrap();
+    let error = store.cancel_all_reboots(&person(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Partial { done: 129, all: 130, .. }), "{error}");
+}
+
+/// An entry and its hold go in one transaction. An unhold that read one before it and the other after it answered that
+/// the entry was not on hold, which was never so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unhold_at_the_end_of_its_entry_never_denies_the_hold() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    store.add_reboots(&person(), &addresses(1), &request(), &none()).await.unwrap();
+    let id = EntryId::reboot(0);
+    store.put_order(id, Verb::Hold, None, &person(), None, None).await.unwrap();
+    let (entry, order) = (store.keys().entry(id), store.keys().order(id));
+    let hold = etcd.value(&order);
+    let mut kv = store.client().kv_client();
+    for round in 0..300 {
+        let both = vec![TxnOp::put(entry.as_str(), ENTRY, None), TxnOp::put(order.as_str(), hold.as_str(), None)];
+        kv.txn(Txn::new().and_then(both)).await.unwrap();
+        let person = person();
+        let unhold = store.put_order(id, Verb::Unhold, None, &person, None, None);
+        let mut other = store.client().kv_client();
+        let (entry, order) = (entry.clone(), order.clone());
+        let end = async move {
+            for _ in 0..round % 4 {
+                other.get("x", None).await.unwrap();
+            }
+            let both = vec![TxnOp::delete(entry, None), TxnOp::delete(order, None)];
+            other.txn(Txn::new().and_then(both)).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(unhold, end);
+        assert!(matches!(answer, Ok(()) | Err(StoreError::NotFound { .. })), "round {round}: {answer:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

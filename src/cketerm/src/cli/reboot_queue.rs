@@ -143,13 +143,15 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::CancelAll { wait, reason } => {
             let operator = context.operator().await?;
             let cancelled = operator.cancel_all_reboots(reason.get()).await?;
-            let left = unreadable_indexes(&context.store().await?.read_view().await?);
-            let which = match (cancelled.is_empty(), left.is_empty()) {
-                (false, _) => join(&cancelled),
-                (true, true) => "nothing: the queue is empty".to_owned(),
-                (true, false) => "nothing".to_owned(),
-            };
-            context.print_message(&format!("cancelled: {which}"));
+            // what was done is said first: the reads that follow may fail
+            if !cancelled.is_empty() {
+                context.print_message(&format!("cancelled: {}", join(&cancelled)));
+            }
+            let left = unreadable_indexes(&operator.store.read_view().await?);
+            if cancelled.is_empty() {
+                let why = if left.is_empty() { ": the queue is empty" } else { "" };
+                context.print_message(&format!("cancelled: nothing{why}"));
+            }
             confirm(&operator, QueueKind::Reboot, &cancelled, wait, &reason, context).await?;
             unreadable_error(&left)
         }

@@ -6,7 +6,7 @@ use cketerm_model::{
     fence::Person,
     stored::leadership::LeaderGuard,
 };
-use etcd_client::{Compare, CompareOp, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, TxnOp, TxnOpResponse};
 
 use super::{
     connect::Store,
@@ -33,21 +33,22 @@ impl Store {
         let (key, order_key, on) = (self.keys().entry(entry), self.keys().order(entry), entry.to_string());
         let what = format!("{} {verb}", entry.queue);
         for _ in 0..MAX_CONFLICTS {
-            let entry_revision = match self.stored_entry(entry).await {
-                Ok(kv) => kv.mod_revision(),
-                Err(StoreError::NotFound { .. }) if verb == Verb::Uncordon => 0,
-                Err(other) => return Err(other),
+            let (found, waiting) = self.entry_with_order(entry).await?;
+            let entry_revision = match found {
+                Some(kv) => kv.mod_revision(),
+                None if verb == Verb::Uncordon => 0,
+                None => return Err(StoreError::NotFound { what: on }),
             };
             if expect.is_some_and(|seen| seen != entry_revision) {
                 return Err(StoreError::Conflict { what: on });
             }
             let mut compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, entry_revision)];
             let op = if verb == Verb::Unhold {
-                let waiting = self.raw(&order_key).await?;
-                let held =
-                    waiting.filter(|raw| serde_json::from_str(&raw.text).is_ok_and(|o: Order| o.verb == Verb::Hold));
+                let is_hold =
+                    |kv: &KeyValue| serde_json::from_slice(kv.value()).is_ok_and(|o: Order| o.verb == Verb::Hold);
+                let held = waiting.filter(is_hold);
                 let held = held.ok_or_else(|| StoreError::NotAllowed(format!("{on} is not on hold")))?;
-                compares.push(Compare::mod_revision(order_key.as_str(), CompareOp::Equal, held.mod_revision));
+                compares.push(Compare::mod_revision(order_key.as_str(), CompareOp::Equal, held.mod_revision()));
                 TxnOp::delete(order_key.as_str(), None)
             } else {
                 let at = self.clock().wall();
@@ -62,5 +63,19 @@ impl Store {
             self.check_same_leader(under).await?;
         }
         Err(StoreError::Conflict { what: on })
+    }
+    /// Reads an entry and the order that waits for it at one revision: both may go in between two reads, and an answer
+    /// made of two states was never true.
+    async fn entry_with_order(&self, entry: EntryId) -> Result<(Option<KeyValue>, Option<KeyValue>), StoreError> {
+        let keys = [self.keys().entry(entry), self.keys().order(entry)];
+        let answer = match self.get_all(keys.map(|key| (key, GetOptions::new())).into()).await {
+            Ok(answer) => answer,
+            Err(failure) => return Err(self.store_error(&format!("read {entry}"), failure).await),
+        };
+        let mut found = answer.op_responses().into_iter().map(|op| match op {
+            TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
+            _ => None,
+        });
+        Ok((found.next().flatten(), found.next().flatten()))
     }
 }

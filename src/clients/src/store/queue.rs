@@ -117,8 +117,10 @@ impl Store {
     ) -> Result<(), StoreError> {
         // the audit record is one operation and one comparison, the leader is another comparison
         let (mut conflicts, mut batch) = (0, MAX_OPS - 1 - usize::from(under.is_some()));
+        // entries of the last round that are not written
+        let mut rest = 0;
         loop {
-            let all = self.entries_of(queue, only).await?;
+            let all = self.entries_of(queue, only).await.map_err(|cause| stopped(changed.len(), rest, cause))?;
             let matching: Vec<(u64, i64, EntryChange<E>)> = all
                 .iter()
                 .filter_map(|kv| match self.keys().parse(kv.key()) {
@@ -131,6 +133,7 @@ impl Store {
                 })
                 .collect();
             let mut conflicted = false;
+            rest = matching.len();
             if matching.iter().any(|(.., change)| change.beside.is_some()) {
                 batch = batch.min((MAX_OPS - 1) / 2);
             }
@@ -142,26 +145,31 @@ impl Store {
                 let ops = part.iter().flat_map(|(i, _, change)| change.ops(key(*i))).collect();
                 let on = format!("{} {}", queue.folder(), format_ranges(&indexes));
                 match self.write(AuditNote { who, what, on: &on, reason }, "done", compares, ops).await {
-                    Ok(WriteOutcome::At(_)) => changed.extend(indexes),
+                    Ok(WriteOutcome::At(_)) => {
+                        changed.extend(indexes);
+                        rest -= part.len();
+                    }
                     Ok(WriteOutcome::Conflict) => conflicted = true,
                     // Huge entries: the next transaction contains fewer of them.
                     Err(StoreError::TooLarge { .. }) if part.len() > 1 => conflicted = true,
-                    Err(cause) if changed.is_empty() => return Err(cause),
-                    Err(cause) => {
-                        let (done, all) = (changed.len(), changed.len() + matching.len());
-                        return Err(StoreError::Partial { done, all, cause: Box::new(cause) });
-                    }
+                    Err(cause) => return Err(stopped(changed.len(), rest, cause)),
                 }
             }
             if !conflicted {
                 return Ok(());
             }
-            self.check_same_leader(under.as_ref()).await?;
+            match self.check_same_leader(under.as_ref()).await {
+                Ok(()) => {}
+                // the caller goes on under the new leader
+                Err(StoreError::LeaderChanged) => return Err(StoreError::LeaderChanged),
+                Err(cause) => return Err(stopped(changed.len(), rest, cause)),
+            }
             conflicts += 1;
             // One entry that keeps changing must not hold up the others.
             batch = (batch / 2).max(1);
             if conflicts > MAX_CONFLICTS {
-                return Err(StoreError::Conflict { what: format!("the {queue} queue") });
+                let conflict = StoreError::Conflict { what: format!("the {queue} queue") };
+                return Err(stopped(changed.len(), rest, conflict));
             }
         }
     }
@@ -276,6 +284,11 @@ impl<E: Serialize> EntryChange<E> {
     fn ops(&self, key: String) -> impl Iterator<Item = TxnOp> {
         std::iter::once(TxnOp::put(key, json(&self.entry), None)).chain(self.beside.clone())
     }
+}
+
+/// Returns the error of a write of several transactions that stops: the cause alone would say that nothing was written.
+fn stopped(done: usize, rest: usize, cause: StoreError) -> StoreError {
+    if done == 0 { cause } else { StoreError::Partial { done, all: done + rest, cause: Box::new(cause) } }
 }
 
 fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {
