@@ -23,6 +23,7 @@
 //! | `manual_drain` | drain of one node by an operator |
 //! | `usual/` | usual durations of each phase, and the judgement of running ones |
 //! | `trouble` | classification of entries that do not proceed |
+//! | `transition/` | transitions of entries as transactions |
 //! | `console_leads` | whether a console's engine campaigns |
 //! | `preflight_fault` | faults for which an engine only observes |
 //! | `state` | a snapshot exported without secrets, and read back |
@@ -68,5 +69,6 @@ pub mod snapshot;
 pub mod start;
 #[cfg(any(test, feature = "state"))]
 pub mod state;
+pub mod transition;
 pub mod trouble;
 pub mod usual;

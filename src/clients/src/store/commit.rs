@@ -7,7 +7,7 @@ use cketerm_model::{
     reason::TooLarge,
     stored::{
         limits::{MAX_OPS, MAX_REQUEST_BYTES},
-        transaction::Ranged,
+        transaction::{Condition, Ranged},
     },
 };
 use etcd_client::{
@@ -131,19 +131,16 @@ impl Store {
     /// Executes `change` if this engine still leads, every compared key still has its revision, and no range was
     /// written to. Returns the revision.
     pub async fn commit(&self, permit: &Permit, change: impl Into<Ranged>) -> Result<i64, CommitError> {
-        let Ranged { change, unwritten, cleared } = change.into();
-        fault!(CancelOverwritten => change = cketerm_model::stored::transaction::Change {
-            compares: change.compares.into_iter().filter(|(key, _)| !key.contains("/reboots/data/")).collect(),
-            ..change
-        });
-        let mut compares =
-            vec![Compare::create_revision(permit.leader_key(), CompareOp::Equal, permit.create_revision())];
-        compares.extend(change.compares.iter().map(|(k, r)| Compare::mod_revision(k.as_str(), CompareOp::Equal, *r)));
-        compares.extend(unwritten.iter().map(|(span, since)| {
-            Compare::mod_revision(span.from.as_str(), CompareOp::Less, since + 1).with_range(span.to.clone())
-        }));
-        fault!(CompareNothing => compares.truncate(1));
-        fault!(UnfencedWrite => compares.remove(0));
+        let ranged: Ranged = change.into();
+        let compare = |condition| match condition {
+            Condition::Created(key, revision) => Compare::create_revision(key, CompareOp::Equal, revision),
+            Condition::Modified(key, revision) => Compare::mod_revision(key, CompareOp::Equal, revision),
+            Condition::Unwritten(span, since) => {
+                Compare::mod_revision(span.from.as_str(), CompareOp::Less, since + 1).with_range(span.to.clone())
+            }
+        };
+        let compares: Vec<Compare> = ranged.conditions(permit).into_iter().map(compare).collect();
+        let Ranged { change, unwritten, cleared } = ranged;
         let leased = || Some(PutOptions::new().with_lease(permit.lease()));
         let mut ops: Vec<TxnOp> = Vec::with_capacity(change.puts.len() + change.deletes.len() + cleared.len());
         ops.extend(change.puts.into_iter().map(|p| TxnOp::put(p.key, p.value, p.leased.then(leased).flatten())));

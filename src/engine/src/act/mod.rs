@@ -51,9 +51,10 @@ use cketerm_rules::{
     decide::{Effect, Guard, Planned},
     registry::Registry,
     snapshot::{EffectOutcome, FreshRead, StaleCause},
+    transition::{self, PreviousAttempts},
 };
 
-use self::{audit_intent::Step, power::PreviousAttempts};
+use self::audit_intent::Step;
 pub(super) use self::{
     audit_intent::{AuditIntent, Repeated, named, write_result},
     eviction_pace::EvictionPace,
@@ -215,24 +216,7 @@ impl Actor {
 
     /// Returns the keys and revisions that a transition compares.
     fn compares(&self, guard: &Guard) -> Vec<(String, i64)> {
-        let keys = self.store.keys();
-        let mut compares = Vec::new();
-        if let Some((id, revision)) = guard.entry {
-            compares.push((keys.entry(id), revision));
-        }
-        if let Some((batch, revision)) = guard.batch {
-            compares.push((keys.batch(batch), revision));
-        }
-        if let Some(cluster) = guard.cluster {
-            compares.push((keys.cluster(), cluster));
-        }
-        if let Some(start) = guard.start {
-            compares.push((keys.switch(start.queue.into()), start.switch));
-            compares.push((keys.cluster(), start.cluster));
-            compares.push((keys.constraints(), start.constraints));
-            compares.push((keys.policy(), start.policy));
-        }
-        compares
+        transition::compares(self.store.keys(), guard)
     }
 
     /// Commits one fenced transaction; returns its revision once the live copy shows it. After a lost reply, nothing

@@ -6,9 +6,9 @@ use std::{sync::Arc, time::Duration};
 use cketerm_clients::{kubernetes::KubeError, store::commit::CommitError};
 use cketerm_model::{
     any::QueueEntry,
-    attempt::{Attempt, Ended, Outcome},
+    attempt::{Attempt, Ended},
     boot_time::BootTime,
-    cketerm_records::{Order, Verb},
+    cketerm_records::Order,
     drain::Verdict,
     entry::{EntryId, QueueKind, Stored},
     fault,
@@ -21,6 +21,7 @@ use cketerm_model::{
 use cketerm_rules::{
     decide::Guard,
     snapshot::{EffectOutcome, FreshRead, StaleCause},
+    transition::PreviousAttempts,
 };
 use tokio::sync::watch;
 
@@ -29,15 +30,6 @@ use crate::command::{CommandLine, Purpose, check_answer, outcome};
 
 pub(super) fn unreachable(e: &KubeError) -> Stop {
     Stop(EffectOutcome::Failed(e.to_string()))
-}
-
-/// Tries before a command.
-#[derive(Clone, Copy)]
-pub(super) struct PreviousAttempts<'a> {
-    /// The attempt before, closed as unknown if it has no outcome.
-    pub before: Option<&'a Stored<Attempt>>,
-    /// Attempts that are deleted with this one, because nothing needs them any more (SAF-15).
-    pub folded: &'a [Stored<Attempt>],
 }
 
 /// Names of an attempt's command in records.
@@ -99,22 +91,13 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         let now = self.steady.now();
         let id = entry.id();
-        let next = entry.commanded(now.wall);
         let attempt = Attempt { start: now.wall, ..attempt };
-        let keys = self.store.keys();
-        let mut compares = self.compares(guard);
-        let attempt_key = keys.attempt(id, attempt.number);
-        compares.push((attempt_key.clone(), 0));
-        let mut change = Change {
-            compares,
-            puts: vec![Put::json(keys.entry(id), &next), Put::json(attempt_key, &attempt)],
-            deletes: Vec::new(),
+        let view = self.live.borrow();
+        let Some(mut change) = self.transition_at(&view, now.wall).command(guard, entry, force, &attempt) else {
+            let why = "an operator put the entry on hold meanwhile".to_owned();
+            return Err(Stop(EffectOutcome::Stale(StaleCause::Changed(why))));
         };
-        self.not_held(id, force, &mut change)?;
-        let forced = force.and_then(Stored::get);
-        if let (Some(stored), Some(order)) = (force, forced) {
-            change.compares.push((stored.key.clone(), stored.mod_revision));
-            change.deletes.push(stored.key.clone());
+        if let Some(order) = force.and_then(Stored::get) {
             let why = order.reason.clone().unwrap_or_default();
             let reason = format!("pods and volumes skipped, ordered by {}: {why}", order.who);
             change.puts.push(self.audit(names(&attempt).audit, &id.to_string(), Some(reason), &attempt.command()));
@@ -128,22 +111,6 @@ impl Actor {
         self.run_recorded(guard, (id, revision), attempt, revision).await
     }
 
-    /// Compares the entry's order, or its absence, so that a hold written in between prevents the transition (REB-48).
-    fn not_held(&self, id: EntryId, force: Option<&Stored<Order>>, change: &mut Change) -> Result<(), Stop> {
-        let view = self.live.borrow();
-        let order = view.orders.get(&id);
-        if order.and_then(Stored::get).is_some_and(|o| o.verb == Verb::Hold) {
-            return Err(Stop(EffectOutcome::Stale(StaleCause::Changed(
-                "an operator put the entry on hold meanwhile".to_owned(),
-            ))));
-        }
-        if force.is_none() {
-            let revision = order.map_or(0, |stored| stored.mod_revision);
-            change.compares.push((self.store.keys().order(id), revision));
-        }
-        Ok(())
-    }
-
     /// Runs one more command for an entry that is already rebooting or watching, or a success command.
     pub(super) async fn run_again(
         &self,
@@ -155,31 +122,12 @@ impl Actor {
         attempt: Attempt,
     ) -> Result<EffectOutcome, Stop> {
         let id = entry.id();
-        let (keys, now) = (self.store.keys(), self.steady.now());
+        let now = self.steady.now();
         let attempt = Attempt { start: now.wall, ..attempt };
-        let attempt_key = keys.attempt(id, attempt.number);
-        let mut change = Change { compares: self.compares(guard), puts: Vec::new(), deletes: Vec::new() };
-        change.compares.push((attempt_key.clone(), 0));
-        change.puts.push(Put::json(attempt_key, &attempt));
-        if let Some((stored, last)) = previous.before.and_then(|s| s.get().map(|a| (s, a))) {
-            change.compares.push((stored.key.clone(), stored.mod_revision));
-            if last.open() {
-                let end = Ended::Unknown("an operator ordered another try".to_owned());
-                let closed = Outcome { end, at: now.wall, stdout: String::new(), stderr: String::new() };
-                change.puts.push(Put::json(stored.key.clone(), &Attempt { outcome: Some(closed), ..last.clone() }));
-            }
-        }
-        for stored in previous.folded {
-            if previous.before.is_none_or(|before| before.key != stored.key) {
-                change.compares.push((stored.key.clone(), stored.mod_revision));
-            }
-            change.deletes.push(stored.key.clone());
-        }
+        let view = self.live.borrow();
+        let mut change = self.transition_at(&view, now.wall).command_again(guard, entry, previous, order, &attempt);
         let (by, command) = (attempt.ordered_by.clone(), attempt.command());
-        if let Some(stored) = order {
-            change.compares.push((stored.key.clone(), stored.mod_revision));
-            change.deletes.push(stored.key.clone());
-            change.puts.push(Put::json(keys.entry(id), &entry.since(now.wall)));
+        if order.is_some() {
             // An operator's order has an audit record of its own.
             change.puts.push(self.audit(names(&attempt).audit, &id.to_string(), by, &command));
         } else {

@@ -1,12 +1,6 @@
 //! Takes a published result over into its attempt, or removes a result without an open attempt (SAF-20).
 
-use cketerm_model::{
-    attempt::Attempt,
-    boot_time::BootTime,
-    entry::Stored,
-    result::CommandResult,
-    stored::transaction::{Change, Put},
-};
+use cketerm_model::{attempt::Attempt, boot_time::BootTime, entry::Stored, result::CommandResult};
 use cketerm_rules::{decide::Guard, snapshot::EffectOutcome};
 
 use super::{Actor, Stop};
@@ -20,22 +14,14 @@ impl Actor {
         attempt: Option<&Stored<Attempt>>,
     ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
-        let mut change = Change {
-            compares: vec![(result.key.clone(), result.mod_revision)],
-            puts: Vec::new(),
-            deletes: vec![result.key.clone()],
-        };
-        let taken = attempt.and_then(|stored| Some((stored, stored.get()?, result.get()?)));
-        let Some((stored, open, result)) = taken else {
+        let view = self.live.borrow();
+        let (mut change, outcome) = self.transition(&view).take_result(result, attempt);
+        let (Some(outcome), Some(open)) = (outcome, attempt.and_then(Stored::get)) else {
             let name = result.key.rsplit('/').next().unwrap_or_default().to_owned();
             change.puts.push(self.audit("drop result", &name, None, "belongs to no open attempt"));
             self.commit(&permit, change).await?;
             return Ok(EffectOutcome::Done);
         };
-        let outcome = result.outcome_of(open, self.steady.now().wall);
-        change.compares.push((stored.key.clone(), stored.mod_revision));
-        let recorded = Attempt { outcome: Some(outcome.clone()), ..open.clone() };
-        change.puts.push(Put::json(stored.key.clone(), &recorded));
         let note = format!("attempt {}, as its host {} reports: {}", open.number, open.host, outcome.end);
         change.puts.push(self.audit("take result", &open.entry.to_string(), None, &note));
         self.commit(&permit, change).await?;

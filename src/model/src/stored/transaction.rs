@@ -1,5 +1,7 @@
 //! Transactions of the engine as data.
 
+use crate::{fault, fence::Permit};
+
 /// One transaction of the engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
@@ -30,6 +32,34 @@ pub struct Ranged {
     pub unwritten: Vec<(Span, i64)>,
     /// Ranges to delete; none of `puts` may lie in them.
     pub cleared: Vec<Span>,
+}
+
+/// One comparison of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition<'a> {
+    /// The key has this CreateRevision.
+    Created(&'a str, i64),
+    /// The key has this ModRevision; 0 = there is no such key.
+    Modified(&'a str, i64),
+    /// No key of the range was written after this revision.
+    Unwritten(&'a Span, i64),
+}
+
+impl Ranged {
+    /// Returns what must hold for the transaction to go through. First comes the fence: the leader's key.
+    pub fn conditions<'a>(&'a self, permit: &'a Permit) -> Vec<Condition<'a>> {
+        let mut all = vec![Condition::Created(permit.leader_key(), permit.create_revision())];
+        all.extend(self.change.compares.iter().map(|(key, revision)| Condition::Modified(key, *revision)));
+        all.extend(self.unwritten.iter().map(|(span, since)| Condition::Unwritten(span, *since)));
+        fault!(CancelOverwritten => {
+            all.retain(|condition| !matches!(condition, Condition::Modified(key, _) if key.contains("/reboots/data/")));
+        });
+        fault!(CompareNothing => all.truncate(1));
+        fault!(UnfencedWrite => {
+            all.remove(0);
+        });
+        all
+    }
 }
 
 impl From<Change> for Ranged {
