@@ -104,7 +104,7 @@ rows! {
     "REP-24 command after the drain" Repair [Draining] -> [Watching] Command { RUN MOVES KEEPS } NOT_HELD KNOWN CORDONED DRAINED QUORUM;
     "REP-41 back off" Repair [Draining] -> [Waiting] Nothing { MOVES } BACKED_OFF;
     "REP-42 unwind" Repair [Draining] -> [Waiting] Nothing { MOVES KEEPS } UNWINDS;
-    "REP-25 further try" Repair [Watching] -> [Watching] Command { RUN MOVES KEEPS } KNOWN CORDONED TRY_FAILED TRIES_LEFT;
+    "REP-25 further try" Repair [Watching] -> [Watching] Command { RUN MOVES KEEPS } KNOWN TRY_FAILED TRIES_LEFT;
     "REP-28 next step drains" Repair [Watching] -> [Draining] Nothing { KEEPS } ENABLED TIMED FIELDS NEXT_STEP KNOWN DRAINS WATCHED OPEN_FOR_DRAIN QUORUM;
     "REP-28 next step" Repair [Watching] -> [Watching] Command { RUN KEEPS } TIMED FIELDS NEXT_STEP KNOWN DRAINS_NOT WATCHED QUORUM;
     "REP-42 withheld" Repair [Watching] -> [Waiting] Nothing { MOVES KEEPS } NEVER_BEGAN;
