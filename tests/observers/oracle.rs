@@ -230,7 +230,7 @@ impl<'v> Replay<'v> {
         State {
             now: Some(at),
             skew: CLOCK_SKEW,
-            unreachable_limit: (policy.membership == Membership::Definition && defined)
+            unreachable_limit: (policy.membership != Membership::Nodes && defined)
                 .then_some(constraints.maximum_unreachable_nodes_for_reboot),
             repair_limit: constraints.maximum_repair_queue_entries,
             disabled: (!view.enabled(revision), !repair::enabled(view, revision)),
