@@ -1,7 +1,7 @@
 //! The oracle: each step of an engine has to be one of the table in `tests/oracle`, which knows nothing of records.
 //!
 //! This file answers the table's questions from the record. A question about copies of Kubernetes is answered only if
-//! the answer was the same for as long as a copy may lag; otherwise it is unknown, and the table refuses nothing for it.
+//! the answer was the same for as long as a copy may lag; otherwise it is unknown, and the table refuses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,10 @@ pub fn duties(view: &View<'_>) -> Vec<Breach> {
                 ..State::default()
             };
             for duty in DUTIES.iter().filter(|duty| duty.overdue(&state, &stays)) {
-                let what = format!("{id} is {:?} since {at} and should have gone: it {} ({})", stays.change.0.place, duty.says, duty.rule);
+                let what = format!(
+                    "{id} is {:?} since {at} and should have gone: it {} ({})",
+                    stays.change.0.place, duty.says, duty.rule
+                );
                 found.push(Breach { code: CODE, at: end, what });
             }
         }
@@ -150,7 +153,8 @@ impl<'v> Replay<'v> {
     /// Changes by engines: entries that were written, and those that got an attempt.
     fn changes(&self) -> BTreeMap<(i64, EntryId), Timestamp> {
         let view = self.view;
-        let entries = self.ids().flat_map(|id| self.times(id).into_iter().map(move |(at, revision)| (id, at, revision)));
+        let entries =
+            self.ids().flat_map(|id| self.times(id).into_iter().map(move |(at, revision)| (id, at, revision)));
         let attempts = self.attempts().filter_map(|(id, _, line)| {
             let first = line.steps().iter().find(|s| s.value.is_some())?;
             Some((id, first.at, first.revision))
@@ -221,7 +225,8 @@ impl<'v> Replay<'v> {
             Some(all.iter().any(|(when, what)| *when == at && what.starts_with(&own)))
         };
         let paused = entries.keys().copied().filter(|id| {
-            let unreadable = batches::batch_id(view, *id, revision).is_some_and(|b| batches::is_unreadable(view, b, revision));
+            let unreadable =
+                batches::batch_id(view, *id, revision).is_some_and(|b| batches::is_unreadable(view, b, revision));
             let paused = batches::batch_of(view, *id, revision).and_then(|b| b.get(revision)?.paused.as_ref());
             unreadable || paused.is_some()
         });
@@ -316,10 +321,12 @@ impl<'v> Replay<'v> {
         let from = view.seen_since(revision, at);
         let by = view.txn(revision).map_or("", |t| &t.by);
         let own = address == step.address();
-        let name = cluster.and_then(|c| member(c, address)).map_or_else(|| address.to_owned(), |m| m.node_name().to_string());
+        let name =
+            cluster.and_then(|c| member(c, address)).map_or_else(|| address.to_owned(), |m| m.node_name().to_string());
         let nowhere = Timeline::default();
         let line = view.nodes.get(&name).unwrap_or(&nowhere);
-        let role = |c: Option<&Cluster>| c.and_then(|c| member(c, address)).map(|m: &Member| (m.node_name(), m.control_plane));
+        let role =
+            |c: Option<&Cluster>| c.and_then(|c| member(c, address)).map(|m: &Member| (m.node_name(), m.control_plane));
         let same_role = view.clusters.throughout(from, at, |c| role(c) == role(cluster));
         let always = |from, ask: &dyn Fn(Option<&Node>) -> bool| -> Fact {
             if line.throughout(from, at, |n| ask(n)) {
@@ -337,7 +344,8 @@ impl<'v> Replay<'v> {
         let orphaned = self.attempts().any(|(id, _, line)| {
             let began = line.before(revision).is_some_and(|a| a.began() && a.address == address);
             let gone = entries.get(&id).is_none_or(|e| matches!(e.place, Place::Cancelled | Place::Deleted));
-            let held = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owner().is_some_and(|o| o.entry == id));
+            let held =
+                |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owner().is_some_and(|o| o.entry == id));
             began && gone && always(from, &held) == Some(true)
         });
         let mut machine = Machine {
@@ -354,12 +362,15 @@ impl<'v> Replay<'v> {
             let repairs = step.kind == Kind::Repair;
             let requests = if repairs { &view.repair_requests } else { &view.requests };
             let noted = requests.get(&step.entry.index).and_then(|r| r.get(revision)?.node_uid.clone());
-            let is_right = |n: &Node| n.addresses.iter().any(|a| a == address) && noted.as_ref().is_none_or(|uid| *uid == n.uid);
+            let is_right =
+                |n: &Node| n.addresses.iter().any(|a| a == address) && noted.as_ref().is_none_or(|uid| *uid == n.uid);
             let absent = line.sometime(from, at, |n| n.is_none());
             machine.matches = always(from, &|n| n.is_some_and(is_right)).filter(|_| same_role && !(repairs && absent));
             machine.closed = closed(false);
             let late = view.back(by, at, view.late());
-            let cordoned = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owner().is_some_and(|o| o.entry == step.entry));
+            let cordoned = |n: Option<&Node>| {
+                n.is_some_and(|n| n.unschedulable && n.owner().is_some_and(|o| o.entry == step.entry))
+            };
             machine.cordoned = if line.sometime(late, at, cordoned) { Some(true) } else { unknown_if(absent, false) };
             let pods = !view.pods_on(&name, late, at, super::view::PodState::blocks).is_empty();
             machine.empty = Some(!pods && !line.throughout(late, at, |n| n.is_some_and(|n| n.volumes)));
@@ -485,9 +496,12 @@ fn cordon_step(view: &View<'_>, write: &NodeWrite<'_>) -> Option<Step> {
 /// Reports whether this entry was in progress when the patch was decided.
 fn works(view: &View<'_>, write: &NodeWrite<'_>, id: EntryId) -> Fact {
     let (from, to) = (view.back(&write.request.by, write.request.at, view.max_kube_delay()), write.request.at);
-    let claims = |entry: &Entry| matches!(entry.place, Place::Draining | Place::Rebooting | Place::Watching | Place::Unreadable);
+    let claims =
+        |entry: &Entry| matches!(entry.place, Place::Draining | Place::Rebooting | Place::Watching | Place::Unreadable);
     let sometime = match id.queue {
-        QueueKind::Repair => view.repairs.get(&id.index).is_some_and(|l| l.sometime(from, to, |e| claims(&repaired(e)))),
+        QueueKind::Repair => {
+            view.repairs.get(&id.index).is_some_and(|l| l.sometime(from, to, |e| claims(&repaired(e))))
+        }
         _ => view.entries.get(&id.index).is_some_and(|l| l.sometime(from, to, |e| claims(&reboot(e)))),
     };
     Some(sometime)

@@ -68,7 +68,8 @@ conditions! {
     };
     NO_COMMAND "REB-11, SAF-16" "no open command works on its machine": |s, t| {
         let open = s.attempts.values().filter(|a| a.outcome.is_none() && a.address == *t.address());
-        let over = |a: &&Attempt| later(a.start, seconds(a.bound_seconds.saturating_add(STILL_RUNS))) < s.now.unwrap_or_default();
+        let until = |a: &Attempt| later(a.start, seconds(a.bound_seconds.saturating_add(STILL_RUNS)));
+        let over = |a: &&Attempt| s.now.is_some_and(|now| until(a) < now);
         Some(open.clone().next().is_none()).filter(|none| *none || !open.clone().all(|a| over(&a)))
     };
     NO_ORPHAN "SAF-35" "no cordon is left on its machine": |s, t| not(s.machine(t)?.orphaned);
@@ -120,12 +121,15 @@ conditions! {
         let of = |e: &Entry| (e.address.clone(), e.repair.clone(), e.rest.clone());
         Some(of(&t.change.0) == of(&t.change.1))
     };
-    SAME_BACKOFF "REB-47, REP-42" "count and time of the backoff stay": |_, t| Some(t.change.0.backoff == t.change.1.backoff);
+    SAME_BACKOFF "REB-47, REP-42" "count and time of the backoff stay": |_, t| {
+        Some(t.change.0.backoff == t.change.1.backoff)
+    };
     SAME_STEP "REP-3" "the step stays": |_, t| Some(t.change.0.step == t.change.1.step);
     FRESH "REB-1" "it is a new entry": |_, t| Some(t.change.1.backoff == (0, None) && t.change.1.step == 0);
     BACKED_OFF "REB-46, REP-41" "count and time of the backoff are right": |_, t| {
         let (before, (counted, until)) = (t.change.0.backoff.0, t.change.1.backoff);
-        let wait = until?.duration_since(t.change.1.since?).as_secs();
+        let (Some(until), Some(since)) = (until, t.change.1.since) else { return Some(false) };
+        let wait = until.duration_since(since).as_secs();
         let reboot = 300_i64.saturating_mul(1 << before.clamp(0, 8)).min(1200);
         let repair = t.entry.queue == QueueKind::Repair;
         let most = if repair { counted.saturating_add(1).saturating_mul(300) } else { reboot + 299 };
@@ -173,7 +177,9 @@ conditions! {
     };
     SUCCESS_ONCE "REP-37" "the success command has not run": |s, t| Some(ordered(t) || !earlier(s, t, true).any(began));
     // ends
-    STRANGER "REB-8" "its machine is not a member": |s, t| Some(s.cluster.is_some() && s.api_server(t.address()).is_none());
+    STRANGER "REB-8" "its machine is not a member": |s, t| {
+        Some(s.cluster.is_some() && s.api_server(t.address()).is_none())
+    };
     BACK "REB-39, REB-40" "its machine was Ready with a new boot id": |s, t| {
         let strict = s.is_api(t.address()) || s.policy.worker_completion == WorkerCompletion::BootId;
         if strict { s.machine(t)?.back } else { None }
@@ -192,7 +198,8 @@ conditions! {
     };
     SUCCESS_FAILED "REP-36" "the success command failed": |s, t| Some(earlier(s, t, true).next().is_some_and(failed));
     ALL_TRIES_FAILED "REP-25" "the last try of the command failed": |s, t| {
-        let tries: Vec<&Attempt> = earlier(s, t, false).filter(|a| !matches!(end(a), Some(Ended::Withheld(_)))).collect();
+        let withheld = |a: &&Attempt| matches!(end(a), Some(Ended::Withheld(_)));
+        let tries: Vec<&Attempt> = earlier(s, t, false).filter(|a| !withheld(a)).collect();
         let Some(last) = tries.first().filter(|last| failed(last)) else { return Some(false) };
         let enough = last.ordered_by.is_some() || count(tries.len()) > retries(s, t)?;
         unknown_if(!enough && tries.iter().any(|a| a.folded > 0), enough)
@@ -245,7 +252,17 @@ conditions! {
 
 /// What a queued worker needs besides its place in the schedule (REB-11).
 pub(crate) const STARTABLE: &[Condition] = &[
-    ENABLED, MEMBER, COMMANDS, NOT_HELD, NOT_PAUSED, RESTED, MACHINE_FREE, FIRST, NO_COMMAND, NO_ORPHAN, RIGHT_NODE,
+    ENABLED,
+    MEMBER,
+    COMMANDS,
+    NOT_HELD,
+    NOT_PAUSED,
+    RESTED,
+    MACHINE_FREE,
+    FIRST,
+    NO_COMMAND,
+    NO_ORPHAN,
+    RIGHT_NODE,
     OPEN_FOR_DRAIN,
 ];
 
@@ -278,15 +295,18 @@ fn others<'s>(s: &'s State, t: &'s Step) -> impl Iterator<Item = (EntryId, &'s E
 fn waiting<'s>(s: &'s State, of: &'s BTreeSet<EntryId>) -> impl Iterator<Item = EntryId> + 's {
     let entries = of.iter().filter_map(|id| Some((*id, s.entries.get(id)?)));
     let workers = entries.filter(|(_, e)| e.place == Place::Queued && s.api_server(&e.address) == Some(false));
-    workers.filter(|(id, e)| {
-        let start = Step::of(*id, (*e).clone(), Entry { place: Place::Draining, ..(*e).clone() });
-        STARTABLE.iter().all(|condition| (condition.holds)(s, &start) != Some(false))
-    }).map(|(id, _)| id)
+    workers
+        .filter(|(id, e)| {
+            let start = Step::of(*id, (*e).clone(), Entry { place: Place::Draining, ..(*e).clone() });
+            STARTABLE.iter().all(|condition| (condition.holds)(s, &start) != Some(false))
+        })
+        .map(|(id, _)| id)
 }
 
 fn reachable(s: &State) -> Fact {
     let all = s.policy.unreachable_rule == UnreachableRule::All;
-    let counts = |(of, m): &(&String, &Machine)| m.ready == Some(false) && (all || !m.in_reboot) && s.api_server(of).is_some();
+    let counts =
+        |(of, m): &(&String, &Machine)| m.ready == Some(false) && (all || !m.in_reboot) && s.api_server(of).is_some();
     Some(count(s.machines.iter().filter(counts).count()) <= s.unreachable_limit?)
 }
 

@@ -33,8 +33,8 @@ pub enum Kind {
 }
 
 /// State of an entry, by the words of REB-2, REP-2 and REP-3, or of a Node's cordon. A repair in `processing` has the
-/// place of its step. A Node is `Foreign` if it is unschedulable without an owner record, `Marked` with CKE's mark alone,
-/// `Owned` with a record, `Uncordoned` if it is schedulable in spite of a record, else `Free`.
+/// place of its step. A Node is `Foreign` if it is unschedulable without an owner record, `Marked` with CKE's mark
+/// alone, `Owned` with a record, `Uncordoned` if it is schedulable in spite of a record, else `Free`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[rustfmt::skip]
 #[allow(missing_docs)] // said above

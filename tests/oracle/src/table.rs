@@ -1,5 +1,7 @@
 //! The table: every step that an engine may take.
 
+#![allow(clippy::wildcard_imports, clippy::enum_glob_use)] // the table reads as the documents do
+
 use crate::{
     conditions::*,
     state::{
@@ -64,16 +66,19 @@ impl Duty {
     }
 }
 
-const START: &[Condition] = &[BREAKER, GATES, CLASSES_APART, ONE_API_SERVER, AFTER_WORKERS, IN_TURN, SLOT, REACHABLE, HEALTHY, QUORUM];
+const START: &[Condition] =
+    &[BREAKER, GATES, CLASSES_APART, ONE_API_SERVER, AFTER_WORKERS, IN_TURN, SLOT, REACHABLE, HEALTHY, QUORUM];
 const MOVES: &[Condition] = &[TIMED, FIELDS, SAME_STEP];
 const KEEPS: &[Condition] = &[SAME_BACKOFF];
 const RUN: &[Condition] = &[ENABLED, OPEN, ARGUMENTS, RIGHT_NODE, MACHINE_FREE, NO_COMMAND];
 const REBOOT: &[Condition] = &[MEMBER, COMMANDS, CORDONED, REACHABLE_IF_ALL, HEALTHY, QUORUM];
-const REPAIR: &[Condition] = &[ENABLED, KNOWN, NOT_HELD, NOT_PAUSED, RESTED, MACHINE_FREE, FIRST, NO_COMMAND, ONE_API_SERVER, SLOT, QUORUM];
+const REPAIR: &[Condition] =
+    &[ENABLED, KNOWN, NOT_HELD, NOT_PAUSED, RESTED, MACHINE_FREE, FIRST, NO_COMMAND, ONE_API_SERVER, SLOT, QUORUM];
 const END: &[Condition] = &[FIELDS, SAME_STEP, SAME_BACKOFF];
 
 macro_rules! rows {
-    ($($name:literal $kind:ident [$($from:ident)*] -> [$($to:ident)*] $with:ident { $($group:ident)* } $($one:ident)*;)*) => {
+    ($($name:literal $kind:ident [$($from:ident)*] -> [$($to:ident)*] $with:ident
+        { $($group:ident)* } $($one:ident)*;)*) => {
         /// Every step of an engine, in the order of the documents. Between two places, any row may allow it.
         pub static TABLE: &[Row] = &[$(Row {
             name: $name, kind: $kind, from: &[$($from),*], to: &[$($to),*], with: $with,
@@ -99,20 +104,29 @@ rows! {
     "STO-68 cancel" Reboot [Queued Draining Rebooting] -> [Cancelled] Nothing {} WITHDRAWN;
     // the repair queue: REP-6
     "REP-53 add" Repair [Absent] -> [Queued] Nothing {} FRESH ROOM ONLY_ONE;
-    "REP-22 drain" Repair [Queued Waiting] -> [Draining] Nothing { REPAIR MOVES KEEPS } OPEN_FOR_DRAIN RIGHT_NODE DRAINS;
+    "REP-22 drain" Repair [Queued Waiting] -> [Draining] Nothing
+        { REPAIR MOVES KEEPS } OPEN_FOR_DRAIN RIGHT_NODE DRAINS;
     "REP-24 command" Repair [Queued Waiting] -> [Watching] Command { REPAIR RUN MOVES KEEPS } DRAINS_NOT;
-    "REP-24 command after the drain" Repair [Draining] -> [Watching] Command { RUN MOVES KEEPS } NOT_HELD KNOWN CORDONED DRAINED QUORUM;
+    "REP-24 command after the drain" Repair [Draining] -> [Watching] Command
+        { RUN MOVES KEEPS } NOT_HELD KNOWN CORDONED DRAINED QUORUM;
     "REP-41 back off" Repair [Draining] -> [Waiting] Nothing { MOVES } BACKED_OFF;
     "REP-42 unwind" Repair [Draining] -> [Waiting] Nothing { MOVES KEEPS } UNWINDS;
     "REP-25 further try" Repair [Watching] -> [Watching] Command { RUN MOVES KEEPS } KNOWN TRY_FAILED TRIES_LEFT;
-    "REP-28 next step drains" Repair [Watching] -> [Draining] Nothing { KEEPS } ENABLED TIMED FIELDS NEXT_STEP KNOWN DRAINS WATCHED OPEN_FOR_DRAIN QUORUM;
-    "REP-28 next step" Repair [Watching] -> [Watching] Command { RUN KEEPS } TIMED FIELDS NEXT_STEP KNOWN DRAINS_NOT WATCHED QUORUM;
+    "REP-28 next step drains" Repair [Watching] -> [Draining] Nothing
+        { KEEPS } ENABLED TIMED FIELDS NEXT_STEP KNOWN DRAINS WATCHED OPEN_FOR_DRAIN QUORUM;
+    "REP-28 next step" Repair [Watching] -> [Watching] Command
+        { RUN KEEPS } TIMED FIELDS NEXT_STEP KNOWN DRAINS_NOT WATCHED QUORUM;
     "REP-42 withheld" Repair [Watching] -> [Waiting] Nothing { MOVES KEEPS } NEVER_BEGAN;
     "REP-28 no step left" Repair [Watching] -> [Failed] Nothing { END } TIMED WATCHED LAST_STEP;
     "REP-25 command failed" Repair [Watching] -> [Failed] Nothing { END } TIMED ALL_TRIES_FAILED;
-    "REP-36 success command" Repair [Queued Waiting Draining Watching] -> [] Success { END } ARGUMENTS NO_COMMAND SUCCESS_ONCE;
-    "REP-36 success command failed" Repair [Queued Waiting Draining Watching] -> [Failed] Nothing { END } TIMED SUCCESS_FAILED;
-    "REP-35 healthy" Repair [Queued Waiting Draining Watching] -> [Succeeded] Nothing { END } TIMED SUCCESS_RAN API_READY;
+    "REP-36 success command" Repair [Queued Waiting Draining Watching] -> [] Success
+        { END } ARGUMENTS NO_COMMAND SUCCESS_ONCE;
+    "REP-36 success command of a waiting entry" Repair [Queued] -> [Waiting] Success
+        { MOVES KEEPS } ARGUMENTS NO_COMMAND SUCCESS_ONCE;
+    "REP-36 success command failed" Repair [Queued Waiting Draining Watching] -> [Failed] Nothing
+        { END } TIMED SUCCESS_FAILED;
+    "REP-35 healthy" Repair [Queued Waiting Draining Watching] -> [Succeeded] Nothing
+        { END } TIMED SUCCESS_RAN API_READY;
     "REP-10 deleted" Repair [Deleted] -> [Absent] Nothing {};
     "STO-68 delete" Repair [Queued Waiting Draining Watching Succeeded Failed] -> [Deleted] Nothing {} WITHDRAWN;
     "REP-6 node name" Repair [Queued Waiting Draining Watching] -> [] Nothing { END } SAME_TIME;
@@ -130,7 +144,21 @@ rows! {
 /// What an engine that leads may not leave undone.
 pub static DUTIES: &[Duty] = &[
     Duty { rule: "REB-6", says: "is removed at once", kind: Reboot, places: &[Cancelled], seconds: 60.0, when: &[] },
-    Duty { rule: "REB-8", says: "is removed", kind: Reboot, places: &[Queued, Draining, Rebooting], seconds: 60.0, when: &[STRANGER] },
+    Duty {
+        rule: "REB-8",
+        says: "is removed",
+        kind: Reboot,
+        places: &[Queued, Draining, Rebooting],
+        seconds: 60.0,
+        when: &[STRANGER],
+    },
     Duty { rule: "REP-10", says: "is removed first", kind: Repair, places: &[Deleted], seconds: 60.0, when: &[] },
-    Duty { rule: "REB-44", says: "is uncordoned", kind: Node, places: &[Owned, Marked], seconds: 60.0, when: &[UNCLAIMED, CAME_BACK] },
+    Duty {
+        rule: "REB-44",
+        says: "is uncordoned",
+        kind: Node,
+        places: &[Owned, Marked],
+        seconds: 60.0,
+        when: &[UNCLAIMED, CAME_BACK],
+    },
 ];
