@@ -56,12 +56,12 @@ pub fn i54(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// States of the batch of an entry, as its request names it at this revision.
-fn batch_of<'v>(view: &'v View<'_>, entry: EntryId, revision: i64) -> Option<&'v Timeline<Batch>> {
+pub(super) fn batch_of<'v>(view: &'v View<'_>, entry: EntryId, revision: i64) -> Option<&'v Timeline<Batch>> {
     view.batches.get(&batch_id(view, entry, revision)?)
 }
 
 /// Batch of an entry, as its request names it at this revision.
-fn batch_id(view: &View<'_>, entry: EntryId, revision: i64) -> Option<BatchId> {
+pub(super) fn batch_id(view: &View<'_>, entry: EntryId, revision: i64) -> Option<BatchId> {
     let requests = match entry.queue {
         QueueKind::Reboot => &view.requests,
         QueueKind::Repair => &view.repair_requests,
@@ -70,7 +70,7 @@ fn batch_id(view: &View<'_>, entry: EntryId, revision: i64) -> Option<BatchId> {
     requests.get(&entry.index)?.get(revision)?.batch
 }
 
-fn is_unreadable(view: &View<'_>, id: BatchId, revision: i64) -> bool {
+pub(super) fn is_unreadable(view: &View<'_>, id: BatchId, revision: i64) -> bool {
     view.unreadable_batches.get(&id).is_some_and(|line| line.get(revision).is_some())
 }
 

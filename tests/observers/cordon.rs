@@ -311,7 +311,7 @@ pub fn i14(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp) -> Option<&'static str> {
+pub(super) fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp) -> Option<&'static str> {
     let (index, at) = (owner.entry.index, w.request.at);
     let line = view.nodes.get(&w.name)?;
     let before = boot_id_before(view, owner, &w.name);

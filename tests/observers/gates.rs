@@ -95,7 +95,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// Reports whether the machine was under the reboot process at some moment of this time.
-fn was_rebooting(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
+pub(super) fn was_rebooting(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
     let entries = view.entries.values().any(|l| {
         l.sometime(from, to, |stored| in_progress(stored) && matches!(stored, Some(Ok(e)) if e.node == address))
     });

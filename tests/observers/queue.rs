@@ -128,7 +128,7 @@ pub fn i2(view: &View<'_>) -> Vec<Breach> {
 
 /// Reports whether the entry could have been started at every moment of this time: by the record nothing held it back
 /// except its place in the schedule.
-fn is_startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+pub(super) fn is_startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     let Some(line) = view.entries.get(&index) else { return false };
     let ready = line.throughout(from, to, |stored| {
         let Some(Ok(entry)) = stored else { return false };
@@ -319,7 +319,7 @@ pub fn i30(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// Reports whether the leader named a reason other than the place in the schedule.
-fn has_other_reason(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+pub(super) fn has_other_reason(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     let line = ["WaitingForSlot", "WaitingForWorkers", "WaitingForControlPlane", "Ready"];
     let reports = view.record.reports.iter().filter(|s| s.leads && s.at >= from && s.at <= to);
     let mut reasons = reports.filter_map(|s| s.reasons.get(&index)).map(named);

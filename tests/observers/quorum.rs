@@ -32,6 +32,11 @@ pub fn i46(view: &View<'_>) -> Vec<Breach> {
     found.collect()
 }
 
+/// Reports whether other voting members forbid that this engine disturbs the machine now.
+pub fn forbids(view: &View<'_>, address: &str, at: Timestamp, engine: &str) -> bool {
+    unhealthy_members(view, &Step { at, address, engine, what: String::new() }).is_some()
+}
+
 /// Nodes of member hosts that an engine makes unschedulable.
 fn cordons<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
     let cordons = view.node_writes.iter().filter(|w| w.engine && !w.before.unschedulable && w.after.unschedulable);

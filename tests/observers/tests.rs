@@ -14,6 +14,7 @@ mod maintenance_requests;
 mod membership;
 mod node_signs;
 mod notices;
+mod oracle;
 mod other_drainers;
 mod pacing;
 mod powers;

@@ -50,7 +50,7 @@ pub fn closed_reason(
 }
 
 /// Reason if the machine is outside its window or frozen at this moment, whose fraction may have been cut off.
-fn closed_reason_at(
+pub(super) fn closed_reason_at(
     view: &View<'_>,
     revision: i64,
     of: (QueueKind, &str),

@@ -25,8 +25,12 @@ use crate::{
 /// Number of seeds within which each mutation has to be found.
 const MAX_SEEDS: u64 = 1000;
 
-/// Invariants that a mutation breaks. A breach of another invariant would be found by chance.
+/// Invariants that a mutation breaks. A breach of another invariant would be found by chance. If the oracle judges alone
+/// (`OBSERVERS=oracle`), it has to find it.
 fn names(mutation: Mutation) -> &'static [&'static str] {
+    if std::env::var("OBSERVERS").is_ok_and(|only| only == "oracle") {
+        return &["oracle"];
+    }
     match mutation {
         Mutation::CompareNothing | Mutation::UnfencedWrite => &["I23"],
         Mutation::ForgottenCordon => &["I10"],

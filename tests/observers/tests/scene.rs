@@ -360,8 +360,19 @@ impl Scene {
         codes
     }
 
+    /// Breaches that the observers of invariants report. The oracle has tests of its own.
     pub fn breaches(&self) -> Vec<Breach> {
+        self.found(|code| code != super::super::oracle::CODE)
+    }
+
+    /// Breaches that the oracle reports.
+    pub fn refusals(&self) -> Vec<Breach> {
+        self.found(|code| code == super::super::oracle::CODE)
+    }
+
+    fn found(&self, is_asked: impl Fn(&str) -> bool) -> Vec<Breach> {
         let view = View::of(&self.record);
-        super::super::ALL.iter().flat_map(|(_, observer)| observer(&view)).collect()
+        let all = super::super::ALL.iter().filter(|(code, _)| is_asked(code));
+        all.flat_map(|(_, observer)| observer(&view)).collect()
     }
 }
