@@ -67,7 +67,9 @@ conditions! {
         Some(t.change.0.place != Place::Queued || !own.any(|(id, e)| waits(e) && s.steady.contains(id)))
     };
     NO_COMMAND "REB-11, SAF-16" "no open command works on its machine": |s, t| {
-        let open = s.attempts.values().filter(|a| a.outcome.is_none() && a.address == *t.address());
+        // an ordered retry closes the attempt before it in the same transaction
+        let closed = |a: &Attempt| ordered(t) && a.entry == t.entry;
+        let open = s.attempts.values().filter(|a| a.outcome.is_none() && a.address == *t.address() && !closed(a));
         let until = |a: &Attempt| later(a.start, seconds(a.bound_seconds.saturating_add(STILL_RUNS)));
         let over = |a: &&Attempt| s.now.is_some_and(|now| until(a) < now);
         Some(open.clone().next().is_none()).filter(|none| *none || !open.clone().all(|a| over(&a)))
@@ -164,8 +166,7 @@ conditions! {
     };
     TRY_FAILED "REB-37, REP-25, REP-26" "the last try failed, or somebody ordered a retry": |s, t| {
         Some(match earlier(s, t, false).next().map(end) {
-            None | Some(Some(Ended::Unknown(_) | Ended::Exit(0))) => ordered(t),
-            Some(None) => false,
+            None | Some(None | Some(Ended::Unknown(_) | Ended::Exit(0))) => ordered(t),
             Some(Some(_)) => true,
         })
     };
