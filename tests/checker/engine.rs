@@ -247,6 +247,9 @@ impl World {
             waiting.in_flight.remove(&key);
         }
         let (snap, decision) = self.decision(place);
+        if let Err(breach) = laws::all_have_reasons(&snap, &decision) {
+            self.breach.get_or_insert(breach);
+        }
         let engine = &mut self.engines[place];
         (engine.work, engine.foreign, engine.dirty, engine.wake) = (snap.work, snap.foreign, false, decision.wake);
         for planned in decision.effects {
@@ -296,10 +299,15 @@ impl World {
     }
 
     fn commit(&mut self, permit: &Permit, ranged: impl Into<Ranged>) -> Result<i64, EffectOutcome> {
+        let before = Arc::clone(&self.etcd.view);
+        let leads = self.etcd.mod_revision(permit.leader_key()) != 0;
         let revision = self.etcd.commit(keys(), permit, &ranged.into()).map_err(|refused| match refused {
             Refused::Fence => EffectOutcome::Lost,
             Refused::Conflict => EffectOutcome::Stale(StaleCause::Conflict { keys: Vec::new() }),
         })?;
+        if let Err(breach) = laws::committed(&before, &self.etcd.view, leads) {
+            self.breach.get_or_insert(breach);
+        }
         self.changed();
         Ok(revision)
     }

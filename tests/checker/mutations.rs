@@ -9,9 +9,9 @@ use crate::{
 
 /// Faults that small worlds can express, and the invariants that may find them.
 pub const EXPRESSIBLE: &[(Mutation, &[&str])] = &[
-    (Mutation::CompareNothing, &["I27", "I25", "I13", "I14", "I10", "I33"]),
+    (Mutation::CompareNothing, &["I27"]),
     (Mutation::ForgottenCordon, &["I10", "I33"]),
-    (Mutation::CancelOverwritten, &["I27", "I33"]),
+    (Mutation::CancelOverwritten, &["I27"]),
     (Mutation::SecondRun, &["I25"]),
     (Mutation::TwoApiServers, &["I1"]),
     (Mutation::WorkersForgotten, &["I2"]),
@@ -23,7 +23,11 @@ pub const EXPRESSIBLE: &[(Mutation, &[&str])] = &[
     (Mutation::DoneForgotten, &["I14", "I33", "I10"]),
     (Mutation::DrainedTooEarly, &["I21"]),
     (Mutation::UncordonOnDisable, &["I14"]),
-    (Mutation::UnfencedWrite, &["I24", "I25", "I1", "I3", "I33"]),
+    (Mutation::UnfencedWrite, &["I23"]),
+    (Mutation::KeepForgotten, &["I12"]),
+    (Mutation::SilentEntry, &["I32"]),
+    (Mutation::RepairBesideReboot, &["I4"]),
+    (Mutation::StepTwice, &["I25"]),
     (Mutation::LateEffect, &["I24"]),
 ];
 

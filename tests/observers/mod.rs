@@ -180,7 +180,7 @@ pub fn observe(record: &Record) -> Vec<Breach> {
 
 /// Same as [`observe`], for a record that was replayed already.
 pub fn judge(view: &View<'_>) -> Vec<Breach> {
-    let mut all: Vec<Breach> = 
+    let mut all: Vec<Breach> =
         ALL.iter().filter(|(code, _)| is_selected(code)).flat_map(|(_, observer)| observer(view)).collect();
     all.sort_by_key(|b| b.at);
     all
