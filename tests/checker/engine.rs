@@ -422,7 +422,8 @@ impl World {
                 row.cke_mark = *mark;
             }),
             Effect::Release { node, uncordon, drop_keep, settle } => {
-                if *uncordon {
+                let current = node_place.and_then(|place| self.node(place));
+                if *uncordon && current.is_some_and(|row| row.resource_version == node.resource_version) {
                     laws::uncordoned(self, node_place)?;
                 }
                 let outcome = self.patch(node_place, &node.resource_version, |row| {
@@ -430,7 +431,12 @@ impl World {
                     row.keep_cordoned &= !*drop_keep;
                     row.unschedulable &= !*uncordon;
                 });
-                let settled = matches!(outcome, Done::With(EffectOutcome::Done)).then_some(*settle).flatten();
+                let released = matches!(outcome, Done::With(EffectOutcome::Done));
+                if let (true, true, Some(machine)) = (released, *drop_keep, node_place) {
+                    // from now on the cordon, if there is one, is the administrator's
+                    self.machines[machine].cordoned_by_admin = node.unschedulable;
+                }
+                let settled = released.then_some(*settle).flatten();
                 let left = settled.and_then(|entry| transition.settle(entry, None));
                 match (left, self.permit(place, &Guard::default(), self.boot())) {
                     (Some(ranged), Ok(permit)) => done(self.commit(&permit, ranged)),

@@ -131,8 +131,10 @@ pub fn committed(before: &StoreView, after: &StoreView, leads: bool) -> Result<(
 /// A pass of the leader: each unfinished entry has a reason.
 pub fn all_have_reasons(snap: &Snapshot, decision: &Decision) -> Result<(), Breach> {
     let repairs = snap.store.repairs.entries.values().filter_map(Stored::get).filter(|entry| entry.unfinished());
-    let all = snap.store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
-    for id in all.chain(repairs.map(|entry| EntryId::repair(entry.index))) {
+    let reboots = snap.store.reboots.entries.values().filter_map(Stored::get);
+    let reboots = reboots.filter(|entry| entry.status != RebootStatus::Cancelled);
+    for id in reboots.map(|entry| EntryId::reboot(entry.index)).chain(repairs.map(|entry| EntryId::repair(entry.index)))
+    {
         let planned = decision.effects.iter().any(|planned| planned.entry == Some(id));
         Breach::unless(planned || decision.reasons.contains_key(&id), "I32", || format!("{id} has no reason"))?;
     }

@@ -90,7 +90,8 @@ fn fair_step(world: &World, impatient: bool) -> Option<Step> {
         | Step::Order(..)
         | Step::Switch(false)
         | Step::Cordon(..)
-        | Step::Keep(_) => None,
+        | Step::Keep(_)
+        | Step::Rest => None,
     };
     let first = steps.iter().filter_map(|step| Some((rank(step)?, *step))).min_by_key(|(rank, _)| *rank);
     if let Some((_, step)) = first {
