@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test test-servers test-simulations sim fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
+.PHONY: run demo test test-servers test-simulations sim checker fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -19,7 +19,7 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 	tests/servers/demo $(TARGET)/debug/cketerm
 
 # Simulations seed tokio's own dice. The tests have the flag too, so that the crates of others are built once for both.
-demo test-servers lint sim stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
+demo test-servers lint sim checker stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
 
 # Most tests of `it` wait for servers, not for the processor.
 TEST_THREADS := $(shell echo $$((4 * $$(nproc))))
@@ -31,20 +31,25 @@ test: ## format, lints, unit tests, tests on real servers, simulations
 	$(MAKE) -j2 test-servers test-simulations
 
 test-servers:
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --exclude cketerm-sim
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --exclude cketerm-sim --exclude cketerm-checker
 
 test-simulations:
 	@mkdir -p $(TARGET)
 	@echo "the simulations run beside the tests; their output is printed at their end, until then it is in $(TARGET)/simulations.log"
-	@{ nice -n 19 $(MAKE) sim SEEDS=150 STORIES_PART=3 && nice -n 19 $(MAKE) sim MUTATION=all; } >$(TARGET)/simulations.log 2>&1 \
+	@{ nice -n 19 $(MAKE) sim SEEDS=150 STORIES_PART=3 && nice -n 19 $(MAKE) sim MUTATION=all \
+	  && nice -n 19 $(MAKE) checker; } >$(TARGET)/simulations.log 2>&1 \
 	  && cat $(TARGET)/simulations.log || { cat $(TARGET)/simulations.log; exit 1; }
 
 # The whole workspace is selected, so that the crates of others have the features, and are the artifacts, of the tests.
-RUN_SIM := cargo test --locked --config tests/sim/profile.toml --workspace --features cketerm-sim/mutations --test sim
+OPTIMIZED := cargo test --locked --config tests/sim/profile.toml --workspace --features cketerm-sim/mutations,cketerm-checker/mutations
+RUN_SIM := $(OPTIMIZED) --test sim
 
 sim: ## simulations with faults: SEEDS=10000 seeds from SEED_FROM=1; STORIES_PART=3: a third of the stories; ONLY=f3,p1.5: only these faults and actions of one seed; MUTATION=all: are injected faults found? Without variables: both
 	STORIES_PART=$(or $(STORIES_PART),1) SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(RUN_SIM)
 	$(if $(SEEDS)$(MUTATION)$(ONLY),,MUTATION=all $(RUN_SIM))
+
+checker: ## every state of small worlds, breadth first: STATES=1500000 for each world (20000); WORLDS=cancel,orders; MUTATION=all: are injected faults found?
+	STATES=$(STATES) WORLDS=$(WORLDS) MUTATION=$(MUTATION) $(OPTIMIZED) --test checker --test fingerprints
 
 fuzz: ## FUZZ_FACTOR=50 times as many bad inputs as `cargo test` tries; findings are kept in tests/corpus
 	CKETERM_FUZZ=$(or $(FUZZ_FACTOR),50) cargo test --locked --lib fuzz:: -- --test-threads 2
@@ -57,8 +62,8 @@ linearizability: setup build ## concurrent commands of 14 clients while members 
 	python3 tests/figures/linearizability.py $(BINARY) --operations $(or $(OPERATIONS),10000) --seed $(or $(SEED),1) $(if $(HISTORY),--history $(HISTORY)) $(if $(UPDATE_FILE),--write $(UPDATE_FILE))
 
 stalls: setup ## the tests on servers while all their processes stand still for up to 12 s, every 30 s (as root); SEED=1, FILTER=engine::
-	cargo test --locked --workspace --exclude cketerm-sim --test it --no-run
-	RUST_TEST_THREADS=$(TEST_THREADS) python3 tests/figures/stalls.py --seed $(or $(SEED),1) cargo test --locked --workspace --exclude cketerm-sim --test it -- $(FILTER)
+	cargo test --locked --workspace --exclude cketerm-sim --exclude cketerm-checker --test it --no-run
+	RUST_TEST_THREADS=$(TEST_THREADS) python3 tests/figures/stalls.py --seed $(or $(SEED),1) cargo test --locked --workspace --exclude cketerm-sim --exclude cketerm-checker --test it -- $(FILTER)
 
 versions: setup ## tests on other versions of Kubernetes and etcd, into docs/reference/versions.md (about two hours with builds); CELLS="kubernetes-1.37.2 etcd-3.4.23": only these
 	python3 tests/figures/versions.py $(CELLS) --write docs/reference/versions.md
@@ -79,7 +84,7 @@ deny: ## licences, sources, duplicates and advisories by cargo-deny, if installe
 
 lint: ## format, clippy (the faults of the simulation too), links between comments, retired words in names, comments and documents (tests/it/language.rs), cycles of imports and uses of crates (tests/it/architecture.rs)
 	cargo fmt --check
-	cargo clippy --locked --workspace --all-targets --features cketerm-sim/mutations -- -D warnings
+	cargo clippy --locked --workspace --all-targets --features cketerm-sim/mutations,cketerm-checker/mutations -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
 	cargo test --locked --test it -- language:: architecture:: imports::
 

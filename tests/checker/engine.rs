@@ -247,6 +247,9 @@ impl World {
             waiting.in_flight.remove(&key);
         }
         let (snap, decision) = self.decision(place);
+        if let Err(breach) = laws::all_have_reasons(&snap, &decision) {
+            self.breach.get_or_insert(breach);
+        }
         let engine = &mut self.engines[place];
         (engine.work, engine.foreign, engine.dirty, engine.wake) = (snap.work, snap.foreign, false, decision.wake);
         for planned in decision.effects {
@@ -296,10 +299,15 @@ impl World {
     }
 
     fn commit(&mut self, permit: &Permit, ranged: impl Into<Ranged>) -> Result<i64, EffectOutcome> {
+        let before = Arc::clone(&self.etcd.view);
+        let leads = self.etcd.mod_revision(permit.leader_key()) != 0;
         let revision = self.etcd.commit(keys(), permit, &ranged.into()).map_err(|refused| match refused {
             Refused::Fence => EffectOutcome::Lost,
             Refused::Conflict => EffectOutcome::Stale(StaleCause::Conflict { keys: Vec::new() }),
         })?;
+        if let Err(breach) = laws::committed(&before, &self.etcd.view, leads) {
+            self.breach.get_or_insert(breach);
+        }
         self.changed();
         Ok(revision)
     }
@@ -414,7 +422,8 @@ impl World {
                 row.cke_mark = *mark;
             }),
             Effect::Release { node, uncordon, drop_keep, settle } => {
-                if *uncordon {
+                let current = node_place.and_then(|place| self.node(place));
+                if *uncordon && current.is_some_and(|row| row.resource_version == node.resource_version) {
                     laws::uncordoned(self, node_place)?;
                 }
                 let outcome = self.patch(node_place, &node.resource_version, |row| {
@@ -422,7 +431,12 @@ impl World {
                     row.keep_cordoned &= !*drop_keep;
                     row.unschedulable &= !*uncordon;
                 });
-                let settled = matches!(outcome, Done::With(EffectOutcome::Done)).then_some(*settle).flatten();
+                let released = matches!(outcome, Done::With(EffectOutcome::Done));
+                if let (true, true, Some(machine)) = (released, *drop_keep, node_place) {
+                    // from now on the cordon, if there is one, is the administrator's
+                    self.machines[machine].cordoned_by_admin = node.unschedulable;
+                }
+                let settled = released.then_some(*settle).flatten();
                 let left = settled.and_then(|entry| transition.settle(entry, None));
                 match (left, self.permit(place, &Guard::default(), self.boot())) {
                     (Some(ranged), Ok(permit)) => done(self.commit(&permit, ranged)),

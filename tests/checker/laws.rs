@@ -6,9 +6,11 @@ use cketerm_model::{
     any::QueueEntry,
     attempt::Attempt,
     cketerm_records::{EndKind, Ending, Verb},
-    entry::{QueueKind, Stored},
+    entry::{EntryId, QueueKind, Stored},
     reboot::RebootStatus,
+    stored::view::StoreView,
 };
+use cketerm_rules::{decide::Decision, snapshot::Snapshot};
 
 use crate::world::World;
 
@@ -99,7 +101,7 @@ pub fn command_begins(world: &World, engine: usize, attempt: &Attempt, machine: 
     Breach::unless(cordoned || of.touched_by_admin, "I16", || {
         format!("{} begins on a Node that is not cordoned", attempt.id)
     })?;
-    let pod = world.pods(machine).find(|pod| pod.terminating_since.is_none());
+    let pod = world.pods(machine).next();
     let may_have_pods = attempt.forced || attempt.ordered_by.is_some() || of.touched_by_admin;
     Breach::unless(pod.is_none() || may_have_pods, "I21", || {
         format!("{} begins while a pod is on its Node", attempt.id)
@@ -110,6 +112,31 @@ pub fn command_begins(world: &World, engine: usize, attempt: &Attempt, machine: 
             *other != machine && (runs || (world.machines[*other].down && world.machines[*other].commanded))
         });
         Breach::unless(other.is_none(), "I1", || format!("{} begins while another API server is down", attempt.id))?;
+    }
+    Ok(())
+}
+
+/// A transaction of an engine went through.
+pub fn committed(before: &StoreView, after: &StoreView, leads: bool) -> Result<(), Breach> {
+    Breach::unless(leads, "I23", || "a transaction goes through without the lock".to_owned())?;
+    for (index, stored) in &before.reboots.entries {
+        let was_cancelled = stored.get().is_some_and(|entry| entry.status == RebootStatus::Cancelled);
+        let now = after.reboots.entries.get(index).and_then(Stored::get);
+        let overwritten = was_cancelled && now.is_some_and(|entry| entry.status != RebootStatus::Cancelled);
+        Breach::unless(!overwritten, "I27", || format!("the cancel of reboots/{index} is overwritten"))?;
+    }
+    Ok(())
+}
+
+/// A pass of the leader: each unfinished entry has a reason.
+pub fn all_have_reasons(snap: &Snapshot, decision: &Decision) -> Result<(), Breach> {
+    let repairs = snap.store.repairs.entries.values().filter_map(Stored::get).filter(|entry| entry.unfinished());
+    let reboots = snap.store.reboots.entries.values().filter_map(Stored::get);
+    let reboots = reboots.filter(|entry| entry.status != RebootStatus::Cancelled);
+    for id in reboots.map(|entry| EntryId::reboot(entry.index)).chain(repairs.map(|entry| EntryId::repair(entry.index)))
+    {
+        let planned = decision.effects.iter().any(|planned| planned.entry == Some(id));
+        Breach::unless(planned || decision.reasons.contains_key(&id), "I32", || format!("{id} has no reason"))?;
     }
     Ok(())
 }
@@ -128,6 +155,8 @@ pub fn uncordoned(world: &World, machine: Option<usize>) -> Result<(), Breach> {
     let Some(place) = machine else { return Ok(()) };
     let of = &world.machines[place];
     Breach::unless(!of.down, "I14", || format!("machine {place} is uncordoned while it is down"))?;
+    let kept = world.node(place).is_some_and(|node| node.keep_cordoned);
+    Breach::unless(!kept, "I12", || format!("the kept cordon of machine {place} is removed"))?;
     Breach::unless(!of.cordoned_by_admin, "I11", || {
         format!("the administrator's cordon of machine {place} is removed")
     })?;

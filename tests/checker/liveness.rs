@@ -89,7 +89,9 @@ fn fair_step(world: &World, impatient: bool) -> Option<Step> {
         | Step::BlindRead(_)
         | Step::Order(..)
         | Step::Switch(false)
-        | Step::Cordon(..) => None,
+        | Step::Cordon(..)
+        | Step::Keep(_)
+        | Step::Rest => None,
     };
     let first = steps.iter().filter_map(|step| Some((rank(step)?, *step))).min_by_key(|(rank, _)| *rank);
     if let Some((_, step)) = first {
@@ -127,7 +129,10 @@ impl World {
         let entry = decision.reasons.iter().find(|(id, reason)| waits(id, reason)).map(|(id, _)| (*id, Given::Retry));
         let orphan = decision.orphans.iter().find_map(|(name, reason)| {
             let (id, place) = (self.kube.by_name.get(name)?.owner()?.entry, self.place(name.as_str())?);
-            let asks = matches!(reason, Reason::OrphanedCordon { .. }) && impatient && !self.machines[place].down;
+            let asks = matches!(reason, Reason::OrphanedCordon { .. })
+                && impatient
+                && !self.machines[place].down
+                && !self.tally.done.contains(&id);
             (asks && !self.etcd.view.orders.contains_key(&id)).then_some((id, Given::Uncordon))
         });
         let (id, given) = entry.or(orphan)?;

@@ -17,6 +17,7 @@ mod mutations;
 mod plans;
 mod search;
 mod steps;
+mod traces;
 mod world;
 
 use std::process::ExitCode;
@@ -45,7 +46,10 @@ fn main() -> ExitCode {
         PLANS.iter().filter(|plan| chosen.is_empty() || chosen.split(',').any(|n| n == plan.name)).collect();
     let well = match std::env::var("MUTATION").ok().filter(|name| !name.is_empty()) {
         Some(name) => mutations::find(&name, &plans, limits),
-        None => all(&plans, limits),
+        None => {
+            let replayed = !cfg!(feature = "mutations") || mutations::replay_all();
+            all(&plans, limits) && replayed
+        }
     };
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

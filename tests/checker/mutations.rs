@@ -3,15 +3,18 @@
 use cketerm_model::mutation::{ALL, Mutation};
 
 use crate::{
-    search::{Limits, search},
+    plans::PLANS,
+    search::{Limits, replay, search},
+    steps::Step,
+    traces::TRACES,
     world::Plan,
 };
 
 /// Faults that small worlds can express, and the invariants that may find them.
 pub const EXPRESSIBLE: &[(Mutation, &[&str])] = &[
-    (Mutation::CompareNothing, &["I27", "I25", "I13", "I14", "I10", "I33"]),
+    (Mutation::CompareNothing, &["I27"]),
     (Mutation::ForgottenCordon, &["I10", "I33"]),
-    (Mutation::CancelOverwritten, &["I27", "I33"]),
+    (Mutation::CancelOverwritten, &["I27"]),
     (Mutation::SecondRun, &["I25"]),
     (Mutation::TwoApiServers, &["I1"]),
     (Mutation::WorkersForgotten, &["I2"]),
@@ -23,7 +26,11 @@ pub const EXPRESSIBLE: &[(Mutation, &[&str])] = &[
     (Mutation::DoneForgotten, &["I14", "I33", "I10"]),
     (Mutation::DrainedTooEarly, &["I21"]),
     (Mutation::UncordonOnDisable, &["I14"]),
-    (Mutation::UnfencedWrite, &["I24", "I25", "I1", "I3", "I33"]),
+    (Mutation::UnfencedWrite, &["I23"]),
+    (Mutation::KeepForgotten, &["I12"]),
+    (Mutation::SilentEntry, &["I32"]),
+    (Mutation::RepairBesideReboot, &["I4"]),
+    (Mutation::StepTwice, &["I25"]),
     (Mutation::LateEffect, &["I24"]),
 ];
 
@@ -52,10 +59,8 @@ pub fn find(name: &str, plans: &[&Plan], limits: Limits) -> bool {
             Some((world, states, breach, trace)) if codes.contains(&breach.code) => {
                 found += 1;
                 println!("found {mutation:?} in {world} after {} steps, {states} states: {breach}", trace.len());
-                if name != "all" {
-                    for step in trace {
-                        println!("    {step:?}");
-                    }
+                if std::env::var_os("TRACES").is_some() {
+                    print_trace(mutation, world, &trace);
                 }
             }
             Some((world, _, breach, _)) => {
@@ -69,5 +74,34 @@ pub fn find(name: &str, plans: &[&Plan], limits: Limits) -> bool {
         }
     }
     println!("mutations found in small worlds: {found}");
+    well
+}
+
+/// Prints a trace as it stands in `traces.rs`, up to the fair run.
+fn print_trace(mutation: Mutation, world: &str, trace: &[Step]) {
+    let steps = trace.iter().take_while(|step| !matches!(step, Step::Rest));
+    let steps: Vec<String> = steps.map(|step| format!("{step:?}")).collect();
+    println!("    (Mutation::{mutation:?}, {world:?}, &[{}]),", steps.join(", "));
+}
+
+/// Plays the shortest trace to each fault. It has to break an invariant with the fault, and none without it.
+pub fn replay_all() -> bool {
+    let mut well = true;
+    for (mutation, world, trace) in TRACES {
+        let Some(plan) = PLANS.iter().find(|plan| plan.name == *world) else { continue };
+        let codes = EXPRESSIBLE.iter().find(|(known, _)| known == mutation).map_or(&[][..], |(_, codes)| *codes);
+        match replay(plan, Some(*mutation), trace) {
+            Some(breach) if codes.contains(&breach.code) => {}
+            other => {
+                println!("the trace to {mutation:?} in {world} ends with {other:?}");
+                well = false;
+            }
+        }
+        if let Some(breach) = replay(plan, None, trace) {
+            println!("the trace to {mutation:?} in {world} breaks an invariant without it: {breach}");
+            well = false;
+        }
+    }
+    println!("traces to faults: {} replayed", TRACES.len());
     well
 }

@@ -133,7 +133,7 @@ fn expand(
                 continue;
             }
             if let Err((breach, then)) = live.check(&next, fingerprint, &mut part.stable) {
-                let steps = [step].into_iter().chain(then).collect();
+                let steps = [step, Step::Rest].into_iter().chain(then).collect();
                 part.breach.get_or_insert((breach, *number, steps));
                 return part;
             }
@@ -155,17 +155,19 @@ fn trace_to(parents: &[(u32, Step)], number: u32) -> Vec<Step> {
     trace
 }
 
-/// Makes these steps from the first state of a world. Returns the breach, or the place of a step that is not possible.
-pub fn replay(plan: &Plan, mutation: Option<Mutation>, trace: &[Step]) -> Result<Option<Breach>, usize> {
+/// Makes these steps from the first state of a world, up to the last one that is possible. Without a breach it goes on
+/// with the fair run. Returns the breach.
+pub fn replay(plan: &Plan, mutation: Option<Mutation>, trace: &[Step]) -> Option<Breach> {
     set(mutation);
     let mut world = World::new(plan);
-    for (number, step) in trace.iter().enumerate() {
+    for step in trace.iter().take_while(|step| !matches!(step, Step::Rest)) {
         if !world.steps().contains(step) {
-            return Err(number);
+            break;
         }
         if let Err(breach) = world.step(*step) {
-            return Ok(Some(breach));
+            return Some(breach);
         }
     }
-    Ok(None)
+    let fingerprint = world.fingerprint();
+    Liveness::default().check(&world, fingerprint, &mut Vec::new()).err().map(|(breach, _)| breach)
 }

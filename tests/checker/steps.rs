@@ -52,6 +52,10 @@ pub enum Step {
     Switch(bool),
     /// An administrator cordons this Node, or uncordons it.
     Cordon(u8, bool),
+    /// An administrator marks this Node, so that its cordon stays.
+    Keep(u8),
+    /// From here on the fair run goes on, without further faults and people. Only in traces.
+    Rest,
 }
 
 /// An order of an operator.
@@ -95,6 +99,9 @@ impl World {
             if self.budget.cordons > 0 {
                 let is_cordoned = self.node(place).is_some_and(|node| node.unschedulable);
                 all.push(Step::Cordon(number, !is_cordoned));
+                if is_cordoned && self.node(place).is_some_and(|node| !node.keep_cordoned) {
+                    all.push(Step::Keep(number));
+                }
             }
         }
         self.peoples_steps(&mut all);
@@ -188,6 +195,11 @@ impl World {
 
     /// Makes a step. The error is the invariant that it breaks.
     pub fn step(&mut self, step: Step) -> Result<(), Breach> {
+        self.make(step)?;
+        self.breach.take().map_or(Ok(()), Err)
+    }
+
+    fn make(&mut self, step: Step) -> Result<(), Breach> {
         match step {
             Step::Pass(engine) => self.pass(usize::from(engine)),
             Step::Run(engine, number) => self.run(usize::from(engine), usize::from(number))?,
@@ -253,6 +265,14 @@ impl World {
                 self.budget.switches = self.budget.switches.saturating_sub(u8::from(!enabled));
                 let key = keys().switch(QueueKind::Reboot.into());
                 self.etcd.put(keys(), &key, if enabled { "false" } else { "true" });
+                self.changed();
+            }
+            Step::Rest => {}
+            Step::Keep(place) => {
+                self.budget.cordons -= 1;
+                self.machines[usize::from(place)].touched_by_admin = true;
+                self.machines[usize::from(place)].cordoned_by_admin = true;
+                self.change_node(usize::from(place), |node| node.keep_cordoned = true);
                 self.changed();
             }
             Step::Cordon(place, cordoned) => {
@@ -334,6 +354,7 @@ impl World {
             }
             Given::Done => {
                 self.budget.dones -= 1;
+                self.tally.done.insert(id);
                 if let Some(place) = self.machine_of(id) {
                     self.machines[place].commanded = false;
                 }

@@ -1,6 +1,9 @@
 //! A small world: etcd, Kubernetes, machines and two engines, as one value. A step makes the next value.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use cketerm_model::{
     boot_time::{BootTime, Seconds},
@@ -23,6 +26,7 @@ use crate::{
     canon::{Canon, FIRST_BOOT, FIRST_REVISION, START_SECONDS},
     engine::Engine,
     etcd::Etcd,
+    laws::Breach,
 };
 
 /// Time to live of the leader's lease, in seconds.
@@ -111,6 +115,8 @@ pub struct Tally {
     pub begun: BTreeMap<EntryId, u8>,
     /// Retries that operators ordered, by entry.
     pub ordered: BTreeMap<EntryId, u8>,
+    /// Entries that an operator ended with `done`.
+    pub done: BTreeSet<EntryId>,
 }
 
 /// A state of the world.
@@ -140,6 +146,8 @@ pub struct World {
     pub api_servers: usize,
     /// Maximum number of reboots at once.
     pub at_once: i64,
+    /// An invariant that the last step broke.
+    pub breach: Option<Breach>,
 }
 
 /// Returns the keys below CKE's prefix.
@@ -209,6 +217,7 @@ impl World {
             kube_revision,
             api_servers: usize::from(plan.api_servers),
             at_once: plan.at_once,
+            breach: None,
         };
         world.refresh();
         world

@@ -24,6 +24,8 @@ static CKETERM: LazyLock<String> = LazyLock::new(|| {
         "--workspace",
         "--exclude",
         "cketerm-sim",
+        "--exclude",
+        "cketerm-checker",
         "--bin",
         "cketerm",
         "--message-format=json",

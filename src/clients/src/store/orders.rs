@@ -64,6 +64,7 @@ impl Store {
         }
         Err(StoreError::Conflict { what: on })
     }
+
     /// Reads an entry and the order that waits for it at one revision: both may go in between two reads, and an answer
     /// made of two states was never true.
     async fn entry_with_order(&self, entry: EntryId) -> Result<(Option<KeyValue>, Option<KeyValue>), StoreError> {

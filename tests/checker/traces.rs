@@ -1,0 +1,9 @@
+//! The shortest steps to each fault that small worlds can express. `TRACES=1 make checker MUTATION=all` prints them.
+
+use cketerm_model::mutation::Mutation;
+
+#[allow(clippy::enum_glob_use)] // lists of steps read better without the name
+use crate::steps::{Given::*, Step, Step::*};
+
+/// The fault, the world and the steps.
+pub static TRACES: &[(Mutation, &str, &[Step])] = &[];
