@@ -1,5 +1,5 @@
 //! Output of a running command, as the leader publishes it: `cketerm/output/<attempt>`, under its lease, until the
-//! command ends (SAF-40).
+//! command ends (SAF-44).
 //!
 //! Only people read it. The outcome of the attempt holds the final output, and no decision depends on this one.
 
@@ -28,7 +28,7 @@ pub struct OutputTails {
     pub stderr: String,
 }
 
-/// Value of `cketerm/output/<attempt>`: what a running command has printed last (STO-60).
+/// Value of `cketerm/output/<attempt>`: what a running command has printed last (STO-77).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandOutput {
     /// Time of the publication, by the clock of the leader.

@@ -1,4 +1,4 @@
-//! Publication of a running command's output, so that consoles show it before the command ends (SAF-40).
+//! Publication of a running command's output, so that consoles show it before the command ends (SAF-44).
 
 use std::future::Future;
 
