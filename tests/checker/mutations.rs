@@ -34,6 +34,9 @@ pub const EXPRESSIBLE: &[(Mutation, &[&str])] = &[
     (Mutation::LateEffect, &["I24"]),
 ];
 
+/// Numbers of states that are searched first in each world.
+const DEPTHS: [usize; 2] = [2_000, 20_000];
+
 /// Searches with this fault, or with each one.
 pub fn find(name: &str, plans: &[&Plan], limits: Limits) -> bool {
     let wanted: Vec<Mutation> = ALL.iter().copied().filter(|m| name == "all" || format!("{m:?}") == name).collect();
@@ -50,10 +53,13 @@ pub fn find(name: &str, plans: &[&Plan], limits: Limits) -> bool {
             }
             continue;
         };
-        let hit = plans.iter().find_map(|plan| {
-            let report = search(plan, Some(mutation), limits);
-            let (breach, trace) = report.breach?;
-            Some((plan.name, report.states, breach, trace))
+        // most faults show early: every world is searched a little before one is searched far
+        let hit = DEPTHS.iter().map(|states| limits.states.min(*states)).chain([limits.states]).find_map(|states| {
+            plans.iter().find_map(|plan| {
+                let report = search(plan, Some(mutation), Limits { states, ..limits });
+                let (breach, trace) = report.breach?;
+                Some((plan.name, report.states, breach, trace))
+            })
         });
         match hit {
             Some((world, states, breach, trace)) if codes.contains(&breach.code) => {

@@ -2,8 +2,7 @@
 
 use cketerm_model::mutation::Mutation;
 
-#[allow(clippy::enum_glob_use)] // lists of steps read better without the name
-use crate::steps::{Given::*, Step, Step::*};
+use crate::steps::Step;
 
 /// The fault, the world and the steps.
 pub static TRACES: &[(Mutation, &str, &[Step])] = &[];
