@@ -43,7 +43,7 @@ pub enum Process {
     Dead,
 }
 
-/// How far an effect has come.
+/// Progress of an effect.
 #[derive(Clone, Debug)]
 pub enum Stage {
     /// Nothing was done.
@@ -61,11 +61,11 @@ pub enum Stage {
 /// An effect under way.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    /// What was decided.
+    /// The decision.
     pub planned: Arc<Planned>,
     /// Time of the decision.
     pub decided: BootTime,
-    /// How far it has come.
+    /// Its progress.
     pub stage: Stage,
 }
 
@@ -563,7 +563,7 @@ impl World {
         }
         let machine = self.place(attempt.address.as_str()).unwrap_or_default();
         laws::command_begins(self, place, &attempt, machine)?;
-        *self.tally.begun.entry(attempt.entry).or_default() += 1;
+        *self.counts.begun.entry(attempt.entry).or_default() += 1;
         let (id, began) = (attempt.id.clone(), self.boot());
         self.commands.push(Command { engine: place, attempt: id, entry: attempt.entry, machine, began });
         Ok(Done::Goes(Stage::Running(attempt, revision)))
@@ -605,7 +605,7 @@ impl World {
     }
 }
 
-/// What a step of an effect comes to.
+/// Result of a step of an effect.
 enum Done {
     /// The effect goes on with this step.
     Goes(Stage),

@@ -1,4 +1,4 @@
-//! What must hold in every state and at every step. The codes are those of `docs/spec/invariants.md`.
+//! Invariants of every state and every step. The codes are those of `docs/spec/invariants.md`.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use crate::world::World;
 pub struct Breach {
     /// Code of the invariant.
     pub code: &'static str,
-    /// What happened.
+    /// Description.
     pub what: String,
 }
 
@@ -81,8 +81,8 @@ pub fn command_begins(world: &World, engine: usize, attempt: &Attempt, machine: 
     Breach::unless(world.holds_lock(engine), "I24", || {
         format!("engine {engine} starts {} without the lock", attempt.id)
     })?;
-    let begun = world.tally.begun.get(&id).copied().unwrap_or_default();
-    let ordered = world.tally.ordered.get(&id).copied().unwrap_or_default();
+    let begun = world.counts.begun.get(&id).copied().unwrap_or_default();
+    let ordered = world.counts.ordered.get(&id).copied().unwrap_or_default();
     Breach::unless(begun <= ordered, "I25", || {
         format!("command {} of {id} begins, {ordered} tries were ordered", begun + 1)
     })?;
@@ -90,8 +90,8 @@ pub fn command_begins(world: &World, engine: usize, attempt: &Attempt, machine: 
     Breach::unless(beside.is_none(), "I25", || format!("{} begins while a command runs on its machine", attempt.id))?;
     let hold = world.etcd.view.orders.get(&id).and_then(|stored| Some((stored.get()?, stored.mod_revision)));
     let written = world.etcd.view.attempts.get(&(id, attempt.number)).map_or(0, |stored| stored.mod_revision);
-    let held = hold.is_some_and(|(order, revision)| order.verb == Verb::Hold && revision < written);
-    Breach::unless(!held, "I27", || format!("{} begins although {id} was on hold", attempt.id))?;
+    let is_held = hold.is_some_and(|(order, revision)| order.verb == Verb::Hold && revision < written);
+    Breach::unless(!is_held, "I27", || format!("{} begins although {id} was on hold", attempt.id))?;
     let is_cancelled = world.etcd.view.reboots.entries.get(&id.index).and_then(Stored::get);
     let is_cancelled =
         id.queue == QueueKind::Reboot && is_cancelled.is_none_or(|e| e.status == RebootStatus::Cancelled);

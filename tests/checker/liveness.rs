@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use cketerm_model::{
     entry::{EntryId, Stored},
     reason::Reason,
+    repair::RepairEntry,
 };
 use foldhash::fast::FixedState;
 
@@ -18,7 +19,7 @@ use crate::{
 /// Number of steps within which a world comes to rest.
 const LIMIT: usize = 4000;
 /// Number of times that a person lets time pass before uncordoning the Node of an entry that is gone.
-const PATIENCE: usize = 8;
+const TICKS_BEFORE_UNCORDON: usize = 8;
 
 /// States that are known to come to rest.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl Liveness {
                 break;
             }
             let ticks = steps.iter().filter(|step| **step == Step::Tick).count();
-            let next = fair_step(&world, ticks > PATIENCE);
+            let next = fair_step(&world, ticks > TICKS_BEFORE_UNCORDON);
             let Some(step) = next else {
                 laws::at_rest(&world).map_err(|breach| (breach, steps.clone()))?;
                 break;
@@ -107,7 +108,7 @@ impl World {
     /// Reports whether every entry has ended and every Node is released.
     fn is_done(&self) -> bool {
         let view = &self.etcd.view;
-        let repairs = view.repairs.entries.values().filter_map(Stored::get).any(|entry| entry.unfinished());
+        let repairs = view.repairs.entries.values().filter_map(Stored::get).any(RepairEntry::unfinished);
         let marked = (0..self.machines.len()).any(|place| self.node(place).is_some_and(|node| node.owner().is_some()));
         view.reboots.entries.is_empty() && !repairs && !marked
     }
@@ -132,7 +133,7 @@ impl World {
             let asks = matches!(reason, Reason::OrphanedCordon { .. })
                 && impatient
                 && !self.machines[place].down
-                && !self.tally.done.contains(&id);
+                && !self.counts.done.contains(&id);
             (asks && !self.etcd.view.orders.contains_key(&id)).then_some((id, Given::Uncordon))
         });
         let (id, given) = entry.or(orphan)?;

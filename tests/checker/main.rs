@@ -44,12 +44,11 @@ fn main() -> ExitCode {
     let chosen = std::env::var("WORLDS").unwrap_or_default();
     let plans: Vec<&Plan> =
         PLANS.iter().filter(|plan| chosen.is_empty() || chosen.split(',').any(|n| n == plan.name)).collect();
-    let well = match std::env::var("MUTATION").ok().filter(|name| !name.is_empty()) {
-        Some(name) => mutations::find(&name, &plans, limits),
-        None => {
-            let replayed = !cfg!(feature = "mutations") || mutations::replay_all();
-            all(&plans, limits) && replayed
-        }
+    let well = if let Some(name) = std::env::var("MUTATION").ok().filter(|name| !name.is_empty()) {
+        mutations::find(&name, &plans, limits)
+    } else {
+        let replayed = !cfg!(feature = "mutations") || mutations::replay_all();
+        all(&plans, limits) && replayed
     };
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -24,7 +24,7 @@ pub struct Limits {
     pub threads: usize,
 }
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Debug)]
 pub struct Report {
     /// Number of distinct states.

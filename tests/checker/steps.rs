@@ -157,7 +157,6 @@ impl World {
             }
             match order.map(|order| order.verb) {
                 Some(Verb::Hold) => all.push(Step::Unhold(number)),
-                Some(_) => {}
                 None if open => {
                     if budget.holds > 0 {
                         all.push(Step::Order(number, Given::Hold));
@@ -169,7 +168,7 @@ impl World {
                         all.push(Step::Order(number, Given::Retry));
                     }
                 }
-                None => {}
+                Some(_) | None => {}
             }
         }
         if self.blind.is_some() {
@@ -354,7 +353,7 @@ impl World {
             }
             Given::Done => {
                 self.budget.dones -= 1;
-                self.tally.done.insert(id);
+                self.counts.done.insert(id);
                 if let Some(place) = self.machine_of(id) {
                     self.machines[place].commanded = false;
                 }
@@ -366,7 +365,7 @@ impl World {
             }
             Given::Retry => {
                 self.budget.retries -= 1;
-                *self.tally.ordered.entry(id).or_default() += 1;
+                *self.counts.ordered.entry(id).or_default() += 1;
                 Verb::Retry
             }
         };

@@ -1,8 +1,111 @@
-//! The shortest steps to each fault that small worlds can express. `TRACES=1 make checker MUTATION=all` prints them.
+//! The shortest steps to each fault that small worlds can express. `TRACES=1 make checker MUTATION=all` prints them. The
+//! fair run follows them.
 
 use cketerm_model::mutation::Mutation;
 
-use crate::steps::Step;
+#[allow(clippy::enum_glob_use)] // lists of steps read better without the name
+use crate::steps::{
+    Given::*,
+    Step::{self, *},
+};
 
 /// The fault, the world and the steps.
-pub static TRACES: &[(Mutation, &str, &[Step])] = &[];
+pub static TRACES: &[(Mutation, &str, &[Step])] = &[
+    (Mutation::CompareNothing, "kubectl", &[Elect(0), Pass(0), Stall(0), Cancel(0)]),
+    (Mutation::ForgottenCordon, "handover", &[Elect(0)]),
+    (Mutation::CancelOverwritten, "kubectl", &[Elect(0), Pass(0), Stall(0), Cancel(0)]),
+    (Mutation::TwoApiServers, "api-servers", &[Elect(0)]),
+    (Mutation::WorkersForgotten, "handover", &[Elect(0)]),
+    (Mutation::LimitIgnored, "handover", &[Elect(0)]),
+    (Mutation::SwitchIgnored, "orders", &[Elect(0), Switch(false), Pass(0), Run(0, 0)]),
+    (Mutation::SilentEntry, "handover", &[Elect(0)]),
+    (Mutation::UnfencedWrite, "handover", &[Elect(0), Pass(0), Stall(0), Tick, Expire(0)]),
+    (
+        Mutation::SecondRun,
+        "handover",
+        &[
+            Elect(0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            PodGone(1),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Run(0, 0),
+            Kill(0),
+        ],
+    ),
+    (
+        Mutation::EarlyUncordon,
+        "api-servers",
+        &[
+            Elect(0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Run(0, 0),
+            Cancel(0),
+        ],
+    ),
+    (
+        Mutation::LateEffect,
+        "handover",
+        &[
+            Elect(0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            PodGone(1),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Stall(0),
+            Tick,
+            Expire(0),
+        ],
+    ),
+    (
+        Mutation::UncordonOnDisable,
+        "orders",
+        &[
+            Elect(0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            PodGone(1),
+            Pass(0),
+            Run(0, 0),
+            Pass(0),
+            Run(0, 0),
+            Run(0, 0),
+            CommandEnds(0, true),
+            Run(0, 0),
+            Order(0, Done),
+            Switch(false),
+            Pass(0),
+        ],
+    ),
+];

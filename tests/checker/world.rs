@@ -34,7 +34,7 @@ pub const TTL: i64 = 60;
 /// Seconds after which a command is killed.
 const COMMAND_TIMEOUT: i64 = 30;
 
-/// What a world contains, and which faults and persons act in it.
+/// Contents of a world, and the faults and persons that act in it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name, for the report.
@@ -49,7 +49,7 @@ pub struct Plan {
     pub repairs: &'static [usize],
     /// Maximum number of reboots at once.
     pub at_once: i64,
-    /// What may happen, and how often.
+    /// Events that may happen, each with a number.
     pub budget: Budget,
 }
 
@@ -79,6 +79,7 @@ pub struct Budget {
 }
 
 /// A machine.
+#[allow(clippy::struct_excessive_bools)] // independent facts
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Number of its boots.
@@ -108,9 +109,9 @@ pub struct Command {
     pub began: BootTime,
 }
 
-/// What is counted over the whole history of a world, because rules limit it.
+/// Counts over the whole history of a world, for the rules that limit them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct Counts {
     /// Commands begun, by entry.
     pub begun: BTreeMap<EntryId, u8>,
     /// Retries that operators ordered, by entry.
@@ -134,12 +135,12 @@ pub struct World {
     pub engines: Vec<Engine>,
     /// Commands that run.
     pub commands: Vec<Command>,
-    /// What may still happen.
+    /// Events that may still happen.
     pub budget: Budget,
     /// A reboot entry that CKE's client has read and not written back yet.
     pub blind: Option<RebootEntry>,
-    /// What rules limit over time.
-    pub tally: Tally,
+    /// Counts that rules limit.
+    pub counts: Counts,
     /// Number that the next version of a Kubernetes object gets.
     pub kube_revision: i64,
     /// Number of API servers; they are the first machines.
@@ -213,7 +214,7 @@ impl World {
             commands: Vec::new(),
             budget: plan.budget,
             blind: None,
-            tally: Tally::default(),
+            counts: Counts::default(),
             kube_revision,
             api_servers: usize::from(plan.api_servers),
             at_once: plan.at_once,
@@ -310,7 +311,7 @@ impl World {
                 canon.add(&(&pod.uid, &pod.terminating_since));
             }
         }
-        canon.add(&(&self.machines, &self.commands, &self.budget, &self.blind, &self.tally));
+        canon.add(&(&self.machines, &self.commands, &self.budget, &self.blind, &self.counts));
         for engine in &self.engines {
             engine.add_to(&mut canon);
         }

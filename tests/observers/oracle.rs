@@ -329,11 +329,7 @@ impl<'v> Replay<'v> {
             |c: Option<&Cluster>| c.and_then(|c| member(c, address)).map(|m: &Member| (m.node_name(), m.control_plane));
         let same_role = view.clusters.throughout(from, at, |c| role(c) == role(cluster));
         let always = |from, ask: &dyn Fn(Option<&Node>) -> bool| -> Fact {
-            if line.throughout(from, at, |n| ask(n)) {
-                Some(true)
-            } else {
-                unknown_if(line.sometime(from, at, |n| ask(n)), false)
-            }
+            if line.throughout(from, at, ask) { Some(true) } else { unknown_if(line.sometime(from, at, ask), false) }
         };
         let written = step.attempt.as_ref().map(|a| a.start).or(step.change.1.since).unwrap_or(at);
         let closed = |margin| {
@@ -489,26 +485,28 @@ fn cordon_step(view: &View<'_>, write: &NodeWrite<'_>) -> Option<Step> {
         claimed,
         back: came_back(view, write),
     };
-    let cordons = (cordon(&write.before, claimed(view, write)), cordon(&write.after, works(view, write, entry)));
+    let cordons =
+        (cordon(&write.before, Some(claimed(view, write))), cordon(&write.after, Some(works(view, write, entry))));
     Some(Step { kind: Kind::Node, cordon: cordons, ..Step::of(entry, at(&write.before), at(&write.after)) })
 }
 
 /// Reports whether this entry was in progress when the patch was decided.
-fn works(view: &View<'_>, write: &NodeWrite<'_>, id: EntryId) -> Fact {
+fn works(view: &View<'_>, write: &NodeWrite<'_>, id: EntryId) -> bool {
     let (from, to) = (view.back(&write.request.by, write.request.at, view.max_kube_delay()), write.request.at);
     let claims =
         |entry: &Entry| matches!(entry.place, Place::Draining | Place::Rebooting | Place::Watching | Place::Unreadable);
-    let sometime = match id.queue {
+    match id.queue {
         QueueKind::Repair => {
             view.repairs.get(&id.index).is_some_and(|l| l.sometime(from, to, |e| claims(&repaired(e))))
         }
-        _ => view.entries.get(&id.index).is_some_and(|l| l.sometime(from, to, |e| claims(&reboot(e)))),
-    };
-    Some(sometime)
+        QueueKind::Reboot | QueueKind::Maintenance => {
+            view.entries.get(&id.index).is_some_and(|l| l.sometime(from, to, |e| claims(&reboot(e))))
+        }
+    }
 }
 
 /// Reports whether an entry in progress claimed the Node all the time.
-fn claimed(view: &View<'_>, write: &NodeWrite<'_>) -> Fact {
+fn claimed(view: &View<'_>, write: &NodeWrite<'_>) -> bool {
     let (from, to) = (view.back(&write.request.by, write.request.at, view.max_kube_delay()), write.request.at);
     let named = |address: &str| {
         write.before.addresses.iter().any(|a| a == address)
@@ -531,7 +529,7 @@ fn claimed(view: &View<'_>, write: &NodeWrite<'_>) -> Fact {
             works && owns(EntryId::repair(*index)) && named(&entry.address)
         })
     });
-    if reboots || repairs { Some(true) } else { Some(false) }
+    reboots || repairs
 }
 
 /// Reports whether the machine is back from the last command of the record's entry (SAF-35).

@@ -18,7 +18,7 @@ use crate::state::{Entry, Fact, Machine, Place, State, Step, unknown_if};
 pub struct Condition {
     /// The rule that says so.
     pub rule: &'static str,
-    /// What has to be so.
+    /// The condition in words.
     pub says: &'static str,
     /// Whether it is so. A step is refused only if it definitely is not.
     pub holds: fn(&State, &Step) -> Fact,
@@ -251,7 +251,7 @@ conditions! {
     };
 }
 
-/// What a queued worker needs besides its place in the schedule (REB-11).
+/// Needs of a queued worker besides its place in the schedule (REB-11).
 pub(crate) const STARTABLE: &[Condition] = &[
     ENABLED,
     MEMBER,

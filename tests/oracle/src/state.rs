@@ -148,7 +148,7 @@ pub enum Attempted {
 pub struct Cordon {
     /// Entry of the owner record.
     pub owner: Option<EntryId>,
-    /// What the record says of the time before.
+    /// State before, as the record shows it.
     pub schedulable_before: bool,
     /// Number of repeated cordons in the record.
     pub repeated: u32,

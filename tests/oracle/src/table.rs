@@ -46,7 +46,7 @@ impl Row {
 pub struct Duty {
     /// The rule.
     pub rule: &'static str,
-    /// What must happen.
+    /// The step that must come.
     pub says: &'static str,
     /// Kind of object.
     pub kind: Kind,
@@ -141,7 +141,7 @@ rows! {
     "another patch" Node [Free Foreign Marked Uncordoned] -> [] Nothing {};
 }
 
-/// What an engine that leads may not leave undone.
+/// Steps that a leading engine may not leave undone.
 pub static DUTIES: &[Duty] = &[
     Duty { rule: "REB-6", says: "is removed at once", kind: Reboot, places: &[Cancelled], seconds: 60.0, when: &[] },
     Duty {

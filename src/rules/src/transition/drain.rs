@@ -28,7 +28,7 @@ pub struct BackedOff {
 pub struct Unwound {
     /// The transaction.
     pub ranged: Ranged,
-    /// What became of the entry, for the audit record.
+    /// State of the entry, for the audit record.
     pub result: String,
 }
 

@@ -28,7 +28,7 @@ use crate::{
 pub struct Ended {
     /// The transaction.
     pub ranged: Ranged,
-    /// What the history says.
+    /// The entry's history.
     pub ending: Ending,
     /// Whether the history had it already, because the entry is a repair that has finished.
     pub was_finished: bool,

@@ -31,7 +31,7 @@ use crate::decide::Guard;
 /// Number of attempts without an outcome that one transaction closes.
 const CLOSE_BATCH: usize = 32;
 
-/// What a transition is made from.
+/// Inputs of a transition.
 #[derive(Clone, Copy, Debug)]
 pub struct Transition<'a> {
     /// The keys of the cluster.
