@@ -18,8 +18,6 @@ use crate::{
 
 /// Number of steps within which a world comes to rest.
 const LIMIT: usize = 4000;
-/// Number of times that a person lets time pass before uncordoning the Node of an entry that is gone.
-const TICKS_BEFORE_UNCORDON: usize = 8;
 
 /// States that are known to come to rest.
 #[derive(Debug, Default)]
@@ -39,18 +37,25 @@ impl Liveness {
         let mut path: HashSet<u64, FixedState> = HashSet::default();
         let mut steps = Vec::new();
         let mut at = fingerprint;
+        let mut impatient = false;
         loop {
             at = if steps.is_empty() { world.fingerprint() } else { at };
             if self.0.contains(&at) {
                 break;
             }
-            let ticks = steps.iter().filter(|step| **step == Step::Tick).count();
-            let next = fair_step(&world, ticks > TICKS_BEFORE_UNCORDON);
+            let next = fair_step(&world, impatient);
             let Some(step) = next else {
                 laws::at_rest(&world).map_err(|breach| (breach, steps.clone()))?;
                 break;
             };
-            if !path.insert(at) || path.len() > LIMIT {
+            let returned = !path.insert(at);
+            if returned && !impatient {
+                // nothing happens by itself any more: a person looks at what is left
+                impatient = true;
+                path.clear();
+                continue;
+            }
+            if returned || path.len() > LIMIT {
                 let what = format!("no progress after {} steps: {}", steps.len(), world.waiting());
                 return Err((Breach::new("I33", what), steps));
             }
