@@ -48,7 +48,7 @@ sim: ## simulations with faults: SEEDS=10000 seeds from SEED_FROM=1; STORIES_PAR
 	STORIES_PART=$(or $(STORIES_PART),1) SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(RUN_SIM)
 	$(if $(SEEDS)$(MUTATION)$(ONLY),,MUTATION=all $(RUN_SIM))
 
-checker: ## every state of small worlds, breadth first: STATES=1500000 for each world (20000); WORLDS=cancel,orders; MUTATION=all: are injected faults found?
+checker: ## states of small worlds, nearest first: STATES=1500000 for each world (20000); WORLDS=cancel,orders; MUTATION=all: are injected faults found?
 	STATES=$(STATES) WORLDS=$(WORLDS) MUTATION=$(MUTATION) $(OPTIMIZED) --test checker --test fingerprints
 
 fuzz: ## FUZZ_FACTOR=50 times as many bad inputs as `cargo test` tries; findings are kept in tests/corpus
