@@ -1,4 +1,4 @@
-//! An engine: passes by the real rules, and effects carried out step by step.
+//! An engine: its passes by the real rules, and its leadership.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,29 +7,27 @@ use std::{
 };
 
 use cketerm_model::{
-    attempt::{Attempt, CheckAnswer, Ended, Outcome},
+    attempt::{Attempt, Outcome},
     boot_time::BootTime,
     clock::{Clock, TimeSource},
-    drain::{Answer, Verdict},
     entry::{EntryId, Stored},
     fence::{Fence, Life, Permit},
     kube::PodRow,
     names::{Address, NodeName},
-    stored::transaction::{Put, Ranged},
+    stored::transaction::Ranged,
 };
 use cketerm_rules::{
-    decide::{Decision, Effect, Guard, Planned, decide, preview_result},
-    memory::{observe, remember},
-    snapshot::{EffectOutcome, FreshRead, InFlight, Leading, Probe, Snapshot, StaleCause, Work},
-    transition::{PreviousAttempts, Transition},
+    decide::{Decision, Effect, Guard, Planned, decide},
+    memory::observe,
+    snapshot::{EffectOutcome, InFlight, Leading, Probe, Snapshot, StaleCause, Work},
 };
 use jiff::Timestamp;
 
 use crate::{
     canon::Canon,
     etcd::Refused,
-    laws::{self, Breach},
-    world::{Command, TTL, World, address, keys, seconds},
+    laws,
+    world::{TTL, World, address, keys},
 };
 
 /// Whether a process runs.
@@ -191,7 +189,7 @@ impl World {
     }
 
     /// Ends the leadership of an engine that runs. It revokes its lease.
-    fn give_up(&mut self, place: usize) {
+    pub fn give_up(&mut self, place: usize) {
         let key = self.leader_key(place);
         self.etcd.delete(keys(), &key);
         self.engines[place].stop_leading();
@@ -273,7 +271,7 @@ impl World {
         self.engines[place].leading.as_ref().is_some_and(|leading| self.etcd.mod_revision(&leading.key) != 0)
     }
 
-    fn fence(&self, place: usize) -> Option<Fence> {
+    pub fn fence(&self, place: usize) -> Option<Fence> {
         let leading = self.engines[place].leading.as_ref()?;
         let clock = Clock::new(At(self.boot(), self.wall()));
         let life = Life::new(clock, Duration::from_secs(TTL.unsigned_abs()), leading.acknowledged);
@@ -290,7 +288,7 @@ impl World {
     }
 
     /// Returns a permit whatever the time is, as a process has it that stood still after it got one.
-    fn late_permit(&self, place: usize) -> Result<Permit, EffectOutcome> {
+    pub fn late_permit(&self, place: usize) -> Result<Permit, EffectOutcome> {
         let leading = self.engines[place].leading.as_ref().ok_or(EffectOutcome::Lost)?;
         let clock = Clock::new(At(BootTime::ZERO, self.wall()));
         let life = Life::new(clock, Duration::from_secs(TTL.unsigned_abs()), BootTime::ZERO);
@@ -298,7 +296,7 @@ impl World {
         fence.permit(BootTime::ZERO).map_err(|_| EffectOutcome::Lost)
     }
 
-    fn commit(&mut self, permit: &Permit, ranged: impl Into<Ranged>) -> Result<i64, EffectOutcome> {
+    pub fn commit(&mut self, permit: &Permit, ranged: impl Into<Ranged>) -> Result<i64, EffectOutcome> {
         let before = Arc::clone(&self.etcd.view);
         let leads = self.etcd.mod_revision(permit.leader_key()) != 0;
         let revision = self.etcd.commit(keys(), permit, &ranged.into()).map_err(|refused| match refused {
@@ -310,283 +308,6 @@ impl World {
         }
         self.changed();
         Ok(revision)
-    }
-
-    /// Carries out the next step of an effect.
-    pub fn run(&mut self, place: usize, number: usize) -> Result<(), Breach> {
-        let Flight { planned, decided, stage } = self.engines[place].flights.remove(number);
-        let result = match stage {
-            Stage::Begin | Stage::Permitted => {
-                let late = matches!(stage, Stage::Permitted);
-                self.act(place, &planned, decided, late)?
-            }
-            Stage::Written(attempt, revision, entry_revision) => {
-                self.start_command(place, &planned, attempt, revision, entry_revision)?
-            }
-            Stage::Running(..) => return Ok(()),
-            Stage::Ended(attempt, revision, outcome) => Done::With(self.record(place, *attempt, revision, outcome)),
-        };
-        match result {
-            Done::Goes(stage) => {
-                let flights = &mut self.engines[place].flights;
-                flights.insert(number, Flight { planned, decided, stage });
-            }
-            Done::With(outcome) => self.complete(place, &planned, &outcome),
-        }
-        Ok(())
-    }
-
-    /// Records the outcome of an effect, as the engine's loop does.
-    fn complete(&mut self, place: usize, planned: &Planned, outcome: &EffectOutcome) {
-        let now = self.time();
-        let engine = &mut self.engines[place];
-        engine.dirty = true;
-        engine.in_flight.remove(&planned.machine);
-        if *outcome == EffectOutcome::Lost {
-            self.give_up(place);
-            return;
-        }
-        if let EffectOutcome::Failed(_) | EffectOutcome::Stale(_) = outcome {
-            let waiting = InFlight {
-                what: "waiting to retry".to_owned(),
-                entry: planned.entry,
-                starts: planned.effect.starts(),
-                patches_node: false,
-                evictions: BTreeMap::new(),
-                attempt: None,
-                since: now.boot,
-            };
-            engine.in_flight.insert(planned.machine.clone(), waiting);
-            engine.paused.insert(planned.machine.clone(), now.boot + seconds(2));
-        }
-        if let Some(id) = planned.entry {
-            remember(&mut engine.work, id, &planned.effect, outcome, now);
-        }
-    }
-
-    /// Carries out the first step of an effect.
-    fn act(&mut self, place: usize, planned: &Planned, decided: BootTime, late: bool) -> Result<Done, Breach> {
-        let guard = &planned.guard;
-        let permit = |world: &Self| if late { world.late_permit(place) } else { world.permit(place, guard, decided) };
-        let permit = match permit(self) {
-            Ok(permit) => permit,
-            Err(outcome) => return Ok(Done::With(outcome)),
-        };
-        let view = Arc::clone(&self.etcd.view);
-        let transition = Transition { keys: keys(), view: &view, now: self.wall() };
-        let node_place = self.place(&planned.machine);
-        let done = |result: Result<i64, EffectOutcome>| Done::With(result.map_or_else(|e| e, |_| EffectOutcome::Done));
-        Ok(match &planned.effect {
-            Effect::StartDrain { entry, node_uid, hooks } => {
-                let change = transition.start_drain(guard, entry, node_uid.clone(), hooks.as_ref());
-                let before = self.clone();
-                let result = self.commit(&permit, change);
-                if result.is_ok() {
-                    laws::drain_started(&before, entry)?;
-                }
-                done(result)
-            }
-            Effect::BackOff { entry, .. } => done(self.commit(&permit, transition.back_off(guard, entry, 0).change)),
-            Effect::Unwind { entry, never_began, .. } => {
-                done(self.commit(&permit, transition.unwind(guard, entry, never_began).ranged))
-            }
-            Effect::BeginMaintenance { entry } => {
-                done(self.commit(&permit, transition.begin_maintenance(guard, entry)))
-            }
-            Effect::Remove { end, ready, running } => {
-                let fresh = ready.as_ref().and_then(|name| self.kube.by_name.get(name));
-                if ready.is_some() && !fresh.is_some_and(|node| node.ready) {
-                    return Ok(Done::With(EffectOutcome::Failed("not Ready".to_owned())));
-                }
-                let entry = guard.entry.map(|(id, _)| id);
-                let cordoned = fresh.is_some_and(|node| node.owner().is_some_and(|o| Some(o.entry) == entry));
-                let Some(ended) = transition.remove(guard, end, cordoned, *running) else {
-                    return Ok(Done::With(EffectOutcome::Stale(StaleCause::Changed("gone".to_owned()))));
-                };
-                laws::entry_ends(self, &ended.ending)?;
-                done(self.commit(&permit, ended.ranged))
-            }
-            Effect::Finish { entry, end, running } => {
-                done(self.commit(&permit, transition.finish_repair(guard, entry, end, *running).0))
-            }
-            Effect::Settle { entry } => match transition.settle(*entry, None) {
-                Some(ranged) => done(self.commit(&permit, ranged)),
-                None => Done::With(EffectOutcome::Done),
-            },
-            Effect::TakeResult { result, attempt } => {
-                done(self.commit(&permit, transition.take_result(result, attempt.as_ref()).0))
-            }
-            Effect::Stamp { node, owner, cordon, mark } => self.patch(node_place, &node.resource_version, |row| {
-                row.owner = Some(Ok(owner.clone()));
-                row.unschedulable |= *cordon;
-                row.cke_mark = *mark;
-            }),
-            Effect::Release { node, uncordon, drop_keep, settle } => {
-                let current = node_place.and_then(|place| self.node(place));
-                if *uncordon && current.is_some_and(|row| row.resource_version == node.resource_version) {
-                    laws::uncordoned(self, node_place)?;
-                }
-                let outcome = self.patch(node_place, &node.resource_version, |row| {
-                    (row.owner, row.cke_mark) = (None, false);
-                    row.keep_cordoned &= !*drop_keep;
-                    row.unschedulable &= !*uncordon;
-                });
-                let released = matches!(outcome, Done::With(EffectOutcome::Done));
-                if let (true, true, Some(machine)) = (released, *drop_keep, node_place) {
-                    // from now on the cordon, if there is one, is the administrator's
-                    self.machines[machine].cordoned_by_admin = node.unschedulable;
-                }
-                let settled = released.then_some(*settle).flatten();
-                let left = settled.and_then(|entry| transition.settle(entry, None));
-                match (left, self.permit(place, &Guard::default(), self.boot())) {
-                    (Some(ranged), Ok(permit)) => done(self.commit(&permit, ranged)),
-                    (Some(_), Err(outcome)) => Done::With(outcome),
-                    (None, _) => outcome,
-                }
-            }
-            Effect::Preview { pods, unprotected } => {
-                let answers = self.answers(pods.iter().map(|(pod, _)| pod));
-                Done::With(EffectOutcome::Previewed(preview_result(pods, unprotected, &answers)))
-            }
-            Effect::Evict { evict, delete, .. } => {
-                let all: Vec<Arc<PodRow>> = evict.iter().map(|(pod, _)| pod).chain(delete).cloned().collect();
-                let answers = self.answers(all.iter());
-                for pod in &all {
-                    self.terminate(pod);
-                }
-                Done::With(EffectOutcome::Answers(answers))
-            }
-            Effect::Recheck { node, pods, .. } => {
-                let pods = pods.then(|| self.pods_of(node));
-                let node = self.kube.by_name.get(node).cloned();
-                Done::With(EffectOutcome::Rechecked(FreshRead { at: self.boot(), node, pods }))
-            }
-            Effect::Power { entry, force, attempt, .. } => {
-                let attempt = Attempt { start: self.wall(), ..attempt.clone() };
-                let Some(change) = transition.command(guard, entry, force.as_ref(), &attempt) else {
-                    return Ok(Done::With(EffectOutcome::Stale(StaleCause::Changed("held".to_owned()))));
-                };
-                match self.commit(&permit, change) {
-                    Ok(revision) => Done::Goes(Stage::Written(Box::new(attempt), revision, revision)),
-                    Err(outcome) => Done::With(outcome),
-                }
-            }
-            Effect::RunAgain { entry, before, folded, order, attempt, .. } => {
-                let attempt = Attempt { start: self.wall(), ..attempt.clone() };
-                let previous = PreviousAttempts { before: before.as_ref(), folded };
-                let change = transition.command_again(guard, entry, previous, order.as_ref(), &attempt);
-                match self.commit(&permit, change) {
-                    Ok(revision) => {
-                        let unchanged = guard.entry.filter(|_| order.is_none()).map(|(_, unchanged)| unchanged);
-                        Done::Goes(Stage::Written(Box::new(attempt), revision, unchanged.unwrap_or(revision)))
-                    }
-                    Err(outcome) => Done::With(outcome),
-                }
-            }
-            Effect::BootCheck { .. } | Effect::HealthCheck { .. } => {
-                let up =
-                    guard.entry.and_then(|(id, _)| self.machine_of(id)).is_some_and(|place| !self.machines[place].down);
-                let answer = if up { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) };
-                Done::With(EffectOutcome::Check(answer))
-            }
-            other => return Err(Breach::new("effect", format!("{} is carried out nowhere", other.as_str()))),
-        })
-    }
-
-    /// Returns the machine of an entry.
-    pub fn machine_of(&self, id: EntryId) -> Option<usize> {
-        let entry = self.etcd.view.entry(id)?;
-        self.place(entry.address().as_str())
-    }
-
-    fn pods_of(&self, node: &NodeName) -> Vec<Arc<PodRow>> {
-        self.kube.pods.get(node).map(|pods| pods.pods.values().cloned().collect()).unwrap_or_default()
-    }
-
-    fn answers<'a>(&self, pods: impl Iterator<Item = &'a Arc<PodRow>>) -> BTreeMap<String, Answer> {
-        let exists = |pod: &PodRow| self.kube.pods.get(&pod.node).is_some_and(|p| p.pods.contains_key(&pod.uid));
-        let answer = |pod: &PodRow| {
-            let verdict = if exists(pod) { Verdict::Accepted } else { Verdict::Gone };
-            Answer { verdict, at: self.boot(), budgets: BTreeMap::new(), undecided: 0 }
-        };
-        pods.map(|pod| (pod.uid.clone(), answer(pod))).collect()
-    }
-
-    fn terminate(&mut self, pod: &PodRow) {
-        let at = self.wall();
-        let kube = Arc::make_mut(&mut self.kube);
-        if let Some(row) = kube.pods.get_mut(&pod.node).and_then(|pods| pods.pods.get_mut(&pod.uid)) {
-            Arc::make_mut(row).terminating_since.get_or_insert(at);
-            self.changed();
-        }
-    }
-
-    fn patch(
-        &mut self,
-        place: Option<usize>,
-        version: &str,
-        change: impl FnOnce(&mut cketerm_model::kube::NodeRow),
-    ) -> Done {
-        let known = place.and_then(|place| Some((place, self.node(place)?.resource_version == version)));
-        let Some((place, true)) = known else {
-            return Done::With(EffectOutcome::Stale(StaleCause::Object("node".to_owned())));
-        };
-        self.change_node(place, change);
-        self.changed();
-        Done::With(EffectOutcome::Done)
-    }
-
-    /// Starts the command of a written attempt, unless something forbids it at the last moment.
-    fn start_command(
-        &mut self,
-        place: usize,
-        planned: &Planned,
-        attempt: Box<Attempt>,
-        revision: i64,
-        entry_revision: i64,
-    ) -> Result<Done, Breach> {
-        let allowed = Guard { start: planned.guard.start, until: planned.guard.until, ..Guard::default() };
-        let unchanged = self.etcd.mod_revision(&keys().entry(attempt.entry)) == entry_revision;
-        // a decision of this moment: it may not be late any more
-        let permit = self.permit(place, &allowed, self.boot());
-        let withheld = if !unchanged {
-            Some("the entry has changed meanwhile".to_owned())
-        } else if let Err(EffectOutcome::Stale(cause)) = &permit {
-            Some(cause.to_string())
-        } else {
-            permit.err().map(|outcome| format!("{outcome:?}"))
-        };
-        if let Some(why) = withheld {
-            let outcome =
-                Outcome { end: Ended::Withheld(why), at: self.wall(), stdout: String::new(), stderr: String::new() };
-            return Ok(Done::Goes(Stage::Ended(attempt, revision, outcome)));
-        }
-        let machine = self.place(attempt.address.as_str()).unwrap_or_default();
-        laws::command_begins(self, place, &attempt, machine)?;
-        *self.counts.begun.entry(attempt.entry).or_default() += 1;
-        let (id, began) = (attempt.id.clone(), self.boot());
-        self.commands.push(Command { engine: place, attempt: id, entry: attempt.entry, machine, began });
-        Ok(Done::Goes(Stage::Running(attempt, revision)))
-    }
-
-    /// Records how a command ended.
-    fn record(&mut self, place: usize, attempt: Attempt, revision: i64, outcome: Outcome) -> EffectOutcome {
-        let key = keys().attempt(attempt.entry, attempt.number);
-        let recorded = Attempt { outcome: Some(outcome.clone()), ..attempt };
-        let change = cketerm_model::stored::transaction::Change {
-            compares: vec![(key.clone(), revision)],
-            puts: vec![Put::json(key, &recorded)],
-            deletes: Vec::new(),
-        };
-        let permit = self.fence(place).ok_or(EffectOutcome::Lost);
-        let Ok(permit) = permit.and_then(|fence| fence.permit_record().map_err(|_| EffectOutcome::Lost)) else {
-            return EffectOutcome::Lost;
-        };
-        match self.commit(&permit, change) {
-            Err(EffectOutcome::Lost) => EffectOutcome::Lost,
-            // another writer settled the attempt
-            Ok(_) | Err(_) => EffectOutcome::Command(outcome),
-        }
     }
 
     /// Returns the flights of an engine that can go on.
@@ -603,12 +324,4 @@ impl World {
         let reboots = reboots.map(|e| (EntryId::reboot(e.index), e.node.clone()));
         reboots.chain(repairs.map(|e| (EntryId::repair(e.index), e.address.clone()))).collect()
     }
-}
-
-/// Result of a step of an effect.
-enum Done {
-    /// The effect goes on with this step.
-    Goes(Stage),
-    /// The effect has ended.
-    With(EffectOutcome),
 }

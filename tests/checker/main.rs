@@ -9,6 +9,7 @@
 //!   can express.
 
 mod canon;
+mod effects;
 mod engine;
 mod etcd;
 mod laws;
