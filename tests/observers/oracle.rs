@@ -235,6 +235,8 @@ impl<'v> Replay<'v> {
         State {
             now: Some(at),
             skew: CLOCK_SKEW,
+            leads_since: view.leads_since(revision),
+            ttl: view.ttl(),
             unreachable_limit: (policy.membership != Membership::Nodes && defined)
                 .then_some(constraints.maximum_unreachable_nodes_for_reboot),
             repair_limit: constraints.maximum_repair_queue_entries,

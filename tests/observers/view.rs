@@ -418,6 +418,13 @@ impl<'a> View<'a> {
         there.find(|c| c.created <= revision && c.deleted.is_none_or(|(deleted, _)| revision < deleted))
     }
 
+    /// Time from which the key that leads in this revision has led.
+    pub fn leads_since(&self, revision: i64) -> Option<Timestamp> {
+        let leader = self.leader(revision)?;
+        let before = self.candidates.iter().take_while(|c| c.created < leader.created);
+        Some(before.filter_map(|c| c.deleted).map(|(_, at)| at).fold(leader.from, Timestamp::max))
+    }
+
     /// Reports whether the engine's key with this lease led at any moment in this time.
     pub fn led(&self, lease: &str, from: Timestamp, to: Timestamp) -> bool {
         let Some(i) = self.candidates.iter().position(|c| c.lease == lease) else { return false };

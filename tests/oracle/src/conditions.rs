@@ -32,8 +32,10 @@ impl PartialEq for Condition {
 
 impl Eq for Condition {}
 
-/// Seconds after its time limit in which the command of a dead leader may still run (SAF-16), at most.
-const STILL_RUNS: u64 = 120;
+/// Seconds after its time limit in which the command of a dead leader may still run (SAF-16).
+const KILL_TIME: u64 = 5;
+/// Seconds by which the wait for such a command may seem shorter.
+const WAIT_TOLERANCE: f64 = 1.0;
 /// Seconds by which a watch may seem shorter: times are cut to whole seconds, and copies lag.
 const WATCH_TOLERANCE: f64 = 2.0;
 
@@ -69,10 +71,11 @@ conditions! {
     NO_COMMAND "REB-11, SAF-16" "no open command works on its machine": |s, t| {
         // an ordered retry closes the attempt before it in the same transaction
         let closed = |a: &Attempt| ordered(t) && a.entry == t.entry;
-        let open = s.attempts.values().filter(|a| a.outcome.is_none() && a.address == *t.address() && !closed(a));
-        let until = |a: &Attempt| later(a.start, seconds(a.bound_seconds.saturating_add(STILL_RUNS)));
-        let over = |a: &&Attempt| s.now.is_some_and(|now| until(a) < now);
-        Some(open.clone().next().is_none()).filter(|none| *none || !open.clone().all(|a| over(&a)))
+        let mut open = s.attempts.values().filter(|a| a.outcome.is_none() && a.address == *t.address() && !closed(a));
+        let (now, since) = (s.now?, s.leads_since?);
+        let lease = s.ttl + s.ttl / 12.0;
+        let over = |a: &Attempt| later(since, lease + seconds(a.bound_seconds.saturating_add(KILL_TIME)) - WAIT_TOLERANCE);
+        Some(open.all(|a| over(a) <= now))
     };
     NO_ORPHAN "SAF-35" "no cordon is left on its machine": |s, t| not(s.machine(t)?.orphaned);
     RIGHT_NODE "SAF-14" "its Node is the right one": |s, t| s.machine(t)?.matches;

@@ -45,6 +45,8 @@ fn state() -> State {
     let all = ["c1", "c2", "w1", "w2", "w3"].map(|a| (a.to_owned(), machine.clone()));
     State {
         now: Some(now()),
+        leads_since: Some(now()),
+        ttl: 12.0,
         cluster: Some(cluster()),
         unreachable_limit: Some(0),
         repair_limit: 9,
@@ -295,6 +297,20 @@ fn api_servers_wait_for_workers_and_for_each_other() {
         s.machines.get_mut("c2").unwrap().ready = Some(false);
     });
     assert_eq!(down, Err(vec!["SAF-29"]));
+}
+
+#[test]
+fn an_open_command_of_a_dead_leader_holds_its_machine_until_its_time_is_over() {
+    let row = TABLE.iter().find(|row| row.name.contains("success command")).unwrap();
+    let after = |seconds: i64| {
+        let (mut s, step) = allowed(row);
+        s.attempts.insert((EntryId::reboot(9), 1), attempt(R, 0, "power", json!(null)));
+        s.leads_since = Some(now() - jiff::SignedDuration::from_secs(seconds));
+        check(&s, &step).map_err(|refusal| refusal.broken())
+    };
+    // 12 s of lease, 1 s of clock drift, 30 s of time limit, 5 s for the kill
+    assert_eq!(after(46), Err(vec!["REB-11, SAF-16"]));
+    assert_eq!(after(48), Ok(row.name));
 }
 
 #[test]
