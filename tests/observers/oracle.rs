@@ -155,10 +155,7 @@ impl<'v> Replay<'v> {
         let view = self.view;
         let entries =
             self.ids().flat_map(|id| self.times(id).into_iter().map(move |(at, revision)| (id, at, revision)));
-        let attempts = self.attempts().filter_map(|(id, _, line)| {
-            let first = line.steps().iter().find(|s| s.value.is_some())?;
-            Some((id, first.at, first.revision))
-        });
+        let attempts = self.attempts().flat_map(|(id, _, line)| line.created().map(move |s| (id, s.at, s.revision)));
         let all = entries.chain(attempts).filter(|(.., revision)| view.written_by_engine(*revision));
         all.map(|(id, at, revision)| ((revision, id), at)).collect()
     }
@@ -190,11 +187,8 @@ impl<'v> Replay<'v> {
     }
 
     fn step(&self, id: EntryId, revision: i64) -> Step {
-        let mut attempts = self.attempts().filter(|(of, ..)| *of == id);
-        let new = attempts.find_map(|(.., line)| {
-            let first = line.steps().iter().find(|s| s.value.is_some())?;
-            first.value.clone().filter(|_| first.revision == revision)
-        });
+        let mut attempts = self.attempts().filter(|(of, ..)| *of == id).flat_map(|(.., line)| line.created());
+        let new = attempts.find(|step| step.revision == revision).and_then(|step| step.value.clone());
         Step { attempt: new, ..Step::of(id, self.entry(id, revision - 1), self.entry(id, revision)) }
     }
 

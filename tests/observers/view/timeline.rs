@@ -34,6 +34,12 @@ impl<T> Timeline<T> {
         &self.0
     }
 
+    /// States in which it was created. An object that was deleted may be created again.
+    pub fn created(&self) -> impl Iterator<Item = &Step<T>> {
+        let absent = |i: usize| i.checked_sub(1).is_none_or(|before| self.0[before].value.is_none());
+        self.0.iter().enumerate().filter(move |(i, step)| step.value.is_some() && absent(*i)).map(|(_, step)| step)
+    }
+
     /// State at the end.
     pub fn last(&self) -> Option<&T> {
         self.0.last()?.value.as_ref()

@@ -63,10 +63,10 @@ conditions! {
     MACHINE_FREE "REB-11, REP-9, REP-19" "no other entry works on its machine": |s, t| {
         Some(!s.in_progress().any(|(id, e)| id != t.entry && e.address == t.address()))
     };
-    FIRST "REB-9, REP-9" "it is the first entry of its machine": |s, t| {
+    FIRST "REB-9" "it is the first entry of its machine": |s, t| {
         let mut own = s.entries.range(EntryId { index: 0, ..t.entry }..t.entry);
-        let waits = |e: &Entry| matches!(e.place, Place::Queued | Place::Waiting) && e.address == t.address();
-        Some(t.change.0.place != Place::Queued || !own.any(|(id, e)| waits(e) && s.steady.contains(id)))
+        let waits = |e: &Entry| e.place == Place::Queued && e.address == t.address();
+        Some(!own.any(|(id, e)| waits(e) && s.steady.contains(id)))
     };
     NO_COMMAND "REB-11, SAF-16" "no open command works on its machine": |s, t| {
         // an ordered retry closes the attempt before it in the same transaction

@@ -199,6 +199,11 @@ fn each_row_of_work_is_refused_for_each_rule_that_it_breaks() {
         t.change.1.backoff.1 = None;
     });
     breaks("REB-11, REP-9, REP-19", |s, _| drop(s.entries.insert(EntryId::reboot(1), entry(Place::Draining))));
+    breaks("REB-9", |s, _| {
+        let before = EntryId { index: R.index - 1, ..R };
+        s.entries.insert(before, entry(Place::Queued));
+        s.steady.insert(before);
+    });
     breaks("REB-11, SAF-16", |s, _| {
         s.attempts.insert((EntryId::reboot(9), 1), attempt(R, 0, "power", json!(null)));
     });
