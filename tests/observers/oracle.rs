@@ -229,7 +229,7 @@ impl<'v> Replay<'v> {
         State {
             now: Some(at),
             skew: CLOCK_SKEW,
-            leads_since: view.leads_since(revision),
+            leader: view.leading_lease(revision),
             ttl: view.ttl(),
             unreachable_limit: (policy.membership != Membership::Nodes && defined)
                 .then_some(constraints.maximum_unreachable_nodes_for_reboot),

@@ -418,11 +418,12 @@ impl<'a> View<'a> {
         there.find(|c| c.created <= revision && c.deleted.is_none_or(|(deleted, _)| revision < deleted))
     }
 
-    /// Time from which the key that leads in this revision has led.
-    pub fn leads_since(&self, revision: i64) -> Option<Timestamp> {
+    /// Lease of the key that leads in this revision, and the time from which it has led.
+    pub fn leading_lease(&self, revision: i64) -> Option<(i64, Timestamp)> {
         let leader = self.leader(revision)?;
         let before = self.candidates.iter().take_while(|c| c.created < leader.created);
-        Some(before.filter_map(|c| c.deleted).map(|(_, at)| at).fold(leader.from, Timestamp::max))
+        let since = before.filter_map(|c| c.deleted).map(|(_, at)| at).fold(leader.from, Timestamp::max);
+        Some((i64::from_str_radix(&leader.lease, 16).ok()?, since))
     }
 
     /// Reports whether the engine's key with this lease led at any moment in this time.

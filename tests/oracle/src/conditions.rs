@@ -34,7 +34,9 @@ impl Eq for Condition {}
 
 /// Seconds after its time limit in which the command of a dead leader may still run (SAF-16).
 const KILL_TIME: u64 = 5;
-/// Seconds by which the wait for such a command may seem shorter.
+/// Seconds after its time limit by which a leader has surely recorded the end of its own command.
+const RECORDED: u64 = 120;
+/// Seconds by which the wait for the command of a dead leader may seem shorter.
 const WAIT_TOLERANCE: f64 = 1.0;
 /// Seconds by which a watch may seem shorter: times are cut to whole seconds, and copies lag.
 const WATCH_TOLERANCE: f64 = 2.0;
@@ -72,10 +74,15 @@ conditions! {
         // an ordered retry closes the attempt before it in the same transaction
         let closed = |a: &Attempt| ordered(t) && a.entry == t.entry;
         let mut open = s.attempts.values().filter(|a| a.outcome.is_none() && a.address == *t.address() && !closed(a));
-        let (now, since) = (s.now?, s.leads_since?);
-        let lease = s.ttl + s.ttl / 12.0;
-        let over = |a: &Attempt| later(since, lease + seconds(a.bound_seconds.saturating_add(KILL_TIME)) - WAIT_TOLERANCE);
-        Some(open.all(|a| over(a) <= now))
+        let (now, (lease, since)) = (s.now?, s.leader?);
+        let until = |a: &Attempt| {
+            if a.lease == lease {
+                return later(a.start, seconds(a.bound_seconds.saturating_add(RECORDED)));
+            }
+            let limit = seconds(a.bound_seconds.saturating_add(KILL_TIME));
+            later(since, s.ttl + s.ttl / 12.0 + limit - WAIT_TOLERANCE)
+        };
+        Some(open.all(|a| until(a) <= now))
     };
     NO_ORPHAN "SAF-35" "no cordon is left on its machine": |s, t| not(s.machine(t)?.orphaned);
     RIGHT_NODE "SAF-14" "its Node is the right one": |s, t| s.machine(t)?.matches;

@@ -98,8 +98,8 @@ pub struct State {
     pub now: Option<Timestamp>,
     /// Seconds by which clocks of engines may be wrong.
     pub skew: f64,
-    /// Time from which the present leader's key leads.
-    pub leads_since: Option<Timestamp>,
+    /// Lease of the present leader, and the time from which its key has led.
+    pub leader: Option<(i64, Timestamp)>,
     /// Seconds of the leader's lease.
     pub ttl: f64,
     /// Definition; none if it cannot be read.

@@ -45,7 +45,7 @@ fn state() -> State {
     let all = ["c1", "c2", "w1", "w2", "w3"].map(|a| (a.to_owned(), machine.clone()));
     State {
         now: Some(now()),
-        leads_since: Some(now()),
+        leader: Some((2, now())),
         ttl: 12.0,
         cluster: Some(cluster()),
         unreachable_limit: Some(0),
@@ -307,15 +307,17 @@ fn api_servers_wait_for_workers_and_for_each_other() {
 #[test]
 fn an_open_command_of_a_dead_leader_holds_its_machine_until_its_time_is_over() {
     let row = TABLE.iter().find(|row| row.name.contains("success command")).unwrap();
-    let after = |seconds: i64| {
+    let after = |lease: i64, seconds: i64| {
         let (mut s, step) = allowed(row);
         s.attempts.insert((EntryId::reboot(9), 1), attempt(R, 0, "power", json!(null)));
-        s.leads_since = Some(now() - jiff::SignedDuration::from_secs(seconds));
+        s.leader = Some((lease, now() - jiff::SignedDuration::from_secs(seconds)));
         check(&s, &step).map_err(|refusal| refusal.broken())
     };
     // 12 s of lease, 1 s of clock drift, 30 s of time limit, 5 s for the kill
-    assert_eq!(after(46), Err(vec!["REB-11, SAF-16"]));
-    assert_eq!(after(48), Ok(row.name));
+    assert_eq!(after(2, 46), Err(vec!["REB-11, SAF-16"]));
+    assert_eq!(after(2, 48), Ok(row.name));
+    // a leader's own command holds it, however long it leads
+    assert_eq!(after(1, 3600), Err(vec!["REB-11, SAF-16"]));
 }
 
 #[test]
