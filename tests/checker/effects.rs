@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended, Outcome},
     boot_time::BootTime,
-    drain::{Answer, Verdict},
+    drain::{Answer, EvictionAdmission, Verdict},
     entry::EntryId,
     kube::PodRow,
     names::NodeName,
@@ -159,7 +159,12 @@ impl World {
             }
             Effect::Preview { pods, unprotected } => {
                 let answers = self.answers(pods.iter().map(|(pod, _)| pod));
-                Done::With(EffectOutcome::Previewed(preview_result(pods, unprotected, &answers)))
+                Done::With(EffectOutcome::Previewed(preview_result(
+                    pods,
+                    unprotected,
+                    EvictionAdmission::EachPod,
+                    &answers,
+                )))
             }
             Effect::Evict { evict, delete, .. } => {
                 let all: Vec<Arc<PodRow>> = evict.iter().map(|(pod, _)| pod).chain(delete).cloned().collect();

@@ -7,7 +7,8 @@ usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10] [--write docs/p
 Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers), makes the nodes with their pods, and prints
 one JSON line per figure; --write puts a table of them between the marks `drain` of that file. cketerm's drains are timed from
 `draining` to `rebooting`, as etcd's watch shows them. Requests of each program are counted in the API server's audit log (user and user
-agent), from the cordon to the power command, without liveness checks.
+agent). cketerm's are those from the first cordon on; its Events, uncordons, and the watches of all Nodes, namespaces, DaemonSets and budgets
+(opened again to prove that they live) are counted apart.
 """
 import argparse, base64, collections, json, os, platform, re, shutil, ssl, subprocess, sys, tempfile, textwrap, threading, time, urllib.request
 
@@ -96,8 +97,9 @@ def prepare(pods=True):
     wait(lambda: not pods or running() == args.nodes * args.pods)
 
 
-def audit(start, program):
-    """Counts requests of this program since an offset of the log, by verb and resource. User and user agent identify it."""
+def audit(start, program, first=""):
+    """Counts requests of this program since an offset of the log, by verb and resource, from the first of that kind on. User and user
+    agent identify the program."""
     by = collections.Counter()
     with open(f"{folder}/audit.log", "rb") as f:
         f.seek(start)
@@ -107,7 +109,9 @@ def audit(start, program):
             if event["user"]["username"] != "bench" or not ref or not event.get("userAgent", "").startswith(program):
                 continue
             what = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
-            by[f"{event['verb']} {what}"] += 1
+            request = f"{event['verb']} {what}"
+            if by or request.startswith(first):
+                by[request] += 1
     return by
 
 
@@ -131,7 +135,7 @@ def table():
         (f"{peer['nodes']} drains of {peer['pods']} pods, one after another", f"{one['drains_s']} s (longest {one['longest_s']} s)", f"kubectl {peer['wall_s']} s",
          one["ratio_of_kubectl"], f"≤ {one['target']}"),
         ("… ten at a time, first to last", f"{ten['first_to_last_s']} s (longest {ten['longest_s']} s)", f"kubectl {peer['wall_s']} s", ten["ratio_of_kubectl"], f"≤ {ten['target']}"),
-        ("… requests per node, one after another", one["requests_per_node"], f"kubectl {peer['requests_per_node']}", round(one["requests_per_node"] / peer["requests_per_node"], 2), f"≤ {one['requests_target']}"),
+        ("… requests per node, one after another, without Events", one["requests_per_node"], f"kubectl {peer['requests_per_node']}", round(one["requests_per_node"] / peer["requests_per_node"], 2), f"≤ {one['requests_target']}"),
         (f"entry in etcd to the cordon, median of {cordon['samples']}", f"{cordon['median_ms']} ms (p99 {cordon['p99_ms']}, longest {cordon['longest_ms']})", "", "", f"p99 ≤ {cordon['target_p99_ms']} ms"),
         ("a command (`rq is-enabled`), median of 100", f"{command['median_ms']} ms (longest {command['longest_ms']})", f"`/bin/true` {command['bin_true_ms']} ms",
          round(command["median_ms"] / command["bin_true_ms"], 1), f"≤ {command['target_ms']} ms"),
@@ -244,7 +248,9 @@ def drain_with_cketerm(concurrent):
     times = transitions.times.values()
     each = [t["rebooting"] - t["draining"] for t in times]
     wall = max(t["rebooting"] for t in times) - min(t["draining"] for t in times)
-    by = audit(start, "cketerm")
+    by = audit(start, "cketerm", first="patch nodes")
+    by["patch nodes"] -= args.nodes
+    by["patch nodes (uncordons)"] = args.nodes
     return sum(each), max(each), wall, by
 
 
@@ -287,10 +293,12 @@ try:
     print_figure(figure="kubectl drain, one after another", nodes=args.nodes, pods=args.pods, wall_s=round(wall, 2),
         requests_per_node=round(sum(by.values()) / args.nodes, 1))
     total, longest, whole, by = drain_with_cketerm(1)
-    uncordons = args.nodes
-    requests = (sum(by.values()) - uncordons) / args.nodes
+    is_apart = lambda request: "events" in request or "uncordons" in request or request.startswith("watch") and request != "watch pods"
+    apart = {request: n for request, n in by.most_common() if is_apart(request)}
+    drains = {request: n for request, n in by.most_common() if not is_apart(request)}
+    requests = sum(drains.values()) / args.nodes
     print_figure(figure="cketerm, one at a time", drains_s=round(total, 2), longest_s=round(longest, 2), first_to_last_s=round(whole, 2),
-        ratio_of_kubectl=round(total / wall, 3), target=0.1, requests_per_node=round(requests, 1), requests_target=16, by=dict(by.most_common()))
+        ratio_of_kubectl=round(total / wall, 3), target=0.1, requests_per_node=round(requests, 1), requests_target=14, by=drains, apart=apart)
     total, longest, whole, by = drain_with_cketerm(10)
     print_figure(figure="cketerm, ten at a time", first_to_last_s=round(whole, 2), longest_s=round(longest, 2), ratio_of_kubectl=round(whole / wall, 3), target=round(1 / 30, 3))
 

@@ -53,7 +53,7 @@ fn breach(code: &'static str, w: &PodWrite<'_>, what: &str) -> Breach {
 }
 
 /// Start of the drain that was in progress on this Node.
-fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> {
+pub(super) fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> {
     let begins =
         view.entry_changes().into_iter().filter(|m| m.at <= at && status(m.after) == Some(RebootStatus::Draining));
     let here = begins.filter(|m| {

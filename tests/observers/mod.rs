@@ -24,6 +24,7 @@ mod agents;
 mod audit;
 mod batches;
 mod bounds;
+mod budgets;
 mod commands;
 mod cordon;
 mod drain;
@@ -43,6 +44,7 @@ mod other_drainers;
 mod outcomes;
 mod pacing;
 mod power_log;
+mod preview;
 mod queue;
 mod quorum;
 mod reboot_needed;
@@ -91,6 +93,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I13", repair::i13),
     ("I14", cordon::i14),
     ("I15", drain::i15),
+    ("I15", preview::i15),
     ("I15", early_backoff::i15),
     ("I16", drain::i16),
     ("I17", drain::i17),

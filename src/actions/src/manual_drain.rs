@@ -15,7 +15,7 @@ use cketerm_model::{
     boot_time::{BootTime, Seconds},
     clock::{Now, Steady},
     cluster::Cluster,
-    drain::{Answer, Verdict},
+    drain::{Answer, EvictionAdmission, Verdict},
     fence::Person,
     kube::{BudgetRow, NodeRow, PodRow},
     stored::view::StoreView,
@@ -90,7 +90,10 @@ pub(super) async fn drain(
 
 async fn send(context: &DrainContext<'_>, requests: &Requests, now: Now) -> BTreeMap<String, Answer> {
     match requests {
-        Requests::Preview { pods, unprotected } => evict_all(context, &dry_runs(pods, unprotected), true, now).await,
+        Requests::Preview { pods, unprotected } => {
+            let asked = dry_runs(pods, unprotected, EvictionAdmission::EachPod);
+            evict_all(context, &asked, true, now).await
+        }
         Requests::Evict { evict, delete, .. } => {
             let (mut answers, deleted) =
                 futures::join!(evict_all(context, evict, false, now), delete_all(context, delete, now));

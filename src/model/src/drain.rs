@@ -59,6 +59,15 @@ impl Verdict {
     }
 }
 
+/// Whatever decides on evictions in the API server, besides permissions and budgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionAdmission {
+    /// Nothing. Pods of a namespace that have the same budgets and the same health get the same answer.
+    BudgetsOnly,
+    /// Admission webhooks or policies, or it is unknown. Each pod may get another answer.
+    EachPod,
+}
+
 /// Result of one round of dry runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preview {

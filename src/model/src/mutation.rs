@@ -138,6 +138,8 @@ pub enum Mutation {
     DrainedTooEarly,
     /// Evictions are sent although their budget allows none.
     PacingIgnored,
+    /// No pod gets a dry run while no webhook sees evictions.
+    PreviewSkipped,
     /// Evictions and deletions name the pod without its UID.
     EvictionWithoutUid,
     /// A pod that a budget protects is deleted, even in a protected namespace.
@@ -265,6 +267,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::PreviewIgnored,
     Mutation::DrainedTooEarly,
     Mutation::PacingIgnored,
+    Mutation::PreviewSkipped,
     Mutation::EvictionWithoutUid,
     Mutation::DeleteProtected,
     Mutation::DaemonSetsEvicted,

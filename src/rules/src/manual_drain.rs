@@ -14,7 +14,7 @@ use cketerm_model::{
     boot_time::BootTime,
     clock::Now,
     cluster::{Cluster, Reboot},
-    drain::Answer,
+    drain::{Answer, EvictionAdmission},
     kube::{KubeView, NodeRow, PodRow},
     reason::{Blocker, Reason},
     stored::view::StoreView,
@@ -144,7 +144,7 @@ impl ManualDrain {
     pub fn record(&mut self, requests: Requests, answers: BTreeMap<String, Answer>, now: Now) {
         let (effect, outcome) = match requests {
             Requests::Preview { pods, unprotected } => {
-                let preview = preview_result(&pods, &unprotected, &answers);
+                let preview = preview_result(&pods, &unprotected, EvictionAdmission::EachPod, &answers);
                 (Effect::Preview { pods, unprotected }, EffectOutcome::Previewed(preview))
             }
             Requests::Evict { evict, delete, unprotected } => {

@@ -137,6 +137,55 @@ fn i15_a_webhook_with_side_effects_does_not_block_evictions_on_a_real_server() {
     assert!(webhook.asked().iter().skip(before).all(|asked| !asked.dry_run), "{:?}", webhook.asked());
 }
 
+/// Names of the pods whose eviction was asked about by a dry run, sorted.
+fn dry_runs(world: &World) -> Vec<String> {
+    let name = |e: &Value| {
+        let dry = !e["requestObject"]["deleteOptions"]["dryRun"].is_null();
+        (dry && e["user"]["username"] == "bench")
+            .then(|| e["objectRef"]["name"].as_str().unwrap_or_default().to_owned())
+    };
+    let mut names: Vec<String> = world.audit().iter().filter_map(name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Without a webhook, one pod of each budget gets a dry run. With a policy for evictions, each pod gets one.
+#[test]
+fn i15_dry_runs_are_as_many_as_admission_requires_on_a_real_server() {
+    let Some(world) = World::start(OPTIONS) else { return };
+    let machines = machines(1, 2);
+    world.add_nodes(&machines);
+    for machine in &machines[1..] {
+        for (app, pod) in [("web", "web-0"), ("web", "web-1"), ("free", "free-0"), ("free", "free-1")] {
+            world.add_pod("default", &format!("{pod}-{}", machine.name), &machine.name, app, None);
+        }
+    }
+    world.wait_for_running_pods("default");
+    world.add_budget("default", "web", "web", 0);
+    world.set_up(&machines, &json!({}));
+    let drain = |machine: usize| {
+        let daemon = world.daemon("engine");
+        daemon.ready();
+        world.queue(&[&machines[machine]]);
+        world.wait_for_empty_queue(60);
+    };
+    drain(1);
+    let asked = dry_runs(&world);
+    assert!(asked.len() == 1 && asked[0].starts_with("web-"), "{asked:?}");
+
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/*"]});
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "evictions"},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]}});
+    world.ok("POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", Some(&policy));
+    drain(2);
+    let mut all: Vec<String> = ["free-0", "free-1", "web-0", "web-1"].map(|pod| format!("{pod}-w2")).to_vec();
+    all.extend(asked);
+    all.sort_unstable();
+    assert_eq!(dry_runs(&world), all);
+}
+
 fn i18_a_pod_with_two_budgets_is_deleted_unless_its_namespace_is_protected(world: &World) {
     let machines = machines(1, 2);
     world.add_nodes(&machines);

@@ -1,4 +1,4 @@
-//! Pace of evictions (I75).
+//! Pace of evictions (I75), and previews of full budgets (I15).
 
 use serde_json::{Value, json};
 
@@ -53,4 +53,27 @@ fn i75_refusals_of_a_budget_that_changed_or_of_later_rounds_are_no_breach() {
     again.evict("safe", "a", false, 429);
     again.evict("safe", "a", false, 429);
     assert_breaches(&again, &[]);
+}
+
+#[test]
+fn i15_a_first_eviction_beside_a_budget_that_refuses_all_the_time_is_reported() {
+    let with_other = || {
+        let mut s = draining();
+        s.pod("safe", "free", "w1", "ReplicaSet", json!({"app": "other"}));
+        s
+    };
+    let mut ignored = with_other();
+    ignored.evict("safe", "free", false, 201);
+    assert_breaches(&ignored, &["I15"]);
+    let mut opened = draining();
+    opened.object("poddisruptionbudgets", "safe", "web", Some(budget(1)));
+    opened.evict("safe", "a", false, 201);
+    assert_breaches(&opened, &[]);
+    // a webhook removes one of the pods itself
+    let mut passed = with_other();
+    for name in ["a", "b"] {
+        passed.evict("safe", name, true, 201);
+    }
+    passed.evict("safe", "free", false, 201);
+    assert_breaches(&passed, &[]);
 }

@@ -97,6 +97,8 @@ pub struct PodState {
     pub node: String,
     /// `status.phase`.
     pub phase: String,
+    /// Whether its condition Ready is True.
+    pub ready: bool,
     /// Time at which its deletion was requested.
     pub terminating: Option<Timestamp>,
     /// End of its grace period.
@@ -115,11 +117,13 @@ impl PodState {
         let meta = &object["metadata"];
         let owners = meta["ownerReferences"].as_array().into_iter().flatten();
         let mut owners = owners.filter(|o| o["controller"] == true);
+        let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
         let grace = meta["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
         let requested = meta["deletionTimestamp"].as_str().and_then(|t| t.parse::<Timestamp>().ok());
         Self {
             node: text(&object["spec"]["nodeName"]),
             phase: text(&object["status"]["phase"]),
+            ready: conditions.any(|c| c["type"] == "Ready" && c["status"] == "True"),
             terminating: requested.map(|at| at.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(at)),
             grace_ends: requested,
             mirror: meta["annotations"].get("kubernetes.io/config.mirror").is_some(),

@@ -18,6 +18,7 @@
 //! | `nodes` | cordons and their owner annotation |
 //! | `own_node` | one Node with the annotations of its agent |
 //! | `evict` | evictions, deletions, and the meaning of each answer |
+//! | `eviction_admission` | the webhooks and policies that see evictions |
 //! | `events` | Events on Nodes, for operators |
 //! | `probe` | health probe of one API server at its own address |
 //! | `probe_clients` | clients for these probes |
@@ -42,6 +43,7 @@ mod endpoints;
 mod error;
 mod events;
 mod evict;
+mod eviction_admission;
 mod follow;
 #[cfg(test)]
 mod fuzz;

@@ -8,13 +8,13 @@ use std::{
 use cketerm_clients::kubernetes::{ObjectEvent, Release, WriteError};
 use cketerm_model::{
     boot_time::BootTime,
-    drain::{Answer, Verdict},
+    drain::{Answer, EvictionAdmission, Verdict},
     entry::EntryId,
     kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
     names::Address,
 };
 use cketerm_rules::{
-    decide::{Budgeted, Guard, dry_runs, preview_result},
+    decide::{Budgeted, Guard, dry_runs, preview_result, saves_dry_runs},
     snapshot::{EffectOutcome, StaleCause},
 };
 
@@ -126,12 +126,15 @@ impl Actor {
         pods: Vec<Budgeted>,
         unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
-        let mut answers = self.send_evictions(guard, decided, &dry_runs(&pods, unprotected), true).await?;
+        let admission =
+            if saves_dry_runs(&pods) { self.eviction_admission().await } else { EvictionAdmission::EachPod };
+        let asked = dry_runs(&pods, unprotected, admission);
+        let mut answers = self.send_evictions(guard, decided, &asked, true).await?;
         self.attach_causes(&pods, unprotected, &mut answers).await;
         let entry = guard.entry.map(|(id, _)| id);
         let of = pods.iter().map(|(pod, _)| pod.as_ref());
         self.record_pod_events(entry, SentRequests::Evictions { dry_run: true }, unprotected, of, &answers);
-        let preview = preview_result(&pods, unprotected, &answers);
+        let preview = preview_result(&pods, unprotected, admission, &answers);
         Ok(EffectOutcome::Previewed(self.with_landing_check(preview, machine, unprotected).await))
     }
 

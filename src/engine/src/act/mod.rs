@@ -4,6 +4,7 @@
 //! from. Every write to etcd is one fenced transaction. Every write to Kubernetes carries a `resourceVersion` or a UID
 //! (I23, I24; SAF-8 to SAF-11).
 
+mod admission;
 mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
@@ -56,6 +57,7 @@ use cketerm_rules::{
 
 use self::audit_intent::Step;
 pub(super) use self::{
+    admission::SharedAdmission,
     audit_intent::{AuditIntent, Repeated, named, write_result},
     eviction_pace::EvictionPace,
     explain::SharedPlacement,
@@ -95,6 +97,8 @@ pub(super) struct Actor {
     pub events: EventRecorder,
     /// Pace of evictions, by the answers of the API server.
     pub eviction_pace: EvictionPace,
+    /// Last read of the webhooks and policies that see evictions.
+    pub admission: SharedAdmission,
     /// Last read of all pods, for the causes behind budgets.
     pub placement: SharedPlacement,
     /// Number of audit records that this leadership has written.

@@ -21,7 +21,7 @@ use cketerm_rules::{
 
 use super::{Leader, Loop};
 use crate::{
-    act::{Actor, EvictionPace, Repeated, SharedPlacement},
+    act::{Actor, EvictionPace, Repeated, SharedAdmission, SharedPlacement},
     event_recorder::EventRecorder,
     lead::{Campaign, CandidacyEvent, CandidacyOrder},
     metal3::Controller,
@@ -386,6 +386,7 @@ impl Loop {
             audit_count: Arc::default(),
             repeats: Repeated::default(),
             eviction_pace: EvictionPace::default(),
+            admission: SharedAdmission::default(),
             placement: SharedPlacement::default(),
         };
         let actor = Arc::new(actor);

@@ -110,7 +110,7 @@ pub use self::{
     etcd_quorum::QuorumCondition,
     maintenance_requests::MaintenanceRequestEffect,
     pods::{PodVerdict, classify_pod},
-    preview::{Budgeted, dry_runs, preview_result},
+    preview::{Budgeted, dry_runs, preview_result, saves_dry_runs},
     reboot_needed::{NeededBatch, NeededMachine, RebootNeededEffect},
     registry::{Apply, ApplyState, RegistryEffect, compares, unwritten},
     repair::health::HEALTH_CHECK_PREFIX,

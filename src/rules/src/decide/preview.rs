@@ -6,7 +6,7 @@ use std::{
 };
 
 use cketerm_model::{
-    drain::{Answer, Finding, Preview, Verdict},
+    drain::{Answer, EvictionAdmission, Finding, Preview, Verdict},
     fault,
     kube::{BudgetRow, PodRow},
     reason::{PodHold, Reason},
@@ -17,16 +17,45 @@ use super::{budget_room::BudgetUse, pods::pod_hold_reason};
 /// A pod and the budgets that select it.
 pub type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
-/// Returns the pods of a preview that a round asks about. Of the protected ones whose budget allows no eviction it is
-/// one for each budget, because the others get the same answer. They are asked about in the next round if that one
-/// passes.
-pub fn dry_runs(pods: &[Budgeted], unprotected: &BTreeSet<String>) -> Vec<Budgeted> {
-    let (none_under_way, mut asked) = (BudgetUse::default(), BTreeSet::new());
+/// Returns the pods of a preview that a round asks about. If nothing but budgets decides on evictions, these are one for
+/// all pods that the API server judges alike, and none for pods without a budget. In any case it is one for each budget
+/// that allows no eviction, of the protected pods: the others get the same answer. They are asked about in the next round
+/// if that one passes.
+pub fn dry_runs(pods: &[Budgeted], unprotected: &BTreeSet<String>, admission: EvictionAdmission) -> Vec<Budgeted> {
+    let (none_under_way, mut full_budgets, mut alike) = (BudgetUse::default(), BTreeSet::new(), BTreeSet::new());
     let is_asked = |(pod, budgets): &&Budgeted| {
         let full = none_under_way.refusing(pod, budgets).filter(|_| !unprotected.contains(&pod.uid));
-        full.is_none_or(|full| asked.insert(full.full_name()))
+        full.is_none_or(|full| full_budgets.insert(full.full_name()))
+            && match admission {
+                EvictionAdmission::EachPod => true,
+                EvictionAdmission::BudgetsOnly => Likeness::of(pod, budgets).is_some_and(|of| alike.insert(of)),
+            }
     };
     pods.iter().filter(is_asked).cloned().collect()
+}
+
+/// Whether fewer dry runs are sent if nothing but budgets decides on evictions.
+pub fn saves_dry_runs(pods: &[Budgeted]) -> bool {
+    let mut alike = BTreeSet::new();
+    !pods.iter().all(|(pod, budgets)| Likeness::of(pod, budgets).is_some_and(|of| alike.insert(of)))
+}
+
+/// Everything on which the API server's answer to an eviction depends, if no webhook and no policy decides: budgets, and
+/// the pod's health in their eyes.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Likeness {
+    namespace: String,
+    /// Budgets of the pod, and whether each of them counts its eviction.
+    budgets: Vec<(String, bool)>,
+}
+
+impl Likeness {
+    /// Returns none if there is nothing on which the answer depends.
+    fn of(pod: &PodRow, budgets: &[Arc<BudgetRow>]) -> Option<Self> {
+        fault!(PreviewSkipped => return None);
+        let budgets: Vec<_> = budgets.iter().map(|budget| (budget.full_name(), budget.judges(pod))).collect();
+        (!budgets.is_empty()).then(|| Self { namespace: pod.namespace.clone(), budgets })
+    }
 }
 
 /// Meaning of one answer for the preview.
@@ -37,16 +66,31 @@ enum DryRunResult {
 }
 
 /// Returns the result of these dry runs. `unprotected` holds UIDs of pods in namespaces that are not protected.
+/// `admission` is that of [`dry_runs`].
 pub fn preview_result(
     pods: &[Budgeted],
     unprotected: &BTreeSet<String>,
+    admission: EvictionAdmission,
     answers: &BTreeMap<String, Answer>,
 ) -> Preview {
+    let accepted = |(pod, _): &&Budgeted| answers.get(&pod.uid).is_some_and(|a| a.verdict == Verdict::Accepted);
+    let alike: BTreeSet<_> = pods.iter().filter(accepted).map(|(pod, budgets)| Likeness::of(pod, budgets)).collect();
     let mut passed = BTreeSet::new();
     let (mut blocked, mut undecided, mut unasked) = (None, None, false);
-    for (pod, _) in pods {
+    for (pod, budgets) in pods {
         let Some(answer) = answers.get(&pod.uid) else {
-            unasked = true;
+            let passes = match admission {
+                EvictionAdmission::EachPod => false,
+                EvictionAdmission::BudgetsOnly => {
+                    let likeness = Likeness::of(pod, budgets);
+                    likeness.is_none() || alike.contains(&likeness)
+                }
+            };
+            if passes {
+                passed.insert(pod.uid.clone());
+            } else {
+                unasked = true;
+            }
             continue;
         };
         match dry_run_result(pod, unprotected.contains(&pod.uid), &answer.verdict) {
@@ -125,7 +169,8 @@ mod tests {
             undecided: 0,
         };
         let answers = answers.iter().map(|(uid, verdict)| ((*uid).to_owned(), answer(verdict))).collect();
-        preview_result(&pods, &unprotected.iter().map(|u| (*u).to_owned()).collect(), &answers)
+        let unprotected = unprotected.iter().map(|u| (*u).to_owned()).collect();
+        preview_result(&pods, &unprotected, EvictionAdmission::EachPod, &answers)
     }
 
     fn held(hold: PodHold) -> Verdict {

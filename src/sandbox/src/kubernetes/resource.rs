@@ -56,6 +56,7 @@ resources! {
     ENDPOINT_SLICES: "discovery.k8s.io" "v1" "endpointslices" "endpointslice" "EndpointSlice" [], true false true;
     EVENTS: "events.k8s.io" "v1" "events" "event" "Event" ["ev"], true false false;
     LEASES: "coordination.k8s.io" "v1" "leases" "lease" "Lease" [], true false false;
+    VALIDATING_WEBHOOKS: "admissionregistration.k8s.io" "v1" "validatingwebhookconfigurations" "validatingwebhookconfiguration" "ValidatingWebhookConfiguration" [], false false true;
     VOLUME_ATTACHMENTS: "storage.k8s.io" "v1" "volumeattachments" "volumeattachment" "VolumeAttachment" [], false true false;
     BARE_METAL_HOSTS: "metal3.io" "v1alpha1" "baremetalhosts" "baremetalhost" "BareMetalHost" ["bmh", "bmhost"], true true true;
     MAINTENANCE_REQUESTS: "cketerm.io" "v1alpha1" "maintenancerequests" "maintenancerequest" "MaintenanceRequest" ["mreq"], false true true;

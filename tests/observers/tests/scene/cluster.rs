@@ -134,7 +134,7 @@ impl Scene {
             "metadata": {"name": name, "namespace": namespace, "uid": format!("uid-{name}"), "labels": labels,
                 "ownerReferences": [{"kind": kind, "name": "o", "uid": format!("uid-{kind}"), "controller": true}]},
             "spec": {"nodeName": node},
-            "status": {"phase": "Running"},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         });
         self.object("pods", namespace, name, Some(pod));
     }

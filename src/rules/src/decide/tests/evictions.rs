@@ -1,10 +1,13 @@
 //! Evictions answered by a webhook, a failing server or two budgets.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use cketerm_model::{
     boot_time::Seconds,
-    drain::{Undecided, Verdict},
+    drain::{Answer, EvictionAdmission, Finding, Undecided, Verdict},
     entry::EntryId,
     kube::PodRow,
     names::{Address, NodeName},
@@ -20,7 +23,7 @@ use super::{
     scene::{BOOT, Scene, now, refused_by_budget},
 };
 use crate::{
-    decide::{Budgeted, Effect, dry_runs},
+    decide::{Budgeted, Effect, dry_runs, preview_result, saves_dry_runs},
     snapshot::{InFlight, KnownCause},
 };
 
@@ -302,10 +305,54 @@ fn a_drain_that_a_budget_holds_looks_up_the_cause_and_shows_it() {
 fn a_preview_asks_once_about_a_budget_that_allows_nothing() {
     let scene = budgeted(&["a", "b", "c"], 0).pod(11, "other", |_| {}).work(0, |w| w.drain.previewed = false);
     let Some(Effect::Preview { pods, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };
-    assert_eq!(named(&dry_runs(&pods, &BTreeSet::new())), ["a", "other"]);
+    assert_eq!(named(&dry_runs(&pods, &BTreeSet::new(), EvictionAdmission::EachPod)), ["a", "other"]);
     let open = scene.with(|s| allow(s, 1));
     let Some(Effect::Preview { pods, .. }) = open.effect(0) else { panic!() };
-    assert_eq!(dry_runs(&pods, &BTreeSet::new()).len(), 4);
+    assert_eq!(dry_runs(&pods, &BTreeSet::new(), EvictionAdmission::EachPod).len(), 4);
+}
+
+#[test]
+fn a_preview_without_webhooks_asks_once_about_pods_that_are_judged_alike() {
+    let scene = budgeted(&["a", "b", "c"], 1)
+        .pod(11, "other", |_| {})
+        .pod(11, "another", |_| {})
+        .pod(11, "elsewhere", |pod| pod.namespace = "far".to_owned())
+        .pod(11, "ill", |pod| {
+            shop_web(pod);
+            (pod.phase, pod.ready) = ("Pending".to_owned(), false);
+        })
+        .work(0, |w| w.drain.previewed = false);
+    let Some(Effect::Preview { pods, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };
+    assert!(saves_dry_runs(&pods));
+    let asked = |admission| dry_runs(&pods, &BTreeSet::new(), admission);
+    let alone = asked(EvictionAdmission::BudgetsOnly);
+    // one that its budget counts, and one that it does not count; none of the pods without a budget
+    assert_eq!(named(&alone), ["a", "ill"]);
+    assert!(!saves_dry_runs(&alone));
+    assert_eq!(asked(EvictionAdmission::EachPod).len(), pods.len());
+
+    let answer = |verdict| Answer { verdict, at: BOOT, budgets: BTreeMap::new(), undecided: 0 };
+    let uid = |name: &str| pods.iter().find(|(pod, _)| pod.name == name).map(|(pod, _)| pod.uid.clone()).unwrap();
+    let passed = |admission, answers: &[(&str, Verdict)]| {
+        let answers = answers.iter().map(|(name, verdict)| (uid(name), answer(verdict.clone()))).collect();
+        let preview = preview_result(&pods, &BTreeSet::new(), admission, &answers);
+        let names = pods.iter().filter(|(pod, _)| preview.passed.contains(&pod.uid)).map(|(pod, _)| pod.name.clone());
+        (names.collect::<Vec<_>>(), preview.finding)
+    };
+    let both = [("a", Verdict::Accepted), ("ill", Verdict::Accepted)];
+    let (names, finding) = passed(EvictionAdmission::BudgetsOnly, &both);
+    assert_eq!((names.len(), finding), (pods.len(), Finding::Clean));
+    let (names, finding) = passed(EvictionAdmission::EachPod, &both);
+    assert_eq!((names, finding), (vec!["a".to_owned(), "ill".to_owned()], Finding::Unfinished));
+    // a pod that is gone answers for no other
+    let (names, finding) = passed(EvictionAdmission::BudgetsOnly, &[("a", Verdict::Gone), ("ill", Verdict::Accepted)]);
+    assert_eq!(
+        (names, finding),
+        (["a", "another", "elsewhere", "ill", "other"].map(String::from).to_vec(), Finding::Unfinished)
+    );
+    let (_, finding) =
+        passed(EvictionAdmission::BudgetsOnly, &[("a", refused_by_budget()), ("ill", Verdict::Accepted)]);
+    assert!(matches!(finding, Finding::Blocked(_)), "{finding:?}");
 }
 
 #[test]

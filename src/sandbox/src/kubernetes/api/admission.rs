@@ -1,13 +1,18 @@
 //! Answers to evictions that precede the budget check: from admission webhooks, and from an API server that fails or is
 //! overloaded. The messages were observed on kube-apiserver 1.35.
 
-use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Method, Request};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
+    super::resource::VALIDATING_WEBHOOKS,
     Api,
     delete::Options,
     path::{RequestInfo, Target},
@@ -54,6 +59,16 @@ pub enum Behaviour {
     LeaderChanged(u32),
 }
 
+impl Behaviour {
+    /// Whether it is a webhook's, and not the API server's.
+    fn is_webhook(&self) -> bool {
+        match self {
+            Self::Deny(_) | Self::Defer(_) | Self::Migrate(_) | Self::TimeOut { .. } | Self::Fail(_) => true,
+            Self::Overload(_) | Self::LeaderChanged(_) => false,
+        }
+    }
+}
+
 /// The interceptors, and their counters.
 #[derive(Debug, Default)]
 pub(super) struct Interceptors {
@@ -83,9 +98,21 @@ impl Interceptor {
 }
 
 impl Api {
-    /// Replaces the interceptors.
+    /// Replaces the interceptors, and the registrations of those that are webhooks.
     pub fn intercept(&self, interceptors: Vec<Interceptor>) {
         let mut now = self.shared.interceptors.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = |all: &[Interceptor]| -> BTreeSet<String> {
+            all.iter().filter(|one| one.behaviour.is_webhook()).map(|one| one.name.clone()).collect()
+        };
+        let (before, after) = (names(&now.all), names(&interceptors));
+        for name in before.difference(&after) {
+            // Fails if somebody has deleted it, which is fine.
+            drop(self.objects.remove(&VALIDATING_WEBHOOKS, "", name, |_| Ok(())));
+        }
+        for name in after.difference(&before) {
+            // Fails if somebody has created it, which is fine.
+            drop(self.objects.create(&VALIDATING_WEBHOOKS, "", registration(name)));
+        }
         *now = Interceptors { all: interceptors, counters: BTreeMap::new() };
     }
 
@@ -183,6 +210,15 @@ impl Api {
     }
 }
 
+/// Returns the registration of a webhook that sees evictions.
+fn registration(name: &str) -> Value {
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]});
+    let webhook = json!({"name": name, "rules": [rule], "clientConfig": {"url": format!("https://{name}/evictions")},
+        "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+    json!({"metadata": {"name": name}, "webhooks": [webhook]})
+}
+
 /// Returns a webhook's denial with the API server's message.
 fn denied(code: u16, name: &str, message: &str) -> StatusError {
     StatusError::new(code, "", format!("admission webhook \"{name}\" denied the request: {message}"))
@@ -190,8 +226,6 @@ fn denied(code: u16, name: &str, message: &str) -> StatusError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
