@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
+    budgets::Budgets,
     early_backoff::named_pod,
     record::{ApiRequest, Breach},
     view::{Means, PodWrite, View, is_engine, named, shift, status},
@@ -62,15 +63,15 @@ fn reason_fits(means: Means, reason: &str) -> bool {
 
 /// I20, at each real eviction of a leader that was refused with 429, 403 or 5xx. While the entry goes on draining and
 /// the pod exists, the leader reports a reason for that entry from 2 to 8 s later. At some moment that reason is of the
-/// answer's kind, or of the kind of an answer that another of its pods got in the two minutes before. It is never only
-/// that the entry works or waits for its turn.
+/// answer's kind, or of the kind of an answer that another of its pods got in the two minutes before, or it names a
+/// budget that allows no eviction then. It is never only that the entry works or waits for its turn.
 ///
 /// No entry of another Node backs off because of it: where the audit record of a backoff names a pod, it is a pod of
 /// its own Node.
 ///
 /// Not covered: 404 and 409, after which there is nothing to name; previews, whose refusal is a backoff.
 pub fn i20(view: &View<'_>) -> Vec<Breach> {
-    let mut found = Vec::new();
+    let (budgets, mut found) = (Budgets::of(view), Vec::new());
     let mut refused: BTreeMap<(u64, String), Refused> = BTreeMap::new();
     for write in view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run) {
         if !matches!(write.request.code, 429 | 403 | 500..) {
@@ -81,7 +82,7 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
             let known =
                 refused.entry(key.clone()).or_insert_with(|| (write.request.at, BTreeSet::new(), String::new()));
             if shift(known.0, REPORT_DELAY.1) < write.request.at {
-                found.extend(unreported_refusal(view, &key, known));
+                found.extend(unreported_refusal(view, &budgets, &key, known));
                 *known = (write.request.at, BTreeSet::new(), String::new());
             }
             known.1.insert(write.means);
@@ -89,7 +90,7 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
         }
     }
     for (key, known) in &refused {
-        found.extend(unreported_refusal(view, key, known));
+        found.extend(unreported_refusal(view, &budgets, key, known));
     }
     for step in view.entry_changes().iter().filter(|m| m.engine && status(m.before) == Some(RebootStatus::Draining)) {
         let Some(audit) = view.audit_at(step.revision).filter(|a| a["what"] == "back off") else { continue };
@@ -123,7 +124,12 @@ fn entry_of(view: &View<'_>, write: &PodWrite<'_>) -> Option<u64> {
 }
 
 /// Refusals of an entry that its leader never named while they lasted.
-fn unreported_refusal(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Refused) -> Option<Breach> {
+fn unreported_refusal(
+    view: &View<'_>,
+    budgets: &Budgets<'_>,
+    (index, by): &(u64, String),
+    (at, answers, pod): &Refused,
+) -> Option<Breach> {
     let (from, to) = (shift(*at, REPORT_DELAY.0), shift(*at, REPORT_DELAY.1));
     let line = view.entries.get(index)?;
     if !line.throughout(*at, to, |l| status(l) == Some(RebootStatus::Draining)) {
@@ -143,20 +149,28 @@ fn unreported_refusal(view: &View<'_>, (index, by): &(u64, String), (at, answers
     if accepted || !stays {
         return None;
     }
-    let reasons: Vec<&Value> = view
+    let reasons: Vec<(Timestamp, &Value)> = view
         .leading()
         // while one request is unanswered, the answers to the others are unknown
         .filter(|s| s.by == *by && s.at >= from && s.at <= to && !s.moving.contains(index))
-        .filter_map(|s| s.reasons.get(index))
+        .filter_map(|s| Some((s.at, s.reasons.get(index)?)))
         .collect();
+    // a pod of a full budget is held without a request
+    let full = |at: Timestamp, r: &Value| {
+        let budget = r["pdb"].as_str().filter(|_| r["reason"] == "BlockedByPDB");
+        budget.is_some_and(|budget| budgets.is_full_throughout(budget, at, at))
+    };
     let earlier = |r: &Value| {
         let lately = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.request.by == *by);
         let mut of_it = lately.filter(|w| w.request.at <= to && w.request.at >= shift(*at, -EARLIER_ANSWERS));
         of_it.any(|w| r["pod"] == w.pod.as_str() && reason_fits(w.means, named(r)))
     };
-    let was_named = reasons.iter().any(|r| answers.iter().any(|means| reason_fits(*means, named(r))) || earlier(r));
-    let what =
-        format!("{pod} of reboots/{index} was answered {answers:?}, but {by} only reported {:?}", reasons.last());
+    let fits = |r: &Value| answers.iter().any(|means| reason_fits(*means, named(r)));
+    let was_named = reasons.iter().any(|&(at, r)| fits(r) || earlier(r) || full(at, r));
+    let what = format!(
+        "{pod} of reboots/{index} was answered {answers:?}, but {by} only reported {:?}",
+        reasons.last().map(|last| last.1)
+    );
     (reasons.len() >= 3 && !was_named).then_some(Breach { code: "I20", at: *at, what })
 }
 

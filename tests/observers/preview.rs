@@ -11,7 +11,7 @@ use super::{
     view::{Means, Pod, PodState, View},
 };
 
-/// I15: the first eviction of a drain is accepted only if no other pod of the Node was refused by its budget from the
+/// I15: the first eviction of a drain is accepted, or begun by a webhook, only if no other pod of the Node was refused by its budget from the
 /// beginning of the drain, and before it as long as copies lag, until now. A pod whose dry run passed since then is no
 /// such pod: admission webhooks come before budgets.
 pub fn i15(view: &View<'_>) -> Vec<Breach> {
@@ -25,7 +25,7 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
             passed.insert(uid, at);
         }
         let Some(began) = drain_began(view, node, at).filter(|_| w.eviction && !w.dry_run) else { continue };
-        if w.means != Means::Accepted || !drains.insert((node.clone(), began)) {
+        if !matches!(w.means, Means::Accepted | Means::Deferred) || !drains.insert((node.clone(), began)) {
             continue;
         }
         // a drain of another leader was previewed by that one

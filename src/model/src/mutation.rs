@@ -140,6 +140,8 @@ pub enum Mutation {
     PacingIgnored,
     /// No pod gets a dry run while no webhook sees evictions.
     PreviewSkipped,
+    /// A leader takes a drain that it began itself, unknowingly, for another leader's.
+    OwnDrainForgotten,
     /// Evictions and deletions name the pod without its UID.
     EvictionWithoutUid,
     /// A pod that a budget protects is deleted, even in a protected namespace.
@@ -268,6 +270,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::DrainedTooEarly,
     Mutation::PacingIgnored,
     Mutation::PreviewSkipped,
+    Mutation::OwnDrainForgotten,
     Mutation::EvictionWithoutUid,
     Mutation::DeleteProtected,
     Mutation::DaemonSetsEvicted,
