@@ -28,7 +28,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     eta::text::Detail,
-    forecast::{Budgets, Forecast, MachineForecast, Place, forecast},
+    forecast::{Budgets, Forecast, MachineForecast, Place, Separation, forecast},
     start::{Bar, Start},
 };
 use serde::Serialize;
@@ -55,6 +55,9 @@ struct Planned {
     in_work: Option<String>,
     /// Reason why it waits, beyond waiting for its turn.
     waits: Option<String>,
+    /// Reason why the order by budgets puts it into a later wave than others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apart: Option<Separation>,
     /// Preview of its drain; `None` if Kubernetes has no such Node or was not queried.
     drain: Option<Preview>,
     /// Landing check of its pods while the nodes of its wave are drained together; `None` if it was not checked.
@@ -231,6 +234,7 @@ fn of(
         entry: placed.entry,
         in_work,
         waits,
+        apart: placed.apart,
         drain,
         landing,
         unread,
@@ -258,6 +262,7 @@ fn text(planned: &[Planned]) -> String {
         let described = [
             node.in_work.clone(),
             node.waits.clone(),
+            node.apart.as_ref().map(ToString::to_string),
             node.drain.as_ref().map(Preview::summary),
             node.landing.as_ref().map(NodeLanding::summary),
             node.unread.as_ref().map(|why| format!("pods not read: {why}")),
@@ -352,5 +357,36 @@ fn no_definition(view: &StoreView) -> String {
     match view.cluster.as_ref().map(|c| &c.value) {
         Some(Err(why)) => format!("the cluster definition cannot be read: {why}"),
         _ => "no cluster definition is stored: set one with `cketerm cluster set FILE`".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(name: &str, wave: usize, apart: Option<Separation>) -> Planned {
+        Planned {
+            wave: Some(wave),
+            address: Address::new("10.0.0.1"),
+            name: name.to_owned(),
+            api_server: false,
+            entry: None,
+            in_work: None,
+            waits: None,
+            apart,
+            drain: None,
+            landing: None,
+            unread: None,
+        }
+    }
+
+    /// The waves showed that two nodes do not go together, but not which budget keeps them apart.
+    #[test]
+    fn the_budget_that_keeps_two_nodes_apart_is_named() {
+        let nodes = vec!["n1".to_owned()];
+        let apart = Separation::Budget { budget: "shop/web".to_owned(), allowed: 1, nodes };
+        let text = text(&[planned("n1", 1, None), planned("n3", 2, Some(apart))]);
+        let row = "  n3 10.0.0.1: waits for n1: both have pods of pdb shop/web, which allows 1 disruption\n";
+        assert!(text.ends_with(row), "{text}");
     }
 }
