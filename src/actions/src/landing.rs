@@ -1,22 +1,22 @@
 //! Landing check of a plan: whether the pods of each node find a place elsewhere while the nodes of its wave are drained
 //! together. It only reads.
 
+mod lines;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_model::{names::NodeName, placement::PlacementView};
+use cketerm_model::{kube::Controller, names::NodeName, placement::PlacementView};
 use cketerm_rules::landing::{self, LandingAnswer, PodAnswer, PodLanding};
 use serde::Serialize;
 
 /// Sets of nodes that are checked, at most: each costs a fraction of a second in a large cluster.
 pub const MAX_CHECKS: usize = 20;
-/// Pods that the text of one node names, at most.
-const MAX_PODS: usize = 5;
 
 /// Landing check of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeLanding {
-    /// Answer for the node's pods together: `fits`, `cannot` or `uncertain`.
-    pub answer: String,
+    /// Answer for the node's pods together.
+    pub answer: LandingAnswer,
     /// Number of pods that find no place in any order, although each of them fits alone. Only of a node that is checked
     /// alone.
     #[serde(skip_serializing_if = "is_none_pending")]
@@ -32,14 +32,41 @@ fn is_none_pending(pending: &usize) -> bool {
 
 /// Answer for one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "WrittenPod")]
 pub struct LandingPod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The owner with `controller: true`.
+    pub controller: Option<Controller>,
+    /// Its answer.
+    pub answer: PodAnswer,
+}
+
+/// Form of a pod's answer in JSON.
+#[derive(Serialize)]
+struct WrittenPod {
     /// `namespace/name`.
-    pub pod: String,
+    pod: String,
     /// `fits`, `cannot`, `only_here`, `not_recreated` or `uncertain`.
-    pub answer: &'static str,
+    answer: &'static str,
     /// Reason; none for pods that fit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    why: Option<String>,
+}
+
+impl From<LandingPod> for WrittenPod {
+    fn from(pod: LandingPod) -> Self {
+        let answer = match pod.answer {
+            PodAnswer::Fits => "fits",
+            PodAnswer::NotRecreated => "not_recreated",
+            PodAnswer::OnlyHere { .. } => "only_here",
+            PodAnswer::Uncertain(_) => "uncertain",
+            PodAnswer::Cannot(_) => "cannot",
+        };
+        Self { pod: pod.full_name(), answer, why: lines::why(&pod.answer) }
+    }
 }
 
 /// Landing checks of some sets of nodes.
@@ -62,7 +89,7 @@ pub fn check(view: &PlacementView, sets: &[BTreeSet<NodeName>]) -> Landings {
             let pods: Vec<&PodLanding> = found.pods.iter().filter(|pod| pod.node == *node).collect();
             let mut landing = NodeLanding::of(&pods);
             if nodes.len() == 1 && found.too_many_together() {
-                (landing.answer, landing.pending) = (LandingAnswer::Cannot.to_string(), found.fewest_pending);
+                (landing.answer, landing.pending) = (LandingAnswer::Cannot, found.fewest_pending);
             }
             landings.nodes.insert(node.clone(), landing);
         }
@@ -74,17 +101,14 @@ pub fn check(view: &PlacementView, sets: &[BTreeSet<NodeName>]) -> Landings {
 impl NodeLanding {
     fn of(pods: &[&PodLanding]) -> Self {
         let answer = pods.iter().map(|pod| answer_of(&pod.answer)).max().unwrap_or(LandingAnswer::Fits);
-        Self { answer: answer.to_string(), pending: 0, pods: pods.iter().map(|pod| LandingPod::of(pod)).collect() }
+        Self { answer, pending: 0, pods: pods.iter().map(|pod| LandingPod::of(pod)).collect() }
     }
 
     /// Returns the answers for all these nodes as one.
     pub(crate) fn of_all(nodes: impl Iterator<Item = Self>) -> Self {
-        let rank = |answer: &str| ["fits", "uncertain", "cannot"].iter().position(|known| *known == answer);
-        let mut all = Self { answer: LandingAnswer::Fits.to_string(), pending: 0, pods: Vec::new() };
+        let mut all = Self { answer: LandingAnswer::Fits, pending: 0, pods: Vec::new() };
         for node in nodes {
-            if rank(&node.answer) > rank(&all.answer) {
-                all.answer = node.answer;
-            }
+            all.answer = all.answer.max(node.answer);
             all.pending += node.pending;
             all.pods.extend(node.pods);
         }
@@ -93,13 +117,22 @@ impl NodeLanding {
 
     /// Returns a short summary: `pods fit elsewhere`, `pods: 2 fit nowhere else, 1 can return only here`.
     pub fn summary(&self) -> String {
-        let count = |answer: &str| self.pods.iter().filter(|pod| pod.answer == answer).count();
+        let (mut cannot, mut only_here, mut uncertain, mut not_recreated) = (0, 0, 0, 0);
+        for pod in &self.pods {
+            match pod.answer {
+                PodAnswer::Fits => {}
+                PodAnswer::Cannot(_) => cannot += 1,
+                PodAnswer::OnlyHere { .. } => only_here += 1,
+                PodAnswer::Uncertain(_) => uncertain += 1,
+                PodAnswer::NotRecreated => not_recreated += 1,
+            }
+        }
         let counts = [
             (self.pending, "find no place together with the others"),
-            (count("cannot"), "fit nowhere else"),
-            (count("only_here"), "can return only here"),
-            (count("uncertain"), "uncertain"),
-            (count("not_recreated"), "not recreated"),
+            (cannot, "fit nowhere else"),
+            (only_here, "can return only here"),
+            (uncertain, "uncertain"),
+            (not_recreated, "not recreated"),
         ];
         let parts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
         match (parts.is_empty(), self.pods.is_empty()) {
@@ -109,19 +142,9 @@ impl NodeLanding {
         }
     }
 
-    /// Returns the lines under the summary: the pods that do not fit elsewhere, with the reason.
+    /// Returns the lines under the summary: the pods that do not simply fit elsewhere, with the reason.
     pub fn lines(&self) -> Vec<String> {
-        let others: Vec<&LandingPod> = self.pods.iter().filter(|pod| pod.answer != "fits").collect();
-        let line = |pod: &&LandingPod| {
-            let sign = if pod.answer == "cannot" { '!' } else { '~' };
-            let why = pod.why.as_deref().unwrap_or_default();
-            cketerm_model::text::visible(&format!("{sign} {}: {why}", pod.pod), false)
-        };
-        let mut lines: Vec<String> = others.iter().take(MAX_PODS).map(line).collect();
-        if others.len() > MAX_PODS {
-            lines.push(format!("~ {} more pods", others.len() - MAX_PODS));
-        }
-        lines
+        lines::lines(&self.pods)
     }
 }
 
@@ -135,18 +158,16 @@ fn answer_of(answer: &PodAnswer) -> LandingAnswer {
 
 impl LandingPod {
     fn of(landing: &PodLanding) -> Self {
-        let (answer, why) = match &landing.answer {
-            PodAnswer::Fits => ("fits", None),
-            PodAnswer::NotRecreated => {
-                ("not_recreated", Some("has no controller: the drain deletes it for good".to_owned()))
-            }
-            PodAnswer::OnlyHere { tie } => ("only_here", Some(format!("returns only here: {tie}"))),
-            PodAnswer::Uncertain(doubt) => ("uncertain", Some(format!("uncertain: {doubt}"))),
-            PodAnswer::Cannot(obstacles) => {
-                let named = obstacles.iter().map(|(obstacle, nodes)| format!("{obstacle} ({nodes})"));
-                ("cannot", Some(format!("fits nowhere else: {}", named.collect::<Vec<_>>().join(", "))))
-            }
-        };
-        Self { pod: format!("{}/{}", landing.namespace, landing.name), answer, why }
+        Self {
+            namespace: landing.namespace.clone(),
+            name: landing.name.clone(),
+            controller: landing.controller.clone(),
+            answer: landing.answer.clone(),
+        }
+    }
+
+    /// Returns `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
     }
 }
