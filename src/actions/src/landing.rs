@@ -2,12 +2,15 @@
 //! together. It only reads.
 
 mod lines;
+mod mutual;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{kube::Controller, names::NodeName, placement::PlacementView};
 use cketerm_rules::landing::{self, LandingAnswer, PodAnswer, PodLanding};
 use serde::Serialize;
+
+pub use self::mutual::{MutualNodes, MutualOutcome};
 
 /// Sets of nodes that are checked, at most: each costs a fraction of a second in a large cluster.
 pub const MAX_CHECKS: usize = 20;
@@ -75,7 +78,7 @@ pub struct Landings {
     /// By name of the node.
     pub nodes: BTreeMap<NodeName, NodeLanding>,
     /// Pairs of nodes of one set of which each has pods that only the other one takes.
-    pub deadlocks: Vec<(NodeName, NodeName)>,
+    pub mutual: Vec<(NodeName, NodeName)>,
     /// Number of sets beyond [`MAX_CHECKS`], which were not checked.
     pub unchecked: usize,
 }
@@ -93,9 +96,16 @@ pub fn check(view: &PlacementView, sets: &[BTreeSet<NodeName>]) -> Landings {
             }
             landings.nodes.insert(node.clone(), landing);
         }
-        landings.deadlocks.extend(landing::mutual(view, nodes));
+        landings.mutual.extend(landing::mutual(view, nodes));
     }
     landings
+}
+
+impl Landings {
+    /// Returns the pairs of nodes that wait for each other. `has_budgets` tells whether budgets select pods of a node.
+    pub fn mutual_nodes(&self, has_budgets: impl Fn(&NodeName) -> bool) -> Vec<MutualNodes> {
+        self.mutual.iter().map(|pair| MutualNodes::of(pair, &has_budgets)).collect()
+    }
 }
 
 impl NodeLanding {

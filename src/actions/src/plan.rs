@@ -1,6 +1,9 @@
 //! Preview of the drains of some nodes. Read only.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use cketerm_clients::kubernetes::{Kube, KubeError};
 use cketerm_model::{
@@ -14,7 +17,7 @@ use cketerm_rules::budget_cause::budget_cause;
 use futures::{StreamExt, stream};
 
 use super::{
-    landing::{self, NodeLanding},
+    landing::{self, Landings, MutualNodes, NodeLanding},
     preview::Preview,
 };
 
@@ -41,10 +44,48 @@ pub struct Drains {
     pub stay: usize,
     /// Current blockers, by node.
     pub blocked: Vec<(NodeName, Vec<Blocker>)>,
-    /// Landing check of all the pods that leave; `None` if it was not made.
-    pub landing: Option<NodeLanding>,
+    /// Landing check of all the pods that leave.
+    pub landing: LandingCheck,
     /// Nodes whose pods could not be read, and the reason.
     pub unread: Vec<(NodeName, String)>,
+}
+
+/// Landing check of the pods that leave some nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum LandingCheck {
+    /// It was not made.
+    #[default]
+    NotMade,
+    /// The cluster has more Nodes than are read for a dialog.
+    TooLarge {
+        /// The limit.
+        most: usize,
+    },
+    /// The pods could not be read.
+    Failed(String),
+    /// It was made.
+    Made {
+        /// Answers for all pods as one.
+        all: NodeLanding,
+        /// Nodes that wait for each other if they are drained at once.
+        mutual: Vec<MutualNodes>,
+        /// Number of waves beyond the limit, which were not checked.
+        unchecked: usize,
+    },
+}
+
+impl LandingCheck {
+    /// Judges the answers. `has_budgets` tells whether budgets select pods of a node.
+    fn of(found: Result<Landings, Self>, has_budgets: impl Fn(&NodeName) -> bool) -> Self {
+        match found {
+            Ok(found) => Self::Made {
+                mutual: found.mutual_nodes(has_budgets),
+                unchecked: found.unchecked,
+                all: NodeLanding::of_all(found.nodes.into_values()),
+            },
+            Err(not_made) => not_made,
+        }
+    }
 }
 
 /// Reads the pods of these nodes (at most the first 200) and judges them as a drain would. The result keeps the order
@@ -90,16 +131,25 @@ pub async fn explain<'p>(
     }
 }
 
-/// Checks where the pods of these nodes can land, as many nodes at once as the queue drains. `None` in a cluster that is
-/// too large to read for a dialog.
-async fn landing(kube: &Kube, nodes: &[Arc<NodeRow>], facts: &KubeView, at_once: usize) -> Option<NodeLanding> {
+/// Checks where the pods of these nodes can land, as many nodes at once as the queue drains. The error says why the check
+/// was not made.
+async fn landings(
+    kube: &Kube,
+    nodes: &[Arc<NodeRow>],
+    facts: &KubeView,
+    at_once: usize,
+) -> Result<Landings, LandingCheck> {
     if facts.nodes.len() > MAX_READ_NODES {
-        return None;
+        return Err(LandingCheck::TooLarge { most: MAX_READ_NODES });
     }
-    let view = kube.read_placement().await.ok()?;
+    let view = kube.read_placement().await.map_err(|why| LandingCheck::Failed(why.to_string()))?;
     let sets = nodes.chunks(at_once.max(1)).map(|set| set.iter().map(|node| node.name.clone()).collect());
-    let found = landing::check(&view, &sets.collect::<Vec<_>>());
-    Some(NodeLanding::of_all(found.nodes.into_values()))
+    Ok(landing::check(&view, &sets.collect::<Vec<_>>()))
+}
+
+/// Reports whether budgets select pods that leave the previewed node.
+pub fn has_budgets(preview: &Result<Preview, KubeError>) -> bool {
+    preview.as_ref().is_ok_and(|preview| !preview.budgets.is_empty())
 }
 
 /// Sums up the [`previews`] of these nodes. The queue drains `at_once` nodes at once.
@@ -110,8 +160,11 @@ pub async fn drains(
     facts: &KubeView,
     at_once: usize,
 ) -> Drains {
-    let (mut previews, landing) =
-        futures::join!(previews(kube, nodes, rules, facts), landing(kube, nodes, facts, at_once));
+    let (mut previews, found) =
+        futures::join!(previews(kube, nodes, rules, facts), landings(kube, nodes, facts, at_once));
+    let budgeted: BTreeSet<NodeName> =
+        previews.iter().filter(|(_, p)| has_budgets(p)).map(|(n, _)| n.clone()).collect();
+    let landing = LandingCheck::of(found, |node| budgeted.contains(node));
     let mut sum = Drains { more: nodes.len().saturating_sub(MAX_NODES), landing, ..Drains::default() };
     explain(kube, previews.iter_mut().filter_map(|(_, preview)| preview.as_mut().ok()), facts, None).await;
     for (name, preview) in previews {

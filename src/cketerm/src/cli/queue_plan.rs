@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_actions::{
     ActionError,
     estimate::{Basis, usual_times},
-    landing::{self, NodeLanding},
+    landing::{self, MutualOutcome, NodeLanding},
     machine_address,
-    plan::{explain, previews},
+    plan::{explain, has_budgets, previews},
     preview::Preview,
     resolve,
 };
@@ -152,19 +152,12 @@ fn landings(
         context
             .print_message(&format!("note: where the pods of {} more waves can land was not checked", found.unchecked));
     }
-    let has_budgets = |node: &NodeName| {
-        let preview = previews.get(node).and_then(|preview| preview.as_ref().ok());
-        preview.is_some_and(|preview| !preview.budgets.is_empty())
-    };
-    for (a, b) in &found.deadlocks {
-        let pair = format!("pods of {a} fit only on {b}, and pods of {b} only on {a}");
-        // without a budget both drains end, and the pods wait for one of the nodes to return
-        let text = if has_budgets(a) && has_budgets(b) {
-            format!("note: deadlock: {pair}: drain them one after the other (`cketerm rq hold`)")
-        } else {
-            format!("note: {pair}: they stay Pending until one of the nodes is back")
+    for nodes in found.mutual_nodes(|node| previews.get(node).is_some_and(has_budgets)) {
+        let how = match nodes.outcome {
+            MutualOutcome::Deadlock => " (`cketerm rq hold`)",
+            MutualOutcome::Pending => "",
         };
-        context.print_message(&text);
+        context.print_message(&format!("note: {nodes}{how}"));
     }
     found.nodes
 }
