@@ -8,7 +8,7 @@ use cketerm_actions::{
     landing::{self, MutualOutcome, NodeLanding},
     machine_address,
     plan::{explain, has_budgets, previews},
-    preview::Preview,
+    preview::{Preview, idle_budget_lines},
     resolve,
 };
 use cketerm_clients::{
@@ -267,6 +267,9 @@ fn text(planned: &[Planned]) -> String {
             out.line(format_args!("    {line}"));
         }
     }
+    for line in idle_budget_lines(planned.iter().filter_map(|node| node.drain.as_ref())) {
+        out.line(line);
+    }
     out.done()
 }
 
@@ -334,7 +337,7 @@ pub async fn repair(operation: &str, machine_type: &str, machine: &str, context:
     }
     if let Some(drain) = &drain {
         out.line(format_args!("drain now: {}", drain.summary()));
-        for line in drain.lines() {
+        for line in drain.lines().into_iter().chain(idle_budget_lines([drain].into_iter())) {
             out.line(format_args!("  {line}"));
         }
     }
@@ -381,5 +384,15 @@ mod tests {
         let text = text(&[planned("n1", 1, None), planned("n3", 2, Some(apart))]);
         let row = "  n3 10.0.0.1: waits for n1: both have pods of pdb shop/web, which allows 1 disruption\n";
         assert!(text.ends_with(row), "{text}");
+    }
+
+    /// A budget that selects no pod was named for each node with a pod of its namespace.
+    #[test]
+    fn a_budget_without_pods_is_named_once_at_the_end() {
+        let drain = || Some(Preview { idle_budgets: ["shop/old".to_owned()].into(), ..Preview::default() });
+        let node = |name: &str| Planned { drain: drain(), ..planned(name, 1, None) };
+        let text = text(&[node("n1"), node("n2")]);
+        assert_eq!(text.matches("selects no pod").count(), 1, "{text}");
+        assert!(text.ends_with("\n~ pdb shop/old selects no pod: it protects nothing\n"), "{text}");
     }
 }
