@@ -44,6 +44,8 @@ pub struct Drains {
     pub stay: usize,
     /// Current blockers, by node.
     pub blocked: Vec<(NodeName, Vec<Blocker>)>,
+    /// Number of budgets whose causes were not looked up.
+    pub unexplained: usize,
     /// Landing check of all the pods that leave.
     pub landing: LandingCheck,
     /// Nodes whose pods could not be read, and the reason.
@@ -104,31 +106,44 @@ pub async fn previews(
         .await
 }
 
-/// Looks up the causes behind the budgets that block these drains, each budget once. Pods that cannot be read leave the
-/// budget's own numbers.
+/// Looks up the causes behind the budgets that block these drains, each budget once, up to a limit. Pods that cannot be
+/// read leave the budget's own numbers. Returns the number of budgets beyond the limit.
 pub async fn explain<'p>(
     kube: &Kube,
     previews: impl Iterator<Item = &'p mut Preview>,
     facts: &KubeView,
     placement: Option<&PlacementView>,
-) {
+) -> usize {
     let mut holds: Vec<&mut PodHold> = previews.flat_map(Preview::budget_holds).collect();
+    let (names, left_out) = explained_budgets(holds.iter().map(|hold| &**hold));
     let mut causes: BTreeMap<String, Option<Box<BudgetCause>>> = BTreeMap::new();
-    for hold in &holds {
-        let PodHold::Budget { budget: name, .. } = hold else { continue };
-        if causes.len() >= MAX_CAUSES || causes.contains_key(name) {
-            continue;
-        }
+    for name in names {
         let key = name.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
         let Some(row) = key.and_then(|key| facts.budgets.get(&key)) else { continue };
         let pods = kube.pods_of_budget(row).await.unwrap_or_default();
-        causes.insert(name.clone(), Some(Box::new(budget_cause(row, &pods, facts, placement))));
+        causes.insert(name, Some(Box::new(budget_cause(row, &pods, facts, placement))));
     }
     for hold in &mut holds {
         if let PodHold::Budget { budget, cause, .. } = hold {
             *cause = causes.get(budget).cloned().flatten();
         }
     }
+    left_out
+}
+
+/// Returns the budgets whose causes are looked up, in the order of the holds, and the number of those beyond the limit.
+fn explained_budgets<'h>(holds: impl Iterator<Item = &'h PodHold>) -> (Vec<String>, usize) {
+    let (mut names, mut seen) = (Vec::new(), BTreeSet::new());
+    for hold in holds {
+        if let PodHold::Budget { budget, .. } = hold
+            && seen.insert(budget)
+            && names.len() < MAX_CAUSES
+        {
+            names.push(budget.clone());
+        }
+    }
+    let left_out = seen.len() - names.len();
+    (names, left_out)
 }
 
 /// Checks where the pods of these nodes can land, as many nodes at once as the queue drains. The error says why the check
@@ -166,7 +181,8 @@ pub async fn drains(
         previews.iter().filter(|(_, p)| has_budgets(p)).map(|(n, _)| n.clone()).collect();
     let landing = LandingCheck::of(found, |node| budgeted.contains(node));
     let mut sum = Drains { more: nodes.len().saturating_sub(MAX_NODES), landing, ..Drains::default() };
-    explain(kube, previews.iter_mut().filter_map(|(_, preview)| preview.as_mut().ok()), facts, None).await;
+    let blocked = previews.iter_mut().filter_map(|(_, preview)| preview.as_mut().ok());
+    sum.unexplained = explain(kube, blocked, facts, None).await;
     for (name, preview) in previews {
         match preview {
             Ok(preview) => {
@@ -182,4 +198,20 @@ pub async fn drains(
         }
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blockers beyond the limit showed no cause, and nothing said why.
+    #[test]
+    fn budgets_beyond_the_limit_are_counted_once_each() {
+        let hold = |n: usize| PodHold::Budget { budget: format!("shop/{n}"), healthy: 1, needed: 1, cause: None };
+        let holds: Vec<PodHold> = (0..MAX_CAUSES + 3).chain(0..MAX_CAUSES + 3).map(hold).collect();
+        let (names, left_out) = explained_budgets(holds.iter());
+        assert_eq!((names.len(), left_out), (MAX_CAUSES, 3));
+        assert_eq!(names[0], "shop/0");
+        assert_eq!(explained_budgets(holds.iter().take(MAX_CAUSES)).1, 0);
+    }
 }

@@ -106,7 +106,10 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
     let line = by_policy(line, &view, &kube_view, &previews);
     let placement = read_placement(&kube, &kube_view, context).await;
     let blocked = previews.values_mut().filter_map(|preview| preview.as_mut().ok());
-    explain(&kube, blocked, &kube_view, placement.as_ref()).await;
+    let unexplained = explain(&kube, blocked, &kube_view, placement.as_ref()).await;
+    if unexplained > 0 {
+        context.print_message(&unexplained_note(unexplained));
+    }
     let mut landings = placement.map(|view| landings(&view, &line, &previews, context)).unwrap_or_default();
     let planned: Vec<Planned> =
         line.placed.into_iter().map(|placed| of(placed, &mut previews, &mut landings)).collect();
@@ -114,6 +117,12 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
         Output::Table => context.out.text(text(&planned)),
         form => context.out.value(&planned, form),
     }
+}
+
+/// Returns the note about budgets beyond the limit.
+fn unexplained_note(budgets: usize) -> String {
+    let budgets = if budgets == 1 { "1 more budget".to_owned() } else { format!("{budgets} more budgets") };
+    format!("note: the cause behind {budgets} was not looked up: plan fewer nodes at once")
 }
 
 /// Nodes of a cluster whose pods are all read for the landing check, at most.

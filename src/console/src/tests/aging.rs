@@ -79,6 +79,7 @@ fn answer_plan(app: &mut App, number: u64) {
         blocked: Vec::new(),
         unread: Vec::new(),
         more: 0,
+        unexplained: 0,
         landing: LandingCheck::NotMade,
     };
     update(app, Event::ReadFinished(Box::new(ReadResponse::Plan(number, Ok(met)))));

@@ -32,6 +32,7 @@ fn drains() -> Drains {
         blocked: vec![(NodeName::new("worker-4"), vec![Blocker { pod: "db/pg-\u{1b}0".into(), why }])],
         unread: vec![(NodeName::new("worker-5"), "timeout".into())],
         more: 0,
+        unexplained: 0,
         landing: LandingCheck::NotMade,
     }
 }
@@ -57,10 +58,15 @@ fn the_reboot_preview_shows_waves_at_once_and_pods_after_kubernetes_answers() {
 
 /// Returns the lines of the dialog after this answer of the landing check, on a high screen.
 fn landing_lines(landing: LandingCheck) -> Vec<String> {
+    lines(Drains { landing, ..drains() })
+}
+
+/// Returns the lines of the dialog after this answer, on a high screen.
+fn lines(answer: Drains) -> Vec<String> {
     let mut app = World::usual().console(110, 50);
     let effects = press(&mut app, "2 * R");
     let Some(Effect::Ask(ReadRequest::Plan(number, ..))) = effects.first() else { panic!("{effects:?}") };
-    let answer = ReadResponse::Plan(*number, Ok(Drains { landing, ..drains() }));
+    let answer = ReadResponse::Plan(*number, Ok(answer));
     update(&mut app, Event::ReadFinished(Box::new(answer)));
     let text = screen::text(&app);
     let inner = |line: &str| line.split('\u{2502}').nth(1).map(|inner| inner.trim().to_owned());
@@ -96,6 +102,12 @@ fn the_preview_shows_deadlocks_limits_and_errors_of_the_landing_check() {
     assert!(failed.contains("! where pods can land was not checked: pods is forbidden"), "{failed}");
     let large = landing_lines(LandingCheck::TooLarge { most: 500 }).join(" ");
     assert!(large.contains("not checked here: over 500 Nodes; `cketerm rq plan` reads more"), "{large}");
+}
+
+#[test]
+fn the_preview_says_how_many_budgets_it_did_not_look_into() {
+    let lines = lines(Drains { unexplained: 3, ..drains() });
+    assert!(lines.iter().any(|line| line == "the cause behind 3 more budgets was not looked up"), "{lines:#?}");
 }
 
 #[test]

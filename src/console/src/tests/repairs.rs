@@ -383,6 +383,7 @@ fn a_repair_of_a_machine_in_work_is_marked_and_names_what_holds_it() {
         blocked: Vec::new(),
         unread: Vec::new(),
         more: 0,
+        unexplained: 0,
         landing: LandingCheck::NotMade,
     };
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Plan(number, Ok(free)))));

@@ -164,6 +164,9 @@ fn lines(drains: &Drains, is_held: bool) -> Vec<String> {
     if drains.blocked.len() > MAX_NAMED {
         lines.push(format!("!   and {} more", drains.blocked.len() - MAX_NAMED));
     }
+    if drains.unexplained > 0 {
+        lines.push(format!("the cause behind {} was not looked up", count(drains.unexplained, "more budget")));
+    }
     lines.extend(landing_lines(&drains.landing));
     for (name, why) in drains.unread.iter().take(3) {
         lines.push(format!("! {name}: pods not read: {why}"));
