@@ -3,6 +3,7 @@
 
 mod lines;
 mod mutual;
+mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,10 @@ use cketerm_model::{kube::Controller, names::NodeName, placement::PlacementView}
 use cketerm_rules::landing::{self, LandingAnswer, PodAnswer, PodLanding};
 use serde::Serialize;
 
-pub use self::mutual::{MutualNodes, MutualOutcome};
+pub use self::{
+    mutual::{MutualNodes, MutualOutcome},
+    together::TooManyTogether,
+};
 
 /// Sets of nodes that are checked, at most: each costs a fraction of a second in a large cluster.
 pub const MAX_CHECKS: usize = 20;
@@ -79,6 +83,8 @@ pub struct Landings {
     pub nodes: BTreeMap<NodeName, NodeLanding>,
     /// Pairs of nodes of one set of which each has pods that only the other one takes.
     pub mutual: Vec<(NodeName, NodeName)>,
+    /// Sets of several nodes whose pods lack capacity together. A set of one node says it in its own answer.
+    pub too_many: Vec<TooManyTogether>,
     /// Number of sets beyond [`MAX_CHECKS`], which were not checked.
     pub unchecked: usize,
 }
@@ -95,6 +101,9 @@ pub fn check(view: &PlacementView, sets: &[BTreeSet<NodeName>]) -> Landings {
                 (landing.answer, landing.pending) = (LandingAnswer::Cannot, found.fewest_pending);
             }
             landings.nodes.insert(node.clone(), landing);
+        }
+        if nodes.len() > 1 && found.too_many_together() {
+            landings.too_many.push(TooManyTogether { nodes: nodes.clone(), pending: found.fewest_pending });
         }
         landings.mutual.extend(landing::mutual(view, nodes));
     }
@@ -179,5 +188,51 @@ impl LandingPod {
     /// Returns `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cketerm_model::placement::{
+        Amount, PlacementNode, PlacementPod, PlacementSpec, PodPhase, ResourceName, Resources,
+    };
+
+    use super::*;
+
+    fn amounts(pairs: &[(&str, i64)]) -> Resources {
+        pairs.iter().map(|(name, amount)| (ResourceName::new(name), Amount(*amount))).collect()
+    }
+
+    fn node(name: &str, cpu: i64) -> PlacementNode {
+        let (name, allocatable) = (NodeName::new(name), amounts(&[("cpu", cpu), ("pods", 110)]));
+        PlacementNode { name, ready: true, allocatable, ..PlacementNode::default() }
+    }
+
+    fn pod(name: &str, on: &str, cpu: i64) -> PlacementPod {
+        PlacementPod {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            node: Some(NodeName::new(on)),
+            phase: PodPhase::Running,
+            controller: Some(Controller { kind: "ReplicaSet".into(), name: "web".into(), uid: "web".into() }),
+            spec: Arc::new(PlacementSpec { requests: amounts(&[("cpu", cpu)]), ..PlacementSpec::default() }),
+            ..PlacementPod::default()
+        }
+    }
+
+    /// Each node of such a wave was only uncertain, although it is certain that pods stay pending.
+    #[test]
+    fn a_wave_whose_pods_lack_capacity_together_is_named() {
+        let nodes = vec![node("w1", 9), node("w2", 9), node("w3", 3)];
+        let pods = vec![pod("web-1", "w1", 2), pod("web-2", "w2", 2)];
+        let view = PlacementView { pods, nodes, ..PlacementView::default() };
+        let both: BTreeSet<NodeName> = ["w1", "w2"].into_iter().map(NodeName::new).collect();
+        let found = check(&view, std::slice::from_ref(&both));
+        assert_eq!(found.too_many, [TooManyTogether { nodes: both, pending: 1 }]);
+        let one = check(&view, &[BTreeSet::from([NodeName::new("w1")])]);
+        assert_eq!((one.too_many, one.nodes["w1"].answer), (Vec::new(), LandingAnswer::Fits));
     }
 }

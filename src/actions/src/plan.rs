@@ -17,7 +17,7 @@ use cketerm_rules::budget_cause::budget_cause;
 use futures::{StreamExt, stream};
 
 use super::{
-    landing::{self, Landings, MutualNodes, NodeLanding},
+    landing::{self, Landings, MutualNodes, NodeLanding, TooManyTogether},
     preview::Preview,
 };
 
@@ -71,6 +71,8 @@ pub enum LandingCheck {
         all: NodeLanding,
         /// Nodes that wait for each other if they are drained at once.
         mutual: Vec<MutualNodes>,
+        /// Waves whose pods lack capacity together.
+        too_many: Vec<TooManyTogether>,
         /// Number of waves beyond the limit, which were not checked.
         unchecked: usize,
     },
@@ -82,6 +84,7 @@ impl LandingCheck {
         match found {
             Ok(found) => Self::Made {
                 mutual: found.mutual_nodes(has_budgets),
+                too_many: found.too_many,
                 unchecked: found.unchecked,
                 all: NodeLanding::of_all(found.nodes.into_values()),
             },

@@ -161,6 +161,9 @@ fn landings(
         context
             .print_message(&format!("note: where the pods of {} more waves can land was not checked", found.unchecked));
     }
+    for wave in &found.too_many {
+        context.print_message(&format!("note: {wave}"));
+    }
     for nodes in found.mutual_nodes(|node| previews.get(node).is_some_and(has_budgets)) {
         let how = match nodes.outcome {
             MutualOutcome::Deadlock => " (`cketerm rq hold`)",

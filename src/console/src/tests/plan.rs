@@ -1,7 +1,7 @@
 //! Tests of the preview in the dialogs of bulk actions.
 
 use cketerm_actions::{
-    landing::{LandingPod, MutualNodes, MutualOutcome, NodeLanding},
+    landing::{LandingPod, MutualNodes, MutualOutcome, NodeLanding, TooManyTogether},
     plan::{Drains, LandingCheck},
 };
 use cketerm_model::{
@@ -85,13 +85,15 @@ fn the_preview_shows_deadlocks_limits_and_errors_of_the_landing_check() {
     };
     let all = NodeLanding { answer: LandingAnswer::Cannot, pending: 0, pods: vec![stays] };
     let mutual = vec![pair(MutualOutcome::Deadlock), pair(MutualOutcome::Pending)];
-    let lines = landing_lines(LandingCheck::Made { all, mutual, unchecked: 2 });
+    let too_many = vec![TooManyTogether { nodes: ["worker-1", "worker-2"].map(NodeName::new).into(), pending: 3 }];
+    let lines = landing_lines(LandingCheck::Made { all, mutual, too_many, unchecked: 2 });
     let text = lines.join(" ");
     for expected in [
         "! deadlock: pods of worker-1 fit only on worker-2, and pods of worker-2 only on worker-1: drain them one after \
          the other",
         "! pods of worker-1 fit only on worker-2, and pods of worker-2 only on worker-1: they stay Pending until one of \
          the nodes is back",
+        "! at least 3 pods find no place while worker-1, worker-2 are drained at once: drain fewer at a time",
         "landing check: pods: 1 can return only here",
         "db/pg-0: returns only here: volume pv-7 is on no other node",
         "where the pods of 2 more waves can land was not checked",

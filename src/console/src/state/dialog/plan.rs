@@ -182,10 +182,15 @@ fn landing_lines(check: &LandingCheck) -> Vec<String> {
             vec![format!("where pods can land was not checked here: over {most} Nodes; `cketerm rq plan` reads more")]
         }
         LandingCheck::Failed(why) => vec![format!("! where pods can land was not checked: {why}")],
-        LandingCheck::Made { all, mutual, unchecked } => {
+        LandingCheck::Made { all, mutual, too_many, unchecked } => {
             let mut lines: Vec<String> = mutual.iter().take(MAX_NAMED).map(|nodes| format!("! {nodes}")).collect();
             if mutual.len() > MAX_NAMED {
                 lines.push(format!("! {} more pairs of nodes wait for each other", mutual.len() - MAX_NAMED));
+            }
+            lines.extend(too_many.iter().take(MAX_NAMED).map(|wave| format!("! {wave}")));
+            if too_many.len() > MAX_NAMED {
+                lines
+                    .push(format!("! {} lack capacity for their pods", count(too_many.len() - MAX_NAMED, "more wave")));
             }
             if !all.pods.is_empty() {
                 lines.push(format!("landing check: {}", all.summary()));
