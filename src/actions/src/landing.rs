@@ -1,22 +1,29 @@
 //! Landing check of a plan: whether the pods of each node find a place elsewhere while the nodes of its wave are drained
 //! together. It only reads.
 
+mod lines;
+mod mutual;
+mod together;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_model::{names::NodeName, placement::PlacementView};
+use cketerm_model::{kube::Controller, names::NodeName, placement::PlacementView};
 use cketerm_rules::landing::{self, LandingAnswer, PodAnswer, PodLanding};
 use serde::Serialize;
 
+pub use self::{
+    mutual::{MutualNodes, MutualOutcome},
+    together::TooManyTogether,
+};
+
 /// Sets of nodes that are checked, at most: each costs a fraction of a second in a large cluster.
 pub const MAX_CHECKS: usize = 20;
-/// Pods that the text of one node names, at most.
-const MAX_PODS: usize = 5;
 
 /// Landing check of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeLanding {
-    /// Answer for the node's pods together: `fits`, `cannot` or `uncertain`.
-    pub answer: String,
+    /// Answer for the node's pods together.
+    pub answer: LandingAnswer,
     /// Number of pods that find no place in any order, although each of them fits alone. Only of a node that is checked
     /// alone.
     #[serde(skip_serializing_if = "is_none_pending")]
@@ -32,14 +39,41 @@ fn is_none_pending(pending: &usize) -> bool {
 
 /// Answer for one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "WrittenPod")]
 pub struct LandingPod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The owner with `controller: true`.
+    pub controller: Option<Controller>,
+    /// Its answer.
+    pub answer: PodAnswer,
+}
+
+/// Form of a pod's answer in JSON.
+#[derive(Serialize)]
+struct WrittenPod {
     /// `namespace/name`.
-    pub pod: String,
+    pod: String,
     /// `fits`, `cannot`, `only_here`, `not_recreated` or `uncertain`.
-    pub answer: &'static str,
+    answer: &'static str,
     /// Reason; none for pods that fit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    why: Option<String>,
+}
+
+impl From<LandingPod> for WrittenPod {
+    fn from(pod: LandingPod) -> Self {
+        let answer = match pod.answer {
+            PodAnswer::Fits => "fits",
+            PodAnswer::NotRecreated => "not_recreated",
+            PodAnswer::OnlyHere { .. } => "only_here",
+            PodAnswer::Uncertain(_) => "uncertain",
+            PodAnswer::Cannot(_) => "cannot",
+        };
+        Self { pod: pod.full_name(), answer, why: lines::why(&pod.answer) }
+    }
 }
 
 /// Landing checks of some sets of nodes.
@@ -48,7 +82,9 @@ pub struct Landings {
     /// By name of the node.
     pub nodes: BTreeMap<NodeName, NodeLanding>,
     /// Pairs of nodes of one set of which each has pods that only the other one takes.
-    pub deadlocks: Vec<(NodeName, NodeName)>,
+    pub mutual: Vec<(NodeName, NodeName)>,
+    /// Sets of several nodes whose pods lack capacity together. A set of one node says it in its own answer.
+    pub too_many: Vec<TooManyTogether>,
     /// Number of sets beyond [`MAX_CHECKS`], which were not checked.
     pub unchecked: usize,
 }
@@ -62,29 +98,36 @@ pub fn check(view: &PlacementView, sets: &[BTreeSet<NodeName>]) -> Landings {
             let pods: Vec<&PodLanding> = found.pods.iter().filter(|pod| pod.node == *node).collect();
             let mut landing = NodeLanding::of(&pods);
             if nodes.len() == 1 && found.too_many_together() {
-                (landing.answer, landing.pending) = (LandingAnswer::Cannot.to_string(), found.fewest_pending);
+                (landing.answer, landing.pending) = (LandingAnswer::Cannot, found.fewest_pending);
             }
             landings.nodes.insert(node.clone(), landing);
         }
-        landings.deadlocks.extend(landing::mutual(view, nodes));
+        if nodes.len() > 1 && found.too_many_together() {
+            landings.too_many.push(TooManyTogether { nodes: nodes.clone(), pending: found.fewest_pending });
+        }
+        landings.mutual.extend(landing::mutual(view, nodes));
     }
     landings
+}
+
+impl Landings {
+    /// Returns the pairs of nodes that wait for each other. `has_budgets` tells whether budgets select pods of a node.
+    pub fn mutual_nodes(&self, has_budgets: impl Fn(&NodeName) -> bool) -> Vec<MutualNodes> {
+        self.mutual.iter().map(|pair| MutualNodes::of(pair, &has_budgets)).collect()
+    }
 }
 
 impl NodeLanding {
     fn of(pods: &[&PodLanding]) -> Self {
         let answer = pods.iter().map(|pod| answer_of(&pod.answer)).max().unwrap_or(LandingAnswer::Fits);
-        Self { answer: answer.to_string(), pending: 0, pods: pods.iter().map(|pod| LandingPod::of(pod)).collect() }
+        Self { answer, pending: 0, pods: pods.iter().map(|pod| LandingPod::of(pod)).collect() }
     }
 
     /// Returns the answers for all these nodes as one.
     pub(crate) fn of_all(nodes: impl Iterator<Item = Self>) -> Self {
-        let rank = |answer: &str| ["fits", "uncertain", "cannot"].iter().position(|known| *known == answer);
-        let mut all = Self { answer: LandingAnswer::Fits.to_string(), pending: 0, pods: Vec::new() };
+        let mut all = Self { answer: LandingAnswer::Fits, pending: 0, pods: Vec::new() };
         for node in nodes {
-            if rank(&node.answer) > rank(&all.answer) {
-                all.answer = node.answer;
-            }
+            all.answer = all.answer.max(node.answer);
             all.pending += node.pending;
             all.pods.extend(node.pods);
         }
@@ -93,13 +136,22 @@ impl NodeLanding {
 
     /// Returns a short summary: `pods fit elsewhere`, `pods: 2 fit nowhere else, 1 can return only here`.
     pub fn summary(&self) -> String {
-        let count = |answer: &str| self.pods.iter().filter(|pod| pod.answer == answer).count();
+        let (mut cannot, mut only_here, mut uncertain, mut not_recreated) = (0, 0, 0, 0);
+        for pod in &self.pods {
+            match pod.answer {
+                PodAnswer::Fits => {}
+                PodAnswer::Cannot(_) => cannot += 1,
+                PodAnswer::OnlyHere { .. } => only_here += 1,
+                PodAnswer::Uncertain(_) => uncertain += 1,
+                PodAnswer::NotRecreated => not_recreated += 1,
+            }
+        }
         let counts = [
             (self.pending, "find no place together with the others"),
-            (count("cannot"), "fit nowhere else"),
-            (count("only_here"), "can return only here"),
-            (count("uncertain"), "uncertain"),
-            (count("not_recreated"), "not recreated"),
+            (cannot, "fit nowhere else"),
+            (only_here, "can return only here"),
+            (uncertain, "uncertain"),
+            (not_recreated, "not recreated"),
         ];
         let parts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
         match (parts.is_empty(), self.pods.is_empty()) {
@@ -109,19 +161,9 @@ impl NodeLanding {
         }
     }
 
-    /// Returns the lines under the summary: the pods that do not fit elsewhere, with the reason.
+    /// Returns the lines under the summary: the pods that do not simply fit elsewhere, with the reason.
     pub fn lines(&self) -> Vec<String> {
-        let others: Vec<&LandingPod> = self.pods.iter().filter(|pod| pod.answer != "fits").collect();
-        let line = |pod: &&LandingPod| {
-            let sign = if pod.answer == "cannot" { '!' } else { '~' };
-            let why = pod.why.as_deref().unwrap_or_default();
-            cketerm_model::text::visible(&format!("{sign} {}: {why}", pod.pod), false)
-        };
-        let mut lines: Vec<String> = others.iter().take(MAX_PODS).map(line).collect();
-        if others.len() > MAX_PODS {
-            lines.push(format!("~ {} more pods", others.len() - MAX_PODS));
-        }
-        lines
+        lines::lines(&self.pods)
     }
 }
 
@@ -135,18 +177,62 @@ fn answer_of(answer: &PodAnswer) -> LandingAnswer {
 
 impl LandingPod {
     fn of(landing: &PodLanding) -> Self {
-        let (answer, why) = match &landing.answer {
-            PodAnswer::Fits => ("fits", None),
-            PodAnswer::NotRecreated => {
-                ("not_recreated", Some("has no controller: the drain deletes it for good".to_owned()))
-            }
-            PodAnswer::OnlyHere { tie } => ("only_here", Some(format!("returns only here: {tie}"))),
-            PodAnswer::Uncertain(doubt) => ("uncertain", Some(format!("uncertain: {doubt}"))),
-            PodAnswer::Cannot(obstacles) => {
-                let named = obstacles.iter().map(|(obstacle, nodes)| format!("{obstacle} ({nodes})"));
-                ("cannot", Some(format!("fits nowhere else: {}", named.collect::<Vec<_>>().join(", "))))
-            }
-        };
-        Self { pod: format!("{}/{}", landing.namespace, landing.name), answer, why }
+        Self {
+            namespace: landing.namespace.clone(),
+            name: landing.name.clone(),
+            controller: landing.controller.clone(),
+            answer: landing.answer.clone(),
+        }
+    }
+
+    /// Returns `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cketerm_model::placement::{
+        Amount, PlacementNode, PlacementPod, PlacementSpec, PodPhase, ResourceName, Resources,
+    };
+
+    use super::*;
+
+    fn amounts(pairs: &[(&str, i64)]) -> Resources {
+        pairs.iter().map(|(name, amount)| (ResourceName::new(name), Amount(*amount))).collect()
+    }
+
+    fn node(name: &str, cpu: i64) -> PlacementNode {
+        let (name, allocatable) = (NodeName::new(name), amounts(&[("cpu", cpu), ("pods", 110)]));
+        PlacementNode { name, ready: true, allocatable, ..PlacementNode::default() }
+    }
+
+    fn pod(name: &str, on: &str, cpu: i64) -> PlacementPod {
+        PlacementPod {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            node: Some(NodeName::new(on)),
+            phase: PodPhase::Running,
+            controller: Some(Controller { kind: "ReplicaSet".into(), name: "web".into(), uid: "web".into() }),
+            spec: Arc::new(PlacementSpec { requests: amounts(&[("cpu", cpu)]), ..PlacementSpec::default() }),
+            ..PlacementPod::default()
+        }
+    }
+
+    /// Each node of such a wave was only uncertain, although it is certain that pods stay pending.
+    #[test]
+    fn a_wave_whose_pods_lack_capacity_together_is_named() {
+        let nodes = vec![node("w1", 9), node("w2", 9), node("w3", 3)];
+        let pods = vec![pod("web-1", "w1", 2), pod("web-2", "w2", 2)];
+        let view = PlacementView { pods, nodes, ..PlacementView::default() };
+        let both: BTreeSet<NodeName> = ["w1", "w2"].into_iter().map(NodeName::new).collect();
+        let found = check(&view, std::slice::from_ref(&both));
+        assert_eq!(found.too_many, [TooManyTogether { nodes: both, pending: 1 }]);
+        let one = check(&view, &[BTreeSet::from([NodeName::new("w1")])]);
+        assert_eq!((one.too_many, one.nodes["w1"].answer), (Vec::new(), LandingAnswer::Fits));
     }
 }

@@ -104,10 +104,15 @@ impl Preview {
 
     /// Returns the lines under the summary: the current blockers.
     pub fn lines(&self) -> Vec<String> {
-        let blockers = self.blockers.iter().map(|b| format!("! {}: {}", b.pod, b.why));
-        let idle = self.idle_budgets.iter().map(|budget| format!("~ pdb {budget} selects no pod: it protects nothing"));
-        blockers.chain(idle).map(|line| visible(&line, false)).collect()
+        self.blockers.iter().map(|b| visible(&format!("! {}: {}", b.pod, b.why), false)).collect()
     }
+}
+
+/// Returns the lines about budgets that select no pod, each budget once: many nodes have pods of its namespace.
+pub fn idle_budget_lines<'p>(previews: impl Iterator<Item = &'p Preview>) -> Vec<String> {
+    let budgets: BTreeSet<&String> = previews.flat_map(|preview| &preview.idle_budgets).collect();
+    let line = |budget: &String| format!("~ pdb {budget} selects no pod: it protects nothing");
+    budgets.into_iter().map(|budget| visible(&line(budget), false)).collect()
 }
 
 /// Returns the budgets of a namespace that select no pod.
@@ -186,5 +191,21 @@ mod tests {
             seen.lines(),
             ["! shop/db-0: pdb shop/db (healthy 2, needs 2)", "! shop/report: protected job shop/o"]
         );
+    }
+
+    /// A budget that selects no pod was named for each node with a pod of its namespace.
+    #[test]
+    fn a_budget_without_pods_is_named_once_for_all_nodes() {
+        let mut facts = KubeView::default();
+        let budget = BudgetRow { namespace: "shop".into(), name: "old".into(), ..BudgetRow::default() };
+        facts.budgets.insert(("shop".into(), "old".into()), Arc::new(budget));
+        let reboot = Reboot::default();
+        let preview = |name| {
+            let pods = vec![pod(name, "ReplicaSet", "web")];
+            Preview::judged(&NodeRow::default(), pods, reboot.eviction(), &facts)
+        };
+        let nodes = [preview("web-1"), preview("web-2")];
+        assert_eq!(idle_budget_lines(nodes.iter()), ["~ pdb shop/old selects no pod: it protects nothing"]);
+        assert!(nodes.iter().all(|node| node.lines().is_empty()), "{nodes:?}");
     }
 }

@@ -4,6 +4,7 @@ mod attention;
 pub mod budget_cause;
 mod parts;
 mod pod_hold;
+mod remedy;
 mod sentence;
 
 use std::sync::Arc;

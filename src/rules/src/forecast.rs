@@ -2,6 +2,7 @@
 //! engine's own rules, as if an engine led now, or while CKE leads the reading of CKE's rules. It writes nothing.
 
 mod by_budgets;
+mod separation;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +17,10 @@ use cketerm_model::{
     stored::view::{StoreView, Switch},
 };
 
-pub use self::by_budgets::{Budgets, Demand, Slots};
+pub use self::{
+    by_budgets::{Budgets, Demand, Slots},
+    separation::Separation,
+};
 use crate::{
     assumptions::{Assumption, Assumptions},
     beside_cke,
@@ -50,6 +54,8 @@ pub struct MachineForecast {
     pub entry: Option<u64>,
     /// Its position in the forecast.
     pub place: Place,
+    /// What the order by budgets keeps it apart from.
+    pub apart: Option<Separation>,
 }
 
 /// Forecast of the queue, or of some machines if they were added to it.
@@ -103,6 +109,7 @@ pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[Address], now: 
             api_server: member.is_some_and(|m| m.control_plane),
             entry: (!is_assumed).then_some(index),
             place,
+            apart: None,
         };
         let reason = reasons.get(&id);
         let place = match reason {

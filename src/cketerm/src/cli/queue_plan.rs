@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_actions::{
     ActionError,
     estimate::{Basis, usual_times},
-    landing::{self, NodeLanding},
+    landing::{self, MutualOutcome, NodeLanding},
     machine_address,
-    plan::{explain, previews},
-    preview::Preview,
+    plan::{explain, has_budgets, previews},
+    preview::{Preview, idle_budget_lines},
     resolve,
 };
 use cketerm_clients::{
@@ -28,7 +28,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     eta::text::Detail,
-    forecast::{Budgets, Forecast, MachineForecast, Place, forecast},
+    forecast::{Budgets, Forecast, MachineForecast, Place, Separation, forecast},
     start::{Bar, Start},
 };
 use serde::Serialize;
@@ -55,6 +55,9 @@ struct Planned {
     in_work: Option<String>,
     /// Reason why it waits, beyond waiting for its turn.
     waits: Option<String>,
+    /// Reason why the order by budgets puts it into a later wave than others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apart: Option<Separation>,
     /// Preview of its drain; `None` if Kubernetes has no such Node or was not queried.
     drain: Option<Preview>,
     /// Landing check of its pods while the nodes of its wave are drained together; `None` if it was not checked.
@@ -103,7 +106,10 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
     let line = by_policy(line, &view, &kube_view, &previews);
     let placement = read_placement(&kube, &kube_view, context).await;
     let blocked = previews.values_mut().filter_map(|preview| preview.as_mut().ok());
-    explain(&kube, blocked, &kube_view, placement.as_ref()).await;
+    let unexplained = explain(&kube, blocked, &kube_view, placement.as_ref()).await;
+    if unexplained > 0 {
+        context.print_message(&unexplained_note(unexplained));
+    }
     let mut landings = placement.map(|view| landings(&view, &line, &previews, context)).unwrap_or_default();
     let planned: Vec<Planned> =
         line.placed.into_iter().map(|placed| of(placed, &mut previews, &mut landings)).collect();
@@ -111,6 +117,12 @@ pub async fn reboots<S: AsRef<str>>(nodes: &[S], context: &Context) -> Result<()
         Output::Table => context.out.text(text(&planned)),
         form => context.out.value(&planned, form),
     }
+}
+
+/// Returns the note about budgets beyond the limit.
+fn unexplained_note(budgets: usize) -> String {
+    let budgets = if budgets == 1 { "1 more budget".to_owned() } else { format!("{budgets} more budgets") };
+    format!("note: the cause behind {budgets} was not looked up: plan fewer nodes at once")
 }
 
 /// Nodes of a cluster whose pods are all read for the landing check, at most.
@@ -149,19 +161,15 @@ fn landings(
         context
             .print_message(&format!("note: where the pods of {} more waves can land was not checked", found.unchecked));
     }
-    let has_budgets = |node: &NodeName| {
-        let preview = previews.get(node).and_then(|preview| preview.as_ref().ok());
-        preview.is_some_and(|preview| !preview.budgets.is_empty())
-    };
-    for (a, b) in &found.deadlocks {
-        let pair = format!("pods of {a} fit only on {b}, and pods of {b} only on {a}");
-        // without a budget both drains end, and the pods wait for one of the nodes to return
-        let text = if has_budgets(a) && has_budgets(b) {
-            format!("note: deadlock: {pair}: drain them one after the other (`cketerm rq hold`)")
-        } else {
-            format!("note: {pair}: they stay Pending until one of the nodes is back")
+    for wave in &found.too_many {
+        context.print_message(&format!("note: {wave}"));
+    }
+    for nodes in found.mutual_nodes(|node| previews.get(node).is_some_and(has_budgets)) {
+        let how = match nodes.outcome {
+            MutualOutcome::Deadlock => " (`cketerm rq hold`)",
+            MutualOutcome::Pending => "",
         };
-        context.print_message(&text);
+        context.print_message(&format!("note: {nodes}{how}"));
     }
     found.nodes
 }
@@ -231,6 +239,7 @@ fn of(
         entry: placed.entry,
         in_work,
         waits,
+        apart: placed.apart,
         drain,
         landing,
         unread,
@@ -258,6 +267,7 @@ fn text(planned: &[Planned]) -> String {
         let described = [
             node.in_work.clone(),
             node.waits.clone(),
+            node.apart.as_ref().map(ToString::to_string),
             node.drain.as_ref().map(Preview::summary),
             node.landing.as_ref().map(NodeLanding::summary),
             node.unread.as_ref().map(|why| format!("pods not read: {why}")),
@@ -268,6 +278,9 @@ fn text(planned: &[Planned]) -> String {
         for line in node.drain.iter().flat_map(Preview::lines).chain(landing) {
             out.line(format_args!("    {line}"));
         }
+    }
+    for line in idle_budget_lines(planned.iter().filter_map(|node| node.drain.as_ref())) {
+        out.line(line);
     }
     out.done()
 }
@@ -336,7 +349,7 @@ pub async fn repair(operation: &str, machine_type: &str, machine: &str, context:
     }
     if let Some(drain) = &drain {
         out.line(format_args!("drain now: {}", drain.summary()));
-        for line in drain.lines() {
+        for line in drain.lines().into_iter().chain(idle_budget_lines([drain].into_iter())) {
             out.line(format_args!("  {line}"));
         }
     }
@@ -352,5 +365,46 @@ fn no_definition(view: &StoreView) -> String {
     match view.cluster.as_ref().map(|c| &c.value) {
         Some(Err(why)) => format!("the cluster definition cannot be read: {why}"),
         _ => "no cluster definition is stored: set one with `cketerm cluster set FILE`".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(name: &str, wave: usize, apart: Option<Separation>) -> Planned {
+        Planned {
+            wave: Some(wave),
+            address: Address::new("10.0.0.1"),
+            name: name.to_owned(),
+            api_server: false,
+            entry: None,
+            in_work: None,
+            waits: None,
+            apart,
+            drain: None,
+            landing: None,
+            unread: None,
+        }
+    }
+
+    /// The waves showed that two nodes do not go together, but not which budget keeps them apart.
+    #[test]
+    fn the_budget_that_keeps_two_nodes_apart_is_named() {
+        let nodes = vec!["n1".to_owned()];
+        let apart = Separation::Budget { budget: "shop/web".to_owned(), allowed: 1, nodes };
+        let text = text(&[planned("n1", 1, None), planned("n3", 2, Some(apart))]);
+        let row = "  n3 10.0.0.1: waits for n1: both have pods of pdb shop/web, which allows 1 disruption\n";
+        assert!(text.ends_with(row), "{text}");
+    }
+
+    /// A budget that selects no pod was named for each node with a pod of its namespace.
+    #[test]
+    fn a_budget_without_pods_is_named_once_at_the_end() {
+        let drain = || Some(Preview { idle_budgets: ["shop/old".to_owned()].into(), ..Preview::default() });
+        let node = |name: &str| Planned { drain: drain(), ..planned(name, 1, None) };
+        let text = text(&[node("n1"), node("n2")]);
+        assert_eq!(text.matches("selects no pod").count(), 1, "{text}");
+        assert!(text.ends_with("\n~ pdb shop/old selects no pod: it protects nothing\n"), "{text}");
     }
 }

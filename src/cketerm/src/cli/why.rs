@@ -14,7 +14,7 @@ use cketerm_model::{
     hook_runs::HookRuns,
     kube::{KubeView, NodePods, SourceState},
     names::NodeName,
-    reason::Reason,
+    reason::{Blocker, Reason},
     repair::RepairEntry,
     stored::view::StoreView,
 };
@@ -72,7 +72,8 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     let kube = if beside { read_kubernetes(&view, id, context).await } else { KubeView::default() };
     let (reason, progress) = explain_with(&view, kube, id, now).unwrap_or((Reason::Ready, None));
     let progress = progress.as_ref().or_else(|| published(&view, id));
-    let next = next_step(&view, id, &reason, now.wall);
+    let blockers = progress.map(|progress| progress.blockers.as_slice()).unwrap_or_default();
+    let next = next_step(&view, id, &reason, blockers, now.wall);
     match context.output(Output::Table) {
         Output::Table => {
             let mut lines = Lines::default();
@@ -114,9 +115,38 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// Returns what happens next to an entry that backs off, and when, and the command that moves it on at once. `None` for
-/// other reasons, whose text says it.
-fn next_step(view: &StoreView, id: EntryId, reason: &Reason, now: Timestamp) -> Option<String> {
+/// Budgets of which the next step names the remedy, at most.
+const MAX_REMEDIES: usize = 3;
+
+/// Returns what a person has to change because no waiting helps, and what happens next to an entry that backs off.
+/// `None` for other reasons, whose text says it.
+fn next_step(view: &StoreView, id: EntryId, reason: &Reason, blockers: &[Blocker], now: Timestamp) -> Option<String> {
+    let remedies = remedies(reason, blockers);
+    let retry = next_try(view, id, reason, now);
+    if remedies.is_empty() {
+        return retry;
+    }
+    let retry = retry.map(|retry| format!("; {retry}")).unwrap_or_default();
+    Some(format!("{}; waiting alone does not help{retry}", remedies.join("; ")))
+}
+
+/// Returns the changes without which budgets never allow an eviction: that of the reason first, then those of the other
+/// blockers of a drain, each once.
+fn remedies(reason: &Reason, blockers: &[Blocker]) -> Vec<String> {
+    // the blockers of an entry that does not drain are those of its last drain
+    let blockers = if matches!(reason, Reason::Backoff { .. }) { &[] } else { blockers };
+    let mut all = Vec::new();
+    let of_blockers = blockers.iter().filter_map(|blocker| blocker.why.budget_remedy());
+    for remedy in reason.budget_remedy().into_iter().chain(of_blockers) {
+        if all.len() < MAX_REMEDIES && !all.contains(&remedy) {
+            all.push(remedy);
+        }
+    }
+    all
+}
+
+/// Returns when an entry that backs off is tried again, and the command that moves it on at once.
+fn next_try(view: &StoreView, id: EntryId, reason: &Reason, now: Timestamp) -> Option<String> {
     let Reason::Backoff { until, .. } = reason else { return None };
     let (at, left) = (seconds(*until), span(until.duration_since(now)));
     let reset = format!("`cketerm {} reset-backoff {}`", id.queue.command(), id.index);
@@ -232,7 +262,13 @@ pub fn published(view: &StoreView, id: EntryId) -> Option<&Progress> {
 
 #[cfg(test)]
 mod tests {
-    use cketerm_model::stored::view::{Candidate, Switch};
+    use cketerm_model::{
+        reason::{
+            PodHold,
+            budget_cause::{BudgetCause, Exclusion, Opens},
+        },
+        stored::view::{Candidate, Switch},
+    };
 
     use super::*;
 
@@ -251,7 +287,7 @@ mod tests {
         let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
         let until = "2026-11-21T10:04:00Z".parse().unwrap();
         let reason = Reason::Backoff { count: 1, until, cause: None, tried: None };
-        let next = |view: &StoreView, id| next_step(view, id, &reason, now).unwrap();
+        let next = |view: &StoreView, id| next_step(view, id, &reason, &[], now).unwrap();
         let led = next(&view(true), EntryId::reboot(7));
         assert!(led.starts_with("tried again at 2026-11-21T10:04:00Z, in 4m"), "{led}");
         assert!(led.contains("`cketerm rq reset-backoff 7`"), "{led}");
@@ -263,6 +299,47 @@ mod tests {
         disabled.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 1 };
         let disabled = next(&disabled, EntryId::reboot(7));
         assert!(disabled.starts_with("the queue is disabled: `cketerm rq enable`"), "{disabled}");
-        assert_eq!(next_step(&view(true), EntryId::reboot(7), &Reason::Ready, now), None);
+        assert_eq!(next_step(&view(true), EntryId::reboot(7), &Reason::Ready, &[], now), None);
+    }
+
+    /// `rq why` of a drain that no budget will ever allow said only when it is tried again.
+    #[test]
+    fn the_next_step_is_what_opens_a_budget_that_never_allows_an_eviction() {
+        let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+        let hold = |budget: &str, because| PodHold::Budget {
+            budget: budget.to_owned(),
+            healthy: 2,
+            needed: 2,
+            cause: Some(Box::new(BudgetCause {
+                opens: Opens::Never { because },
+                pods: 2,
+                unhealthy: Vec::new(),
+                more: 0,
+                deadlock: Vec::new(),
+            })),
+        };
+        let blocker = |pod: &str, why| Blocker { pod: pod.to_owned(), why };
+        let PodHold::Budget { cause, .. } = hold("shop/web", Exclusion::NoneUnavailable) else { panic!() };
+        let (pod, pdb) = ("shop/web-1".to_owned(), "shop/web".to_owned());
+        let never = Reason::PdbNeverAllows { pod, pdb, healthy: 2, needed: 2, pods: 2, cause };
+        let blockers = [
+            blocker("shop/web-1", hold("shop/web", Exclusion::NoneUnavailable)),
+            blocker("shop/web-2", hold("shop/web", Exclusion::NoneUnavailable)),
+            blocker("shop/db-0", hold("shop/db", Exclusion::OneReplica)),
+            blocker("shop/api-0", PodHold::Leaving),
+        ];
+        let next = |reason: &Reason| next_step(&view(true), EntryId::reboot(7), reason, &blockers, now).unwrap();
+        assert_eq!(
+            next(&never),
+            "set maxUnavailable of pdb shop/web to 1 or more; run 2 replicas, or replace minAvailable of pdb shop/db by \
+             maxUnavailable: 1; waiting alone does not help"
+        );
+        let until = "2026-11-21T10:04:00Z".parse().unwrap();
+        let backoff = Reason::Backoff { count: 1, until, cause: Some(Box::new(never)), tried: None };
+        assert_eq!(
+            next(&backoff),
+            "set maxUnavailable of pdb shop/web to 1 or more; waiting alone does not help; tried again at \
+             2026-11-21T10:04:00Z, in 4m; `cketerm rq reset-backoff 7` tries it in the next pass"
+        );
     }
 }

@@ -4,6 +4,7 @@
 
 mod fitted;
 mod rows;
+mod stuck;
 
 use cketerm_model::{
     entry::EntryId,
@@ -19,15 +20,17 @@ pub use self::rows::{
     command, ending, health, host, host_power, host_requests, maintenance_state, node_state, node_state_of, order,
     pods, progress, repair_status, status, step, turns_off, unrecognized_health,
 };
+pub use self::stuck::{budget_trouble, stuck_key, stuck_on};
 use super::{queries, when};
 
 /// Returns a reason as text for a row.
 pub fn reason(reason: &Reason, now: Timestamp) -> String {
     let text = match reason {
         Reason::BlockedByPdb { pod, pdb, healthy, needed, cause } => {
-            let cause = cause.as_deref().and_then(BudgetCause::in_short).map(|cause| format!("; {cause}"));
+            // a narrow line cuts the end: the cause comes before the pod that it keeps
+            let cause = cause.as_deref().and_then(BudgetCause::in_short).map(|cause| format!(" ({cause})"));
             let pod = without_shared_namespace(pod, pdb);
-            format!("pdb {pdb} has {healthy}, needs {needed}: {pod}{}", cause.unwrap_or_default())
+            format!("pdb {pdb} has {healthy}, needs {needed}{}: {pod}", cause.unwrap_or_default())
         }
         Reason::PdbNeverAllows { pod, pdb, needed, pods, cause, .. } => {
             let cause = cause.as_deref().and_then(BudgetCause::in_short);
@@ -231,100 +234,6 @@ pub fn reason_in_row(seen: &Seen, why: &Reason, now: Timestamp) -> String {
         return if last.is_empty() { "booting" } else { "booting, not up yet" }.to_owned();
     }
     reason_in(seen, why, now)
-}
-
-/// Returns the cause that an entry is stuck on. Entries stuck on the same cause get the same text.
-pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
-    let text = match why {
-        Reason::BlockedByPdb { pdb, healthy, needed, .. } => format!("pdb {pdb} has {healthy}, needs {needed}"),
-        Reason::PdbNeverAllows { pdb, needed, pods, .. } => {
-            format!("pdb {pdb} never allows: needs {needed} of {pods}")
-        }
-        Reason::BlockedByManyPdbs { pdbs, .. } => format!("several pdbs on one pod: {}", pdbs.join(", ")),
-        Reason::BlockedByJob { job, .. } => format!("job {job}"),
-        Reason::Backoff { cause: Some(cause), .. } => {
-            if names_object(cause) {
-                return stuck_on(cause, now);
-            }
-            cause.to_string()
-        }
-        Reason::CommandFailed { end, retry, .. } => format!("command failed{retry}: {end}"),
-        Reason::HookFailed { hook, .. } => format!("failing hook {hook}"),
-        Reason::UncordonGateClosed { missing, .. } => missing.clone(),
-        Reason::UnreachableGate { count, limit, names } => {
-            let more = if *count > 1 { " ..." } else { "" };
-            let first = names.first().map_or("", |name| name.as_str());
-            format!("{count} unreachable, limit {limit} ({first}{more})")
-        }
-        Reason::BreakerOpen { count, of, .. } => format!("open breaker ({count} of {of} ended badly)"),
-        Reason::StartGateClosed { gate, .. } => format!("start gate {gate}"),
-        Reason::CanaryPending { fault: Some(fault), .. } => format!("canary: {fault}"),
-        Reason::OutcomeUnknown { .. } => "outcome unknown".to_owned(),
-        Reason::WaitingForBoot { .. } => "no boot".to_owned(),
-        Reason::DeferredToWebhook { webhook, .. } | Reason::DeniedByWebhook { webhook, .. } => {
-            format!("webhook {webhook}")
-        }
-        Reason::EvictionFailing { .. } => "failing evictions".to_owned(),
-        Reason::TerminatingStuck { .. } => "pods stuck terminating".to_owned(),
-        Reason::NodeMismatch { .. } => "wrong machine".to_owned(),
-        Reason::OrphanedCordon { .. } => "orphaned cordon".to_owned(),
-        Reason::InvalidEntry { .. } => "invalid entry".to_owned(),
-        Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
-        Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
-        Reason::BatchUnreadable { batch, .. } => format!("unreadable batch {batch}"),
-        Reason::ControlPlaneUnclear { .. } => "unclear whether it is a control plane".to_owned(),
-        Reason::DrainedByOther { program, .. } => format!("{program} works on it"),
-        Reason::BatchPauseIgnored { batch, .. } => format!("pause of batch {batch} not in force: CKE leads"),
-        other @ (Reason::WaitingForSlot { .. }
-        | Reason::WaitingForWorkers { .. }
-        | Reason::WaitingForControlPlane { .. }
-        | Reason::WaitingForRepairs { .. }
-        | Reason::ControlPlaneUnhealthy { .. }
-        | Reason::EtcdMemberUnhealthy { .. }
-        | Reason::EtcdQuorumWouldBeLost { .. }
-        | Reason::EtcdUnchecked { .. }
-        | Reason::OutsideWindow { .. }
-        | Reason::WaitingForBudget { .. }
-        | Reason::WaitingForGroup { .. }
-        | Reason::CanaryPending { fault: None, .. }
-        | Reason::LeaderOnNode { .. }
-        | Reason::Backoff { .. }
-        | Reason::PodsLeaving { .. }
-        | Reason::PodsCannotLand { .. }
-        | Reason::LandingUnknown { .. }
-        | Reason::EvictionRefused { .. }
-        | Reason::VolumeAttached { .. }
-        | Reason::CommandRunning { .. }
-        | Reason::HookRunning { .. }
-        | Reason::CheckUnavailable { .. }
-        | Reason::AwaitingApproval { .. }
-        | Reason::Frozen { .. }
-        | Reason::EngineElsewhere { .. }
-        | Reason::EngineObserving { .. }
-        | Reason::NoEngine { .. }
-        | Reason::OnHold { .. }
-        | Reason::BatchPaused { .. }
-        | Reason::Stale { .. }
-        | Reason::ProgramMissing { .. }
-        | Reason::BmcNotAllowed { .. }
-        | Reason::DuplicateOf { .. }
-        | Reason::InMaintenance { .. }
-        | Reason::MachineInRepair { .. }
-        | Reason::MachineInReboot { .. }
-        | Reason::WaitingForHealth { .. }
-        | Reason::WaitingForJoin { .. }
-        | Reason::Settling { .. }
-        | Reason::PowerError { .. }
-        | Reason::HeldByOtherKey { .. }
-        | Reason::QueueDisabled
-        | Reason::NoCommand { .. }
-        | Reason::NotMember { .. }
-        | Reason::EffectFailed { .. }
-        | Reason::TransactionTooLarge { .. }
-        | Reason::Working { .. }
-        | Reason::Ready) => return reason(other, now),
-    };
-    into_safe(text)
 }
 
 /// Returns what an entry waits for when nothing is wrong with it.

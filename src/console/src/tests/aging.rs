@@ -1,7 +1,7 @@
 //! Tests of ageing data: after a lost source nothing is shown as if it were live, and an open dialog is renewed or
 //! expires.
 
-use cketerm_actions::plan::Drains;
+use cketerm_actions::plan::{Drains, LandingCheck};
 use cketerm_model::{
     boot_time::Seconds, entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus, stored::view::Switch,
     time::after,
@@ -79,7 +79,8 @@ fn answer_plan(app: &mut App, number: u64) {
         blocked: Vec::new(),
         unread: Vec::new(),
         more: 0,
-        landing: None,
+        unexplained: 0,
+        landing: LandingCheck::NotMade,
     };
     update(app, Event::ReadFinished(Box::new(ReadResponse::Plan(number, Ok(met)))));
 }

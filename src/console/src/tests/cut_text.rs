@@ -2,7 +2,10 @@
 
 use cketerm_model::{
     entry::EntryId,
-    reason::Reason,
+    reason::{
+        Reason,
+        budget_cause::{BudgetCause, Exclusion, Opens, PodTrouble, UnhealthyPod},
+    },
     repair::{RepairEntry, RepairStatus, StepStatus},
     time::after,
 };
@@ -179,4 +182,61 @@ fn entries_kept_by_a_budget_that_never_allows_are_one_line() {
     let app = world.console_in(View::Overview, 80, 24);
     let row = line(&app, "pdb db/mysql-1 never allows");
     assert!(row.contains("worker-4 +1") || row.contains("worker-1 +1"), "{row}");
+}
+
+/// A cause behind a budget: one pod in `CrashLoopBackOff`.
+fn crashing() -> Box<BudgetCause> {
+    let why = PodTrouble::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
+    let pod = UnhealthyPod { pod: "shop/web-7d9f8b6c5-q8v2k".into(), node: None, why };
+    let opens = Opens::WhenHealthy { missing: 1 };
+    Box::new(BudgetCause { opens, pods: 3, unhealthy: vec![pod], more: 2, deadlock: Vec::new() })
+}
+
+fn crash(pod: &str, cause: Option<Box<BudgetCause>>) -> Reason {
+    Reason::BlockedByPdb { pod: format!("shop/{pod}"), pdb: "shop/web".into(), healthy: 2, needed: 2, cause }
+}
+
+/// A row of 80 columns kept `web has 2, needs 2` and dropped the pod that was the cause.
+#[test]
+fn the_cause_behind_a_budget_outlives_its_numbers() {
+    let seen = World::usual().seen();
+    let forms = short_text::row_forms(&seen, &crash("web-7d9f8b6c5-x2x4z", Some(crashing())), wall());
+    for (width, text) in [
+        (100, "pdb shop/web has 2, needs 2 (web-7d9f8b6c5-q8v2k CrashLoopBackOff and 2 more): web-7d9f8b6c5-x2x4z"),
+        (80, "pdb shop/web has 2, needs 2 (web-7d9f8b6c5-q8v2k CrashLoopBackOff and 2 more)"),
+        (70, "pdb shop/web: web-7d9f8b6c5-q8v2k CrashLoopBackOff and 2 more"),
+        (42, "web: web-7d9f8b6c5-q8v2k CrashLoopBackOff"),
+        (30, "web: CrashLoopBackOff"),
+    ] {
+        assert_eq!(forms.within(width), text, "{width}");
+    }
+    let opens = Opens::Never { because: Exclusion::NoneUnavailable };
+    let cause = BudgetCause { opens, pods: 3, unhealthy: Vec::new(), more: 0, deadlock: Vec::new() };
+    let (pod, pdb) = ("kube-system/cluster-dns-1".into(), "kube-system/cluster-dns".into());
+    let never = Reason::PdbNeverAllows { pod, pdb, healthy: 2, needed: 2, pods: 2, cause: Some(Box::new(cause)) };
+    let forms = short_text::row_forms(&seen, &never, wall());
+    for (width, text) in [
+        (60, "pdb kube-system/cluster-dns never allows (maxUnavailable 0)"),
+        (50, "pdb cluster-dns never allows (maxUnavailable 0)"),
+        (30, "cluster-dns: maxUnavailable 0"),
+        (25, "cluster-dns never allows"),
+    ] {
+        assert_eq!(forms.within(width), text, "{width}");
+    }
+}
+
+/// The state of a node told the budget's numbers only.
+#[test]
+fn entries_stuck_on_one_budget_are_one_line_with_its_cause() {
+    assert_eq!(
+        short_text::stuck_on(&crash("web-1", Some(crashing())), wall()),
+        "pdb shop/web: web-7d9f8b6c5-q8v2k CrashLoopBackOff and 2 more (has 2, needs 2)"
+    );
+    assert_eq!(short_text::stuck_on(&crash("web-1", None), wall()), "pdb shop/web has 2, needs 2");
+    let mut world = World::usual();
+    for (index, cause) in [(3, None), (6, Some(crashing()))] {
+        world.reasons.insert(EntryId::reboot(index), crash("web-1", cause));
+    }
+    let row = line(&world.console_in(View::Overview, 120, 30), "pdb shop/web");
+    assert!(row.contains("worker-4, worker-1 ") && row.contains("q8v2k CrashLoopBackOff and 2 more"), "{row}");
 }

@@ -1,6 +1,6 @@
 //! Tests of the repair queue on the screen and under the keys.
 
-use cketerm_actions::plan::Drains;
+use cketerm_actions::plan::{Drains, LandingCheck};
 use cketerm_model::{
     attempt::{Attempt, CheckAnswer, Ended, Outcome},
     cketerm_records::{Order, Progress, Request, Verb, Who},
@@ -383,7 +383,8 @@ fn a_repair_of_a_machine_in_work_is_marked_and_names_what_holds_it() {
         blocked: Vec::new(),
         unread: Vec::new(),
         more: 0,
-        landing: None,
+        unexplained: 0,
+        landing: LandingCheck::NotMade,
     };
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Plan(number, Ok(free)))));
     let text = screen::text(&app);

@@ -145,31 +145,52 @@ impl BudgetCause {
 impl BudgetCause {
     /// Returns the cause in few words, for a row: `web-1 CrashLoopBackOff`. None if no pod and no setting is to blame.
     pub fn in_short(&self) -> Option<String> {
+        self.short_forms().into_iter().next()
+    }
+
+    /// Returns [`in_short`](Self::in_short), and shorter forms that still name the trouble, the longest first.
+    pub fn short_forms(&self) -> Vec<String> {
         if let [_, other, ..] = self.deadlock.as_slice() {
-            return Some(format!("deadlock with {other}"));
+            return vec![format!("deadlock with {other}"), "deadlock".to_owned()];
         }
         if let Opens::Never { because } = &self.opens {
-            return Some(because.in_short());
+            return vec![because.in_short()];
         }
-        let first = self.unhealthy.first()?;
-        let name = first.pod.rsplit('/').next().unwrap_or_default();
-        let others = match self.unhealthy.len() + self.more - 1 {
-            0 => String::new(),
-            n => format!(" and {n} more"),
-        };
-        let trouble = match (&first.why, &first.node) {
-            (PodTrouble::NodeNotReady, Some(node)) => return Some(format!("node {node} NotReady{others}")),
-            (PodTrouble::NodeGone, Some(node)) => return Some(format!("node {node} is gone{others}")),
-            (PodTrouble::Waiting { reason, .. }, _) => reason.clone(),
-            (PodTrouble::Unschedulable { waits_for, .. }, _) => match waits_for.as_slice() {
+        let Some(first) = self.unhealthy.first() else { return Vec::new() };
+        let (whole, trouble) = (first.in_short(), first.why.in_short());
+        match self.unhealthy.len() + self.more - 1 {
+            0 => vec![whole, trouble],
+            others => vec![format!("{whole} and {others} more"), whole, trouble],
+        }
+    }
+}
+
+impl UnhealthyPod {
+    /// Returns the object with its trouble: the node if that is the trouble, else the pod.
+    fn in_short(&self) -> String {
+        let name = self.pod.rsplit('/').next().unwrap_or_default();
+        match (&self.why, &self.node) {
+            (PodTrouble::NodeNotReady, Some(node)) => format!("node {node} NotReady"),
+            (PodTrouble::NodeGone, Some(node)) => format!("node {node} is gone"),
+            (why, _) => format!("{name} {}", why.in_short()),
+        }
+    }
+}
+
+impl PodTrouble {
+    fn in_short(&self) -> String {
+        match self {
+            Self::Waiting { reason, .. } => reason.clone(),
+            Self::Unschedulable { waits_for, .. } => match waits_for.as_slice() {
                 [] => "unschedulable".to_owned(),
                 [first, ..] => format!("waits for {first}"),
             },
-            (PodTrouble::NodeNotReady | PodTrouble::NodeGone | PodTrouble::NotReady, _) => "NotReady".to_owned(),
-            (PodTrouble::Terminating, _) => "terminating".to_owned(),
-            (PodTrouble::Starting, _) => "starting".to_owned(),
-        };
-        Some(format!("{name} {trouble}{others}"))
+            Self::NodeNotReady => "node NotReady".to_owned(),
+            Self::NodeGone => "node is gone".to_owned(),
+            Self::NotReady => "NotReady".to_owned(),
+            Self::Terminating => "terminating".to_owned(),
+            Self::Starting => "starting".to_owned(),
+        }
     }
 }
 
@@ -343,6 +364,9 @@ mod tests {
         for (pods, expected) in table {
             assert_eq!(cause(Opens::WhenHealthy { missing: 1 }, pods).in_short().as_deref(), Some(expected));
         }
+        let pods = vec![pod("web-1", None, PodTrouble::Starting), pod("web-2", None, PodTrouble::Starting)];
+        let forms = cause(Opens::WhenHealthy { missing: 1 }, pods).short_forms();
+        assert_eq!(forms, ["web-1 starting and 1 more", "web-1 starting", "starting"]);
         let never = cause(Opens::Never { because: Exclusion::NoneUnavailable }, Vec::new());
         assert_eq!(never.in_short().as_deref(), Some("maxUnavailable 0"));
     }

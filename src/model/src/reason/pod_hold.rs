@@ -83,3 +83,15 @@ pub enum PodHold {
         answer: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plan and the list of blockers named the budgets, but not how the pod can be evicted.
+    #[test]
+    fn a_pod_of_several_budgets_has_its_remedy_in_its_text() {
+        let hold = PodHold::ManyBudgets { budgets: vec!["shop/a".into(), "shop/b".into()] };
+        assert_eq!(hold.to_string(), "several pdbs: shop/a, shop/b: change one selector, or delete one");
+    }
+}

@@ -15,7 +15,9 @@ impl fmt::Display for PodHold {
                 after_colon(f, cause.as_deref())
             }
             Self::BudgetLag { budget } => write!(f, "pdb {budget} is still being processed"),
-            Self::ManyBudgets { budgets } => write!(f, "several pdbs: {}", budgets.join(", ")),
+            Self::ManyBudgets { budgets } => {
+                write!(f, "several pdbs: {}: change one selector, or delete one", budgets.join(", "))
+            }
             Self::Job { job } => write!(f, "protected job {job}"),
             Self::Deferred { webhook, message } => write!(f, "deferred to webhook {webhook}: {message}"),
             Self::Denied { webhook, message } => write!(f, "denied by webhook {webhook}: {message}"),

@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use cketerm_model::names::NodeName;
+use cketerm_model::{kube::Controller, names::NodeName};
+use serde::Serialize;
 
 use super::obstacle::Obstacle;
 
 /// Answer for a whole set of pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LandingAnswer {
     /// All pods find a place.
     Fits,
@@ -40,7 +42,7 @@ impl fmt::Display for Tie {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Volume(volume) => write!(f, "volume {volume} is on no other node"),
-            Self::NodeRules => f.write_str("its node selector or affinity accepts no other node"),
+            Self::NodeRules => f.write_str("node selector or affinity accepts no other node"),
         }
     }
 }
@@ -119,7 +121,7 @@ impl fmt::Display for Doubt {
 }
 
 /// Answer for one pod that leaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodAnswer {
     /// It finds a place in every order that was tried.
     Fits,
@@ -145,6 +147,8 @@ pub struct PodLanding {
     pub name: String,
     /// Its UID.
     pub uid: String,
+    /// The owner with `controller: true`.
+    pub controller: Option<Controller>,
     /// Node that it leaves.
     pub node: NodeName,
     /// Its answer.

@@ -64,6 +64,7 @@ pub fn check(
         namespace: pod.namespace.clone(),
         name: pod.name.clone(),
         uid: pod.uid.clone(),
+        controller: pod.controller.clone(),
         node: pod.node.clone().unwrap_or_default(),
         answer: match pod.controller {
             Some(_) => answers.next().unwrap_or(PodAnswer::Uncertain(Doubt::TooLarge)),

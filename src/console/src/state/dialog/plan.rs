@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm_actions::plan::Drains;
+use cketerm_actions::plan::{Drains, LandingCheck};
 use cketerm_model::{clock::Now, entry::QueueKind, stored::view::StoreView};
 use cketerm_rules::usual::UsualTimes;
 use jiff::Timestamp;
@@ -164,14 +164,45 @@ fn lines(drains: &Drains, is_held: bool) -> Vec<String> {
     if drains.blocked.len() > MAX_NAMED {
         lines.push(format!("!   and {} more", drains.blocked.len() - MAX_NAMED));
     }
-    if let Some(landing) = drains.landing.as_ref().filter(|landing| !landing.pods.is_empty()) {
-        lines.push(format!("landing check: {}", landing.summary()));
-        lines.extend(landing.lines().iter().map(|line| line.replacen(' ', "   ", 1)));
+    if drains.unexplained > 0 {
+        lines.push(format!("the cause behind {} was not looked up", count(drains.unexplained, "more budget")));
     }
+    lines.extend(landing_lines(&drains.landing));
     for (name, why) in drains.unread.iter().take(3) {
         lines.push(format!("! {name}: pods not read: {why}"));
     }
     lines
+}
+
+/// Returns the lines about the landing check: what it found, or why it was not made.
+fn landing_lines(check: &LandingCheck) -> Vec<String> {
+    match check {
+        LandingCheck::NotMade => Vec::new(),
+        LandingCheck::TooLarge { most } => {
+            vec![format!("where pods can land was not checked here: over {most} Nodes; `cketerm rq plan` reads more")]
+        }
+        LandingCheck::Failed(why) => vec![format!("! where pods can land was not checked: {why}")],
+        LandingCheck::Made { all, mutual, too_many, unchecked } => {
+            let mut lines: Vec<String> = mutual.iter().take(MAX_NAMED).map(|nodes| format!("! {nodes}")).collect();
+            if mutual.len() > MAX_NAMED {
+                lines.push(format!("! {} more pairs of nodes wait for each other", mutual.len() - MAX_NAMED));
+            }
+            lines.extend(too_many.iter().take(MAX_NAMED).map(|wave| format!("! {wave}")));
+            if too_many.len() > MAX_NAMED {
+                lines
+                    .push(format!("! {} lack capacity for their pods", count(too_many.len() - MAX_NAMED, "more wave")));
+            }
+            if !all.pods.is_empty() {
+                lines.push(format!("landing check: {}", all.summary()));
+                lines.extend(all.lines().iter().map(|line| line.replacen(' ', "   ", 1)));
+            }
+            if *unchecked > 0 {
+                let waves = count(*unchecked, "more wave");
+                lines.push(format!("where the pods of {waves} can land was not checked"));
+            }
+            lines
+        }
+    }
 }
 
 #[cfg(test)]

@@ -23,22 +23,36 @@ use crate::{
 /// Most texts of one cause that are counted.
 const MAX_TEXTS: usize = 64;
 
+/// Entries with one cause.
+struct Cause {
+    /// Line about the entry that has waited longest.
+    line: NeedsYou,
+    /// Number of entries by their text, of a cause that is not an object.
+    texts: BTreeMap<String, usize>,
+    /// Budget with the trouble behind it, once an entry knows it.
+    trouble: Option<String>,
+}
+
 /// Returns a line for each cause, by the entry that it has held longest.
 pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
-    let mut causes: BTreeMap<String, (NeedsYou, BTreeMap<String, usize>)> = BTreeMap::new();
+    let mut causes: BTreeMap<String, Cause> = BTreeMap::new();
     for id in app.knowledge.totals.stuck.iter().copied() {
         let line = line(app, id);
         // a budget or a Job is the cause itself, whichever pod it keeps
-        let names_object = app.seen.reasons.get(&id).is_some_and(short_text::names_object);
+        let why = app.seen.reasons.get(&id);
+        let names_object = why.is_some_and(short_text::names_object);
+        let trouble = why.and_then(short_text::budget_trouble);
         // unreadable entries are removed one by one
         let is_readable = app.seen.snapshot.store.entry(id).is_some();
         match causes.entry(if is_readable { cause(app, id) } else { id.to_string() }) {
             Entry::Vacant(vacant) => {
                 let texts = if names_object { BTreeMap::new() } else { BTreeMap::from([(line.what.clone(), 1)]) };
-                vacant.insert((line, texts));
+                vacant.insert(Cause { line, texts, trouble });
             }
             Entry::Occupied(mut occupied) => {
-                let (known, texts) = occupied.get_mut();
+                let Cause { line: known, texts, trouble: known_trouble } = occupied.get_mut();
+                // not every entry knows the trouble behind a budget
+                *known_trouble = known_trouble.take().or(trouble);
                 if !names_object && (texts.len() < MAX_TEXTS || texts.contains_key(&line.what)) {
                     *texts.entry(line.what.clone()).or_default() += 1;
                 }
@@ -46,7 +60,7 @@ pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
             }
         }
     }
-    let with_cause = |(cause, (line, texts)): (String, (NeedsYou, BTreeMap<String, usize>))| {
+    let with_cause = |(key, Cause { line, texts, trouble }): (String, Cause)| {
         // a single entry shows its whole reason, with the pod; of several, the commonest one says the most
         let commonest = texts.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 1);
         match (line.count, commonest) {
@@ -54,7 +68,7 @@ pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
             // the shorter forms belong to the text of this entry
             (_, Some((what, _))) if what == line.what => line,
             (_, Some((what, _))) => NeedsYou { what, shorter: Vec::new(), ..line },
-            (_, None) => NeedsYou { what: cause, ..line },
+            (_, None) => NeedsYou { what: trouble.unwrap_or(key), ..line },
         }
     };
     causes.into_iter().map(with_cause).collect()
@@ -124,7 +138,7 @@ fn line(app: &App, id: EntryId) -> NeedsYou {
 fn cause(app: &App, id: EntryId) -> String {
     let seen = &app.seen;
     match (seen.reasons.get(&id).filter(|why| trouble::own(why)), queries::repair(seen, id)) {
-        (Some(why), _) => short_text::stuck_on(why, app.now.wall),
+        (Some(why), _) => short_text::stuck_key(why, app.now.wall),
         (None, Some(entry)) if entry.status == RepairStatus::Failed => {
             format!("repair {} failed", short_text::safe(&entry.operation))
         }

@@ -1,7 +1,7 @@
 //! Forms of a reason for lines with little room: lesser words go first. The object and its numbers, or the remedy, stay.
 #![warn(clippy::wildcard_enum_match_arm)] // each reason has its words
 
-use cketerm_model::reason::Reason;
+use cketerm_model::reason::{Reason, budget_cause::BudgetCause};
 use cketerm_rules::seen::Seen;
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
@@ -78,6 +78,9 @@ pub fn row_forms(seen: &Seen, why: &Reason, now: Timestamp) -> Forms {
 /// Returns the shorter forms of a reason, the longest first. None if it has no lesser words.
 fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
     let forms = match why {
+        Reason::BlockedByPdb { pdb, healthy, needed, cause: Some(cause), .. } if cause.in_short().is_some() => {
+            blocked_by_cause(pdb, (*healthy, *needed), cause)
+        }
         Reason::BlockedByPdb { pdb, healthy, needed, .. } => {
             let (name, numbers) = (name(pdb), format!("has {healthy}, needs {needed}"));
             vec![
@@ -86,6 +89,9 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
                 format!("{name} {numbers}"),
                 format!("{name} {healthy} of {needed}"),
             ]
+        }
+        Reason::PdbNeverAllows { pdb, cause: Some(cause), .. } if cause.in_short().is_some() => {
+            never_allows(pdb, cause)
         }
         Reason::PdbNeverAllows { pdb, needed, pods, .. } => {
             let (name, numbers) = (name(pdb), format!("needs {needed} of {pods}"));
@@ -210,6 +216,33 @@ fn shorter(seen: &Seen, why: &Reason, now: Timestamp) -> Vec<String> {
         | Reason::Ready => Vec::new(),
     };
     forms.iter().map(|form| safe(form)).collect()
+}
+
+/// Returns the forms of a budget whose cause is known: the numbers and the namespace go first, the trouble stays.
+fn blocked_by_cause(pdb: &str, (healthy, needed): (i32, i32), cause: &BudgetCause) -> Vec<String> {
+    let causes = cause.short_forms();
+    let Some(whole) = causes.first() else { return Vec::new() };
+    let mut forms = vec![
+        format!("pdb {pdb} has {healthy}, needs {needed} ({whole})"),
+        format!("pdb {pdb}: {whole}"),
+        format!("pdb {}: {whole}", name(pdb)),
+    ];
+    forms.extend(causes.iter().map(|cause| format!("{}: {cause}", name(pdb))));
+    forms
+}
+
+/// Returns the same forms of a budget that never allows an eviction.
+fn never_allows(pdb: &str, cause: &BudgetCause) -> Vec<String> {
+    let causes = cause.short_forms();
+    let Some(whole) = causes.first() else { return Vec::new() };
+    let mut forms = vec![
+        format!("pdb {pdb} never allows ({whole})"),
+        format!("pdb {} never allows ({whole})", name(pdb)),
+        format!("{} never allows ({whole})", name(pdb)),
+    ];
+    forms.extend(causes.iter().map(|cause| format!("{}: {cause}", name(pdb))));
+    forms.push(format!("{} never allows", name(pdb)));
+    forms
 }
 
 /// Returns the name of an object without its namespace.
