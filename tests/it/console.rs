@@ -131,7 +131,7 @@ fn a_blocked_drain_is_cancelled_and_a_reboot_is_queued_by_keyboard() {
     console.wait_for_text("queued 1 reboot: reboots/0", 10);
     console.press("1");
     // with the cause, which may be looked up meanwhile, the reason says that the budget never allows it
-    console.wait_for_text("needs 1", 20);
+    console.wait_for_text("needs its one pod", 20);
     console.press("n\r");
     let text = console.wait_for_text("default/web-1  pdb default/web", 5);
     assert!(text.contains("Pods: 0 of 1 gone, 1 left") && text.contains("kernel"), "{text}");

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets as they were at each time.
+//! Budgets of pods (`PodDisruptionBudget`) as they were at each time.
 
 use std::collections::BTreeMap;
 

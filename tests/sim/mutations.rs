@@ -51,12 +51,15 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::CordonUnrecorded => &["I9"],
         Mutation::ForeignCordonLost => &["I11"],
         Mutation::KeepForgotten => &["I12"],
-        Mutation::PreviewIgnored | Mutation::DenialIgnored | Mutation::DeferralBlocks => &["I15"],
+        Mutation::PreviewIgnored
+        | Mutation::PreviewSkipped
+        | Mutation::OwnDrainForgotten
+        | Mutation::DenialIgnored
+        | Mutation::DeferralBlocks => &["I15"],
         Mutation::EarlyUncordon | Mutation::DoneForgotten => &["I14"],
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => &["I47"],
         Mutation::DrainedTooEarly => &["I21"],
         Mutation::PacingIgnored => &["I75"],
-        Mutation::PreviewSkipped | Mutation::OwnDrainForgotten => &["I15"],
         Mutation::EvictionWithoutUid => &["I17"],
         Mutation::DeleteProtected | Mutation::DeferredDeleted => &["I18"],
         Mutation::DaemonSetsEvicted => &["I19"],
@@ -71,6 +74,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::AuditForgotten => &["I38"],
         Mutation::RunsForEver => &["I39"],
         Mutation::SuccessTwice => &["I40"],
+        Mutation::OtherEntryForgotten => &["oracle"],
         Mutation::StepTwice | Mutation::StepUnwatched => &["I41"],
         Mutation::RepairLimitIgnored => &["I42"],
         Mutation::RepairBesideReboot => &["I43"],
@@ -137,6 +141,7 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::RepairLimitIgnored => 4,
         Mutation::GateForgotten
         | Mutation::PreviewIgnored
+        | Mutation::PreviewSkipped
         | Mutation::StuckUnreported
         | Mutation::RepairBesideReboot => 5,
         Mutation::BatchPauseForgotten | Mutation::AuditForgotten => 7,
@@ -150,10 +155,9 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::SharedArguments => 15,
         Mutation::DeferredDeleted => 29,
         Mutation::UncordonUnseen => 55,
-        Mutation::PacingIgnored => 61,
-        Mutation::PreviewSkipped => 5,
-        Mutation::OwnDrainForgotten => 61,
+        Mutation::PacingIgnored | Mutation::OwnDrainForgotten => 61,
         Mutation::OrderAcceptedAnyway => 63,
+        Mutation::OtherEntryForgotten => 126,
         Mutation::UnhealthyControlPlaneIgnored => 132,
         Mutation::LateEffect => 222,
         Mutation::ClockTrusted => 345,

@@ -140,6 +140,8 @@ pub enum Mutation {
     PacingIgnored,
     /// No pod gets a dry run while no webhook sees evictions.
     PreviewSkipped,
+    /// A success command begins while a command of another entry may still run on the machine.
+    OtherEntryForgotten,
     /// A leader takes a drain that it began itself, unknowingly, for another leader's.
     OwnDrainForgotten,
     /// Evictions and deletions name the pod without its UID.
@@ -270,6 +272,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::DrainedTooEarly,
     Mutation::PacingIgnored,
     Mutation::PreviewSkipped,
+    Mutation::OtherEntryForgotten,
     Mutation::OwnDrainForgotten,
     Mutation::EvictionWithoutUid,
     Mutation::DeleteProtected,

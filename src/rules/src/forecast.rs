@@ -54,7 +54,7 @@ pub struct MachineForecast {
     pub entry: Option<u64>,
     /// Its position in the forecast.
     pub place: Place,
-    /// What the order by budgets keeps it apart from.
+    /// The nodes and the budgets that the order by budgets keeps it apart from.
     pub apart: Option<Separation>,
 }
 

@@ -185,15 +185,21 @@ fn entries_kept_by_a_budget_that_never_allows_are_one_line() {
 }
 
 /// A cause behind a budget: one pod in `CrashLoopBackOff`.
-fn crashing() -> Box<BudgetCause> {
+fn crashing() -> BudgetCause {
     let why = PodTrouble::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
     let pod = UnhealthyPod { pod: "shop/web-7d9f8b6c5-q8v2k".into(), node: None, why };
     let opens = Opens::WhenHealthy { missing: 1 };
-    Box::new(BudgetCause { opens, pods: 3, unhealthy: vec![pod], more: 2, deadlock: Vec::new() })
+    BudgetCause { opens, pods: 3, unhealthy: vec![pod], more: 2, deadlock: Vec::new() }
 }
 
-fn crash(pod: &str, cause: Option<Box<BudgetCause>>) -> Reason {
-    Reason::BlockedByPdb { pod: format!("shop/{pod}"), pdb: "shop/web".into(), healthy: 2, needed: 2, cause }
+fn crash(pod: &str, cause: Option<BudgetCause>) -> Reason {
+    Reason::BlockedByPdb {
+        pod: format!("shop/{pod}"),
+        pdb: "shop/web".into(),
+        healthy: 2,
+        needed: 2,
+        cause: cause.map(Box::new),
+    }
 }
 
 /// A row of 80 columns kept `web has 2, needs 2` and dropped the pod that was the cause.

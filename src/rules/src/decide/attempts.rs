@@ -10,6 +10,7 @@ use cketerm_model::{
     entry_ref::EntryRef,
     fault,
     kube::NodeRow,
+    names::Address,
     policy::UnreachableRule,
     reason::{CommandRetry, Reason},
     time::after,
@@ -144,6 +145,15 @@ impl<'a> Pass<'a> {
         let (snap, leading_since) = (self.snap, self.leading_since());
         let mut attempts = snap.store.attempts_of(id).filter_map(Stored::get);
         attempts.find_map(|a| may_run_until(snap, leading_since, a, self.now).map(|until| (a, until)))
+    }
+
+    /// Returns an attempt of another entry whose command may still run on this machine, and the time until which it may.
+    pub(super) fn attempt_of_another(&self, id: EntryId, address: &Address) -> Option<(&'a Attempt, Until)> {
+        fault!(OtherEntryForgotten => return None);
+        let (snap, leading_since) = (self.snap, self.leading_since());
+        let others = snap.store.attempts.iter().filter(|((of, _), _)| *of != id).filter_map(|(_, stored)| stored.get());
+        let mut here = others.filter(|attempt| attempt.address == *address);
+        here.find_map(|a| may_run_until(snap, leading_since, a, self.now).map(|until| (a, until)))
     }
 
     /// Returns the reason for an attempt whose command may still run. Until it has ended, the machine gets no further

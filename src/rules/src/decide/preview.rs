@@ -79,14 +79,14 @@ pub fn preview_result(
     let (mut blocked, mut undecided, mut unasked) = (None, None, false);
     for (pod, budgets) in pods {
         let Some(answer) = answers.get(&pod.uid) else {
-            let passes = match admission {
+            let needs_none = match admission {
                 EvictionAdmission::EachPod => false,
                 EvictionAdmission::BudgetsOnly => {
                     let likeness = Likeness::of(pod, budgets);
                     likeness.is_none() || alike.contains(&likeness)
                 }
             };
-            if passes {
+            if needs_none {
                 passed.insert(pod.uid.clone());
             } else {
                 unasked = true;

@@ -160,6 +160,10 @@ impl<'a> Pass<'a> {
             return Some(reason);
         }
         if let Some(command_spec) = success {
+            // A queued entry may end while a dead leader's command for another one still runs.
+            if let Some((attempt, until)) = self.attempt_of_another(ctx.id, ctx.address) {
+                return Some(self.running_reason(attempt, until));
+            }
             let reason = Reason::Working { phase: "healthy, running the success command".to_owned() };
             return Some(self.plan_next_command(ctx, command_spec, order.cloned()).unwrap_or(reason));
         }

@@ -105,6 +105,23 @@ fn i40_a_success_command_of_a_dead_leader_needs_an_operator() {
 }
 
 #[test]
+fn i25_a_success_command_waits_for_a_dead_leaders_command_of_another_entry_on_its_machine() {
+    let scene = |since: f64, last: u8| {
+        Scene::repairing(2)
+            .repair(0, 11, "success")
+            .success(0, 1, 3, None)
+            .repair(1, last, "success")
+            .health(1, CheckAnswer::Yes)
+            .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(since))
+    };
+    let waits = scene(10.0, 11);
+    assert!(waits.command_of(1).is_none());
+    assert!(matches!(waits.repair_reason(1), Reason::OutcomeUnknown { until: Some(_), .. }));
+    assert!(scene(200.0, 11).command_of(1).is_some(), "the other command cannot run any more");
+    assert!(scene(10.0, 12).command_of(1).is_some(), "another machine");
+}
+
+#[test]
 fn done_ends_a_repair_as_healthy_once_its_node_is_ready() {
     let scene = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 5, ok()).order_repair(0, Verb::Done, 10);
     assert!(matches!(scene.repair_ends(0), Some(End::DoneBy(_))));
