@@ -193,13 +193,8 @@ fn crashing() -> BudgetCause {
 }
 
 fn crash(pod: &str, cause: Option<BudgetCause>) -> Reason {
-    Reason::BlockedByPdb {
-        pod: format!("shop/{pod}"),
-        pdb: "shop/web".into(),
-        healthy: 2,
-        needed: 2,
-        cause: cause.map(Box::new),
-    }
+    let (pod, cause) = (format!("shop/{pod}"), cause.map(Box::new));
+    Reason::BlockedByPdb { pod, pdb: "shop/web".into(), healthy: 2, needed: 2, cause }
 }
 
 /// A row of 80 columns kept `web has 2, needs 2` and dropped the pod that was the cause.
@@ -236,13 +231,21 @@ fn the_cause_behind_a_budget_outlives_its_numbers() {
 fn entries_stuck_on_one_budget_are_one_line_with_its_cause() {
     assert_eq!(
         short_text::stuck_on(&crash("web-1", Some(crashing())), wall()),
-        "pdb shop/web: web-7d9f8b6c5-q8v2k CrashLoopBackOff and 2 more (has 2, needs 2)"
+        "web-7d9f8b6c5-q8v2k CrashLoopBackOff and 2 more (pdb shop/web has 2, needs 2)"
     );
     assert_eq!(short_text::stuck_on(&crash("web-1", None), wall()), "pdb shop/web has 2, needs 2");
-    let mut world = World::usual();
-    for (index, cause) in [(3, None), (6, Some(crashing()))] {
-        world.reasons.insert(EntryId::reboot(index), crash("web-1", cause));
+    // whichever of them knows the cause
+    for causes in [[None, Some(crashing())], [Some(crashing()), None]] {
+        let mut world = World::usual();
+        for (index, cause) in [3, 6].into_iter().zip(causes) {
+            world.reasons.insert(EntryId::reboot(index), crash("web-1", cause));
+        }
+        for (columns, expected) in
+            [(120, "pdb shop/web: web-7d9f8b6c5-q8v2k CrashLoopBackOff"), (80, "CrashLoopBackOff")]
+        {
+            let needs = panel(&world.console_in(View::Overview, columns, 30), "Needs you");
+            assert_eq!(needs.matches("CrashLoopBackOff").count(), 1, "{needs}");
+            assert!(needs.contains(expected), "{needs}");
+        }
     }
-    let row = line(&world.console_in(View::Overview, 120, 30), "pdb shop/web");
-    assert!(row.contains("worker-4, worker-1 ") && row.contains("q8v2k CrashLoopBackOff and 2 more"), "{row}");
 }

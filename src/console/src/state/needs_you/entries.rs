@@ -29,8 +29,8 @@ struct Cause {
     line: NeedsYou,
     /// Number of entries by their text, of a cause that is not an object.
     texts: BTreeMap<String, usize>,
-    /// Budget with the trouble behind it, once an entry knows it.
-    trouble: Option<String>,
+    /// Budget with the trouble behind it, of the first entry that knows it.
+    trouble: Option<Forms>,
 }
 
 /// Returns a line for each cause, by the entry that it has held longest.
@@ -42,6 +42,7 @@ pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
         let why = app.seen.reasons.get(&id);
         let names_object = why.is_some_and(short_text::names_object);
         let trouble = why.and_then(short_text::budget_trouble);
+        let trouble = trouble.map(|whole| Forms { whole, shorter: line.shorter.clone() });
         // unreadable entries are removed one by one
         let is_readable = app.seen.snapshot.store.entry(id).is_some();
         match causes.entry(if is_readable { cause(app, id) } else { id.to_string() }) {
@@ -68,7 +69,10 @@ pub(super) fn lines(app: &App) -> Vec<NeedsYou> {
             // the shorter forms belong to the text of this entry
             (_, Some((what, _))) if what == line.what => line,
             (_, Some((what, _))) => NeedsYou { what, shorter: Vec::new(), ..line },
-            (_, None) => NeedsYou { what: trouble.unwrap_or(key), ..line },
+            (_, None) => match trouble {
+                Some(Forms { whole, shorter }) => NeedsYou { what: whole, shorter, ..line },
+                None => NeedsYou { what: key, ..line },
+            },
         }
     };
     causes.into_iter().map(with_cause).collect()

@@ -6,22 +6,40 @@ use jiff::Timestamp;
 
 use super::{into_safe, names_object, reason};
 
-/// Returns the cause that an entry is stuck on, with the trouble behind a budget before its numbers, because narrow lines
-/// cut the end.
+/// Returns the cause that an entry is stuck on. The trouble behind a budget comes before the budget: this text follows
+/// others in a narrow column, which cuts the end.
 pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
-    budget_trouble(why).unwrap_or_else(|| stuck_key(why, now))
+    match trouble_of(why) {
+        Some(Trouble { pdb, state, cause }) => into_safe(format!("{cause} (pdb {pdb} {state})")),
+        None => stuck_key(why, now),
+    }
 }
 
 /// Returns the budget that an entry is stuck on, with the trouble behind it. `None` if that is not known.
 pub fn budget_trouble(why: &Reason) -> Option<String> {
+    trouble_of(why).map(|Trouble { pdb, state, cause }| into_safe(format!("pdb {pdb} {state} ({cause})")))
+}
+
+/// Trouble behind a budget.
+struct Trouble<'a> {
+    /// `namespace/name` of the budget.
+    pdb: &'a str,
+    /// Its numbers, or that it never allows an eviction.
+    state: String,
+    /// The cause in few words.
+    cause: String,
+}
+
+fn trouble_of(why: &Reason) -> Option<Trouble<'_>> {
     if let Reason::Backoff { cause: Some(cause), .. } = why {
-        return budget_trouble(cause);
+        return trouble_of(cause);
     }
     if let Reason::BlockedByPdb { pdb, healthy, needed, cause: Some(cause), .. } = why {
-        return Some(into_safe(format!("pdb {pdb}: {} (has {healthy}, needs {needed})", cause.in_short()?)));
+        let state = format!("has {healthy}, needs {needed}");
+        return Some(Trouble { pdb, state, cause: cause.in_short()? });
     }
     if let Reason::PdbNeverAllows { pdb, cause: Some(cause), .. } = why {
-        return Some(into_safe(format!("pdb {pdb} never allows: {}", cause.in_short()?)));
+        return Some(Trouble { pdb, state: "never allows".to_owned(), cause: cause.in_short()? });
     }
     None
 }
