@@ -1,0 +1,154 @@
+//! Cargo in the copy, and the programs that it builds there.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::folder::Folder;
+
+/// Cargo, run in the copy.
+#[derive(Debug)]
+pub struct Cargo {
+    tree: PathBuf,
+    build: PathBuf,
+}
+
+/// Messages of one run of cargo.
+#[derive(Debug)]
+pub struct Output {
+    /// Whether it succeeded.
+    pub well: bool,
+    /// Messages, one JSON object each.
+    pub lines: Vec<String>,
+}
+
+/// Options of all builds: the profile and the features of the simulation, so that everything is built once.
+const COMMON: [&str; 8] = [
+    "--locked",
+    "--offline",
+    "--config",
+    "tests/sim/profile.toml",
+    "--exclude",
+    "cketerm-mutants",
+    "--features",
+    "cketerm-sim/mutations,cketerm-checker/mutations",
+];
+
+impl Cargo {
+    /// Cargo for the copy in this folder.
+    pub fn new(folder: &Folder) -> Self {
+        Self { tree: folder.tree(), build: folder.build() }
+    }
+
+    /// Runs a command of cargo and returns its messages.
+    ///
+    /// # Errors
+    ///
+    /// Fails if cargo cannot be started.
+    pub fn messages(&self, arguments: &[&str]) -> Result<Output> {
+        // the environment's choice: it may be a script that waits for its turn on a shared machine
+        let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(program);
+        command.current_dir(&self.tree).args(arguments).args(COMMON).arg("--message-format=json");
+        command.env("CARGO_TARGET_DIR", &self.build).env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
+        command.env("RUSTFLAGS", "--cfg tokio_unstable").env_remove("CARGO_MANIFEST_DIR");
+        let output = command.stderr(Stdio::inherit()).output().context("cargo")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(Output { well: output.status.success(), lines: text.lines().map(str::to_owned).collect() })
+    }
+
+    /// Builds the tests of one selection of targets.
+    fn tests(&self, targets: &[&str]) -> Result<Vec<Program>> {
+        let mut arguments = vec!["test", "--no-run", "--workspace"];
+        arguments.extend(targets);
+        let output = self.messages(&arguments)?;
+        if !output.well {
+            let errors = output.lines.iter().filter_map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).ok()?["message"]["rendered"].as_str().map(str::to_owned)
+            });
+            bail!("the copy does not build:\n{}", errors.collect::<String>());
+        }
+        Ok(output.lines.iter().filter_map(|line| program(line)).collect())
+    }
+}
+
+/// A program of tests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Name: of the crate for unit tests, else of the target.
+    pub name: String,
+    /// Path of the program.
+    pub path: PathBuf,
+    /// Folder of its package.
+    pub package: PathBuf,
+}
+
+impl Program {
+    /// Reports whether it is one of the simulations, which have no tests by name.
+    pub fn is_simulation(&self) -> bool {
+        ["sim", "checker"].contains(&self.name.as_str())
+    }
+}
+
+fn program(line: &str) -> Option<Program> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let name = message["target"]["name"].as_str()?.trim_start_matches("cketerm_").to_owned();
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let package = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    Some(Program { name, path, package })
+}
+
+/// Builds all programs of tests, or returns those that were built before.
+///
+/// Each command of cargo is short enough to share a machine.
+///
+/// # Errors
+///
+/// Fails if the copy does not build.
+pub fn programs(folder: &Folder, with_servers: bool) -> Result<Vec<Program>> {
+    let path = folder.programs();
+    let mut built: BTreeMap<String, Program> = BTreeMap::new();
+    if let Ok(text) = fs::read_to_string(&path) {
+        built.extend(serde_json::from_str::<Vec<Program>>(&text)?.into_iter().map(|one| (one.name.clone(), one)));
+    }
+    let cargo = Cargo::new(folder);
+    let mut add = |built: &mut BTreeMap<String, Program>, targets: &[&str]| -> Result<()> {
+        eprintln!("build: {}", targets.join(" "));
+        built.extend(cargo.tests(targets)?.into_iter().map(|one| (one.name.clone(), one)));
+        Ok(())
+    };
+    if built.is_empty() {
+        add(&mut built, &["--test", "checker"])?;
+        add(&mut built, &["--lib"])?;
+        add(&mut built, &["--test", "sim"])?;
+    }
+    if with_servers && !built.contains_key("it") {
+        add(&mut built, &["--test", "it"])?;
+    }
+    let programs: Vec<Program> = built.into_values().collect();
+    fs::write(path, serde_json::to_string_pretty(&programs)?)?;
+    Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_tests_are_found_in_cargos_messages() {
+        let line = r#"{"reason":"compiler-artifact","manifest_path":"/w/src/rules/Cargo.toml",
+            "target":{"name":"cketerm_rules"},"profile":{"test":true},"executable":"/t/rules-1"}"#;
+        let expected = Program { name: "rules".to_owned(), path: "/t/rules-1".into(), package: "/w/src/rules".into() };
+        assert_eq!(program(line), Some(expected));
+        assert_eq!(program(&line.replace("\"test\":true", "\"test\":false")), None);
+    }
+}
