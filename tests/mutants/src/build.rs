@@ -1,8 +1,8 @@
 //! Cargo in the copy, and the programs that it builds there.
 
 use std::{
-    collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::folder::Folder;
+use crate::{checks::Stage, folder::Folder};
 
 /// Cargo, run in the copy.
 #[derive(Debug)]
@@ -89,13 +89,6 @@ pub struct Program {
     pub package: PathBuf,
 }
 
-impl Program {
-    /// Reports whether it is one of the simulations, which have no tests by name.
-    pub fn is_simulation(&self) -> bool {
-        ["sim", "checker"].contains(&self.name.as_str())
-    }
-}
-
 fn program(line: &str) -> Option<Program> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -107,36 +100,51 @@ fn program(line: &str) -> Option<Program> {
     Some(Program { name, path, package })
 }
 
-/// Builds all programs of tests, or returns those that were built before.
+/// Builds the programs of these suites, and returns them with those that were built before.
 ///
 /// Each command of cargo is short enough to share a machine.
 ///
 /// # Errors
 ///
 /// Fails if the copy does not build.
-pub fn programs(folder: &Folder, with_servers: bool) -> Result<Vec<Program>> {
+pub fn programs(folder: &Folder, stages: &[Stage]) -> Result<Vec<Program>> {
     let path = folder.programs();
-    let mut built: BTreeMap<String, Program> = BTreeMap::new();
-    if let Ok(text) = fs::read_to_string(&path) {
-        built.extend(serde_json::from_str::<Vec<Program>>(&text)?.into_iter().map(|one| (one.name.clone(), one)));
-    }
+    let text = fs::read_to_string(&path).unwrap_or_else(|_| "[]".to_owned());
+    let mut built: Vec<Program> = serde_json::from_str(&text)?;
     let cargo = Cargo::new(folder);
-    let mut add = |built: &mut BTreeMap<String, Program>, targets: &[&str]| -> Result<()> {
-        eprintln!("build: {}", targets.join(" "));
-        built.extend(cargo.tests(targets)?.into_iter().map(|one| (one.name.clone(), one)));
-        Ok(())
-    };
-    if built.is_empty() {
-        add(&mut built, &["--test", "checker"])?;
-        add(&mut built, &["--lib"])?;
-        add(&mut built, &["--test", "sim"])?;
+    for stage in stages {
+        let (targets, known): (&[&str], &str) = match stage {
+            Stage::Unit => (&["--lib"], "rules"),
+            Stage::Checker => (&["--test", "checker"], "checker"),
+            Stage::Sim => (&["--test", "sim"], "sim"),
+            Stage::Servers => (&["--test", "it"], "it"),
+        };
+        if !built.iter().any(|program| program.name == known) {
+            eprintln!("build: {}", targets.join(" "));
+            built.extend(cargo.tests(targets)?);
+            fs::write(&path, serde_json::to_string_pretty(&built)?)?;
+        }
     }
-    if with_servers && !built.contains_key("it") {
-        add(&mut built, &["--test", "it"])?;
-    }
-    let programs: Vec<Program> = built.into_values().collect();
-    fs::write(path, serde_json::to_string_pretty(&programs)?)?;
-    Ok(programs)
+    Ok(built)
+}
+
+/// Builds the program for the tests on servers, and returns the variables that make them use it.
+///
+/// These tests ask cargo for the program. A script in its place names the one that has the mutants.
+///
+/// # Errors
+///
+/// Fails if the program does not build, or the script cannot be written.
+pub fn served(folder: &Folder) -> Result<Vec<(String, String)>> {
+    let output = Cargo::new(folder).messages(&["build", "--workspace", "--bin", "cketerm"])?;
+    let is_program = |line: &&String| line.contains("/cketerm\"") && line.contains("\"executable\":\"");
+    let message = output.lines.iter().rfind(is_program).context("cargo names no program")?;
+    let message: serde_json::Value = serde_json::from_str(message)?;
+    let program = message["executable"].as_str().context("cargo names no program")?;
+    let script = folder.temporary().join("served");
+    fs::write(&script, format!("#!/bin/sh\necho '{{\"executable\":\"{program}\"}}'\n"))?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    Ok(vec![("CARGO".to_owned(), script.display().to_string())])
 }
 
 #[cfg(test)]

@@ -78,21 +78,22 @@ const LIMIT: Duration = Duration::from_mins(15);
 fn planned(programs: &[Program], stages: &[Stage], filters: &[String]) -> Result<Vec<Check>> {
     let mut planned = Vec::new();
     for program in programs {
-        let mut add = |stage, name, variables| {
+        let of_parts =
+            |parts: Vec<simulations::Part>| parts.into_iter().map(|part| (part.name, part.variables)).collect();
+        let of_names = |names: Vec<String>| names.into_iter().map(|name| (name, Vec::new())).collect();
+        let (stage, parts): (Stage, Vec<(String, Vec<(String, String)>)>) = match program.name.as_str() {
+            "sim" => (Stage::Sim, of_parts(simulations::simulation())),
+            "checker" => (Stage::Checker, of_parts(simulations::checker())),
+            "it" => {
+                let mut names = unit_tests::names(program)?;
+                names.retain(|name| filters.iter().any(|filter| name.contains(filter.as_str())));
+                (Stage::Servers, of_names(names))
+            }
+            _ => (Stage::Unit, of_names(unit_tests::names(program)?)),
+        };
+        for (name, variables) in parts {
             let (program, reached) = (program.name.clone(), BTreeSet::new());
             planned.push(Check { stage, program, name, variables, seconds: 0.0, passed: false, reached });
-        };
-        match program.name.as_str() {
-            "sim" => simulations::simulation().into_iter().for_each(|part| add(Stage::Sim, part.name, part.variables)),
-            "checker" => {
-                simulations::checker().into_iter().for_each(|part| add(Stage::Checker, part.name, part.variables));
-            }
-            "it" => {
-                let chosen = |name: &String| filters.iter().any(|filter| name.contains(filter.as_str()));
-                let names = unit_tests::names(program)?;
-                names.into_iter().filter(chosen).for_each(|name| add(Stage::Servers, name, Vec::new()));
-            }
-            _ => unit_tests::names(program)?.into_iter().for_each(|name| add(Stage::Unit, name, Vec::new())),
         }
     }
     planned.retain(|check| stages.contains(&check.stage));
@@ -186,7 +187,9 @@ pub fn arguments(check: &Check) -> Vec<String> {
 /// Function that recognises a failure in the output.
 pub fn failure(stage: Stage) -> fn(&str) -> Option<String> {
     match stage {
-        Stage::Unit | Stage::Servers => unit_tests::failure,
+        Stage::Unit => unit_tests::failure,
+        // a test that ends by itself ends its servers too
+        Stage::Servers => |_| None,
         Stage::Sim | Stage::Checker => simulations::failure,
     }
 }

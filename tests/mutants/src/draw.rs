@@ -8,17 +8,17 @@ use crate::mutant::Mutant;
 ///
 /// Each prefix holds about the same share of every part and is spread evenly over the parts.
 pub fn in_order(mut candidates: Vec<Mutant>, hash: &str) -> Vec<Mutant> {
-    let seed = digest(hash, 0);
-    candidates.sort_by_cached_key(|mutant| (digest(&mutant.key(), seed), mutant.key()));
+    let start = digest(hash, 0);
+    candidates.sort_by_cached_key(|mutant| (digest(&mutant.key(), start), mutant.key()));
     let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
     for mutant in &candidates {
         *sizes.entry(mutant.part()).or_default() += 1;
     }
     // the n-th of a part stands where an even spread puts it
-    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut numbers: BTreeMap<&str, u64> = BTreeMap::new();
     let mut placed: Vec<(u64, Mutant)> = Vec::with_capacity(candidates.len());
     for mutant in candidates {
-        let number = seen.entry(mutant.part()).or_default();
+        let number = numbers.entry(mutant.part()).or_default();
         let size = sizes.get(mutant.part()).copied().unwrap_or(1);
         let place = (2 * *number + 1) * 1_000_000 / size;
         *number += 1;

@@ -35,9 +35,14 @@ impl Folder {
         self.root.join(format!("sample-{}.json", self.commit))
     }
 
+    /// Name of the sample that is in the copy. It is missing while the copy is made.
+    pub fn mark(&self) -> PathBuf {
+        self.root.join("in-the-copy")
+    }
+
     /// Programs that were built from the copy.
     pub fn programs(&self) -> PathBuf {
-        self.root.join(format!("programs-{}.json", self.commit))
+        self.root.join("programs.json")
     }
 
     /// Checks, with the mutants that each reaches.

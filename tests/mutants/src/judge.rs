@@ -55,7 +55,8 @@ impl Judge<'_> {
                 End::Overdue => (first.clone(), true),
             };
             let by = match stage {
-                Stage::Unit | Stage::Servers => by,
+                Stage::Unit => by,
+                Stage::Servers => first,
                 Stage::Sim | Stage::Checker if by == first => by,
                 Stage::Sim | Stage::Checker => format!("{first}: {by}"),
             };

@@ -14,6 +14,7 @@ pub mod equivalent;
 pub mod finder;
 pub mod folder;
 pub mod judge;
+pub mod leftovers;
 pub mod mutant;
 pub mod operators;
 pub mod process;

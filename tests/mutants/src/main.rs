@@ -70,11 +70,11 @@ fn main() -> Result<()> {
     }
     let kept = sample(&options, &workspace, &commit, &folder)?;
     let with_servers = options.stages.contains(&Stage::Servers);
-    let programs = build::programs(&folder, with_servers)?;
+    let programs = build::programs(&folder, &options.stages)?;
     if options.only_build {
         return Ok(());
     }
-    let variables = if with_servers { served(&folder)? } else { Vec::new() };
+    let variables = if with_servers { build::served(&folder)? } else { Vec::new() };
     let pause_file = options.pause_file.clone();
     let runner = Runner { tree: folder.tree(), temporary: folder.temporary(), pause_file, variables };
     let checks = checks::learn(&folder, &runner, &programs, &options.stages, &options.filters, options.processes)?;
@@ -90,15 +90,14 @@ fn main() -> Result<()> {
 
 /// The sample in the copy, made again unless it is the one that is there.
 fn sample(options: &Options, workspace: &std::path::Path, commit: &str, folder: &Folder) -> Result<Kept> {
-    let path = folder.sample();
-    if let Ok(text) = fs::read_to_string(&path) {
-        let kept: Kept = serde_json::from_str(&text)?;
-        if kept.mutants.len() == options.count && folder.programs().exists() {
-            return Ok(kept);
-        }
+    let (path, mark) = (folder.sample(), format!("{} {}", folder.commit(), options.count));
+    if fs::read_to_string(folder.mark()).is_ok_and(|text| text == mark)
+        && let Ok(text) = fs::read_to_string(&path)
+    {
+        return Ok(serde_json::from_str(&text)?);
     }
-    // ids are those of the draw, so results stay; programs and what they reach do not
-    for old in [folder.programs(), folder.checks()] {
+    // the numbers of mutants are those of the draw, so results stay; programs and what they reach do not
+    for old in [folder.mark(), folder.programs(), folder.checks()] {
         let _ = fs::remove_file(old);
     }
     let mut copy = Copy::make(workspace, commit, &folder.tree())?;
@@ -113,6 +112,7 @@ fn sample(options: &Options, workspace: &std::path::Path, commit: &str, folder: 
     let commit = folder.commit().to_owned();
     let kept = Kept { commit, candidates, not_viable: sample.not_viable, mutants: sample.mutants };
     fs::write(path, serde_json::to_string(&kept)?)?;
+    fs::write(folder.mark(), mark)?;
     Ok(kept)
 }
 
@@ -120,19 +120,11 @@ fn show(options: &Options, workspace: &std::path::Path, folder: &Folder, kept: &
     let list = workspace.join("tests/mutants/equivalent.toml");
     let equivalents = equivalent::parse(&fs::read_to_string(list)?)?;
     let text = report::markdown(kept, &Results::open(folder)?.verdicts, &equivalents);
-    match &options.write {
-        Some(path) => report::write(path, &text),
-        None => {
-            println!("{text}");
-            Ok(())
-        }
+    if let Some(path) = &options.write {
+        return report::write(path, &text);
     }
-}
-
-/// Variables of the tests on servers: they ask cargo for the program, and get the one that was built for them.
-fn served(folder: &Folder) -> Result<Vec<(String, String)>> {
-    let _ = folder;
-    Ok(Vec::new())
+    println!("{text}");
+    Ok(())
 }
 
 fn git(arguments: &[&str]) -> Result<String> {

@@ -1,11 +1,15 @@
 //! One run of a program with a time limit, ended early once its output decides.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -13,7 +17,7 @@ use std::{
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::build::Program;
+use crate::{build::Program, leftovers};
 
 /// Address space of one process in KiB: a mutant that allocates without end must not stop the machine.
 const MEMORY: u64 = 8 * 1024 * 1024;
@@ -22,6 +26,9 @@ const MEMORY: u64 = 8 * 1024 * 1024;
 pub const ACTIVE: &str = "ACTIVE_MUTANT";
 /// Variable that names a file for the mutants that are reached.
 pub const REACHED: &str = "REACHED_MUTANTS";
+
+/// Number of runs of this process, for the names of their folders.
+static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,10 +69,13 @@ impl Runner {
         failure: fn(&str) -> Option<String>,
     ) -> Result<(End, Duration)> {
         self.wait_for_quiet();
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.temporary.join(format!("mutant-{}-{number}", std::process::id()));
+        fs::create_dir_all(&temporary)?;
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("ulimit -v {MEMORY}; exec nice -n 19 \"$0\" \"$@\""));
         command.arg(&program.path).args(arguments).current_dir(&program.package);
-        command.env("CARGO_MANIFEST_DIR", &program.package).env("TMPDIR", &self.temporary);
+        command.env("CARGO_MANIFEST_DIR", &program.package).env("TMPDIR", &temporary);
         // nothing may be written into the sources, and each run has to draw the same inputs
         command.env("INSTA_UPDATE", "no").env("INSTA_WORKSPACE_ROOT", &self.tree);
         command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1").env("PROPTEST_RNG_SEED", "1");
@@ -74,8 +84,12 @@ impl Runner {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let began = Instant::now();
         let mut child = command.spawn().with_context(|| program.path.display().to_string())?;
-        let end = watch(&mut child, began + limit, failure)?;
-        Ok((end, began.elapsed()))
+        let end = watch(&mut child, began + limit, failure);
+        let took = began.elapsed();
+        stop(&mut child);
+        leftovers::kill(&temporary);
+        let _ = fs::remove_dir_all(&temporary);
+        Ok((end?, took))
     }
 
     fn wait_for_quiet(&self) {
@@ -94,25 +108,19 @@ fn watch(child: &mut Child, deadline: Instant, failure: fn(&str) -> Option<Strin
         match lines.recv_timeout(left) {
             Ok(line) => {
                 if let Some(name) = failure(&line) {
-                    stop(child);
                     return Ok(End::Failed(name));
                 }
             }
-            Err(RecvTimeoutError::Timeout) => {
-                stop(child);
-                return Ok(End::Overdue);
-            }
+            Err(RecvTimeoutError::Timeout) => return Ok(End::Overdue),
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     // its output is closed, but it may still hang
     loop {
         if let Some(status) = child.try_wait()? {
-            stop(child);
             return Ok(if status.success() { End::Passed } else { End::Failed(status.to_string()) });
         }
         if Instant::now() >= deadline {
-            stop(child);
             return Ok(End::Overdue);
         }
         thread::sleep(Duration::from_millis(2));
@@ -158,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_end_is_success_a_failed_line_a_status_or_the_time_limit() {
-        let long = Duration::from_secs(60);
+        let long = Duration::from_mins(1);
         assert_eq!(run("test $GREETING = hello", long), End::Passed);
         assert_eq!(run("echo one FAILED; sleep 100", long), End::Failed("one".to_owned()));
         assert!(matches!(run("exit 3", long), End::Failed(text) if text.contains('3')));

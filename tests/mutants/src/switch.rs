@@ -38,16 +38,16 @@ fn render(text: &str, whole: Range<usize>, mutants: &[&Mutant], out: &mut Switch
         let (begin, id) = (out.text.len(), first.id);
         match &first.edit {
             Edit::Replace { with, .. } => {
-                out.text.push_str(&format!("(if {} {{ {with} }} else {{ ", is_on(id)));
+                out.text.extend(["(if ", &is_on(id), " { ", with, " } else { "]);
                 render(text, range.clone(), inside, out);
                 out.text.push_str(" })");
             }
             Edit::Skip { .. } => {
-                out.text.push_str(&format!("if !{} {{ ", is_on(id)));
+                out.text.extend(["if !", &is_on(id), " { "]);
                 render(text, range.clone(), inside, out);
                 out.text.push_str(" }");
             }
-            Edit::Return { value, .. } => out.text.push_str(&format!("if {} {{ return {value}; }} ", is_on(id))),
+            Edit::Return { value, .. } => out.text.extend(["if ", &is_on(id), " { return ", value, "; } "]),
         }
         out.places.push((id, begin..out.text.len()));
         (at, left) = (range.end, after);
