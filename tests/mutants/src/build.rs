@@ -28,17 +28,29 @@ pub struct Output {
     pub lines: Vec<String>,
 }
 
-/// Options of all builds: the profile and the features of the simulation, so that everything is built once.
-const COMMON: [&str; 8] = [
-    "--locked",
-    "--offline",
-    "--config",
-    "tests/sim/profile.toml",
-    "--exclude",
-    "cketerm-mutants",
-    "--features",
-    "cketerm-sim/mutations,cketerm-checker/mutations",
-];
+/// Way in which `make test` builds a suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Quick to build: unit tests and tests on servers.
+    Plain,
+    /// Quick to run, with injected faults: simulations.
+    Optimized,
+}
+
+impl Profile {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &["--exclude", "cketerm-sim", "--exclude", "cketerm-checker"],
+            Self::Optimized => {
+                &["--config", "tests/sim/profile.toml", "--features", "cketerm-sim/mutations,cketerm-checker/mutations"]
+            }
+        }
+    }
+}
+
+/// Options of all builds.
+const COMMON: [&str; 6] =
+    ["--locked", "--offline", "--workspace", "--exclude", "cketerm-mutants", "--message-format=json"];
 
 impl Cargo {
     /// Cargo for the copy in this folder.
@@ -51,11 +63,11 @@ impl Cargo {
     /// # Errors
     ///
     /// Fails if cargo cannot be started.
-    pub fn messages(&self, arguments: &[&str]) -> Result<Output> {
+    pub fn messages(&self, profile: Profile, arguments: &[&str]) -> Result<Output> {
         // the environment's choice: it may be a script that waits for its turn on a shared machine
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(program);
-        command.current_dir(&self.tree).args(arguments).args(COMMON).arg("--message-format=json");
+        command.current_dir(&self.tree).args(arguments).args(COMMON).args(profile.options());
         command.env("CARGO_TARGET_DIR", &self.build).env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
         command.env("RUSTFLAGS", "--cfg tokio_unstable").env_remove("CARGO_MANIFEST_DIR");
         let output = command.stderr(Stdio::inherit()).output().context("cargo")?;
@@ -64,10 +76,10 @@ impl Cargo {
     }
 
     /// Builds the tests of one selection of targets.
-    fn tests(&self, targets: &[&str]) -> Result<Vec<Program>> {
-        let mut arguments = vec!["test", "--no-run", "--workspace"];
+    fn tests(&self, profile: Profile, targets: &[&str]) -> Result<Vec<Program>> {
+        let mut arguments = vec!["test", "--no-run"];
         arguments.extend(targets);
-        let output = self.messages(&arguments)?;
+        let output = self.messages(profile, &arguments)?;
         if !output.well {
             let errors = output.lines.iter().filter_map(|line| {
                 serde_json::from_str::<serde_json::Value>(line).ok()?["message"]["rendered"].as_str().map(str::to_owned)
@@ -113,15 +125,15 @@ pub fn programs(folder: &Folder, stages: &[Stage]) -> Result<Vec<Program>> {
     let mut built: Vec<Program> = serde_json::from_str(&text)?;
     let cargo = Cargo::new(folder);
     for stage in stages {
-        let (targets, known): (&[&str], &str) = match stage {
-            Stage::Unit => (&["--lib"], "rules"),
-            Stage::Checker => (&["--test", "checker"], "checker"),
-            Stage::Sim => (&["--test", "sim"], "sim"),
-            Stage::Servers => (&["--test", "it"], "it"),
+        let (profile, targets, known): (Profile, &[&str], &str) = match stage {
+            Stage::Unit => (Profile::Plain, &["--lib"], "rules"),
+            Stage::Checker => (Profile::Optimized, &["--test", "checker"], "checker"),
+            Stage::Sim => (Profile::Optimized, &["--test", "sim"], "sim"),
+            Stage::Servers => (Profile::Plain, &["--test", "it"], "it"),
         };
         if !built.iter().any(|program| program.name == known) {
             eprintln!("build: {}", targets.join(" "));
-            built.extend(cargo.tests(targets)?);
+            built.extend(cargo.tests(profile, targets)?);
             fs::write(&path, serde_json::to_string_pretty(&built)?)?;
         }
     }
@@ -136,7 +148,7 @@ pub fn programs(folder: &Folder, stages: &[Stage]) -> Result<Vec<Program>> {
 ///
 /// Fails if the program does not build, or the script cannot be written.
 pub fn served(folder: &Folder) -> Result<Vec<(String, String)>> {
-    let output = Cargo::new(folder).messages(&["build", "--workspace", "--bin", "cketerm"])?;
+    let output = Cargo::new(folder).messages(Profile::Plain, &["build", "--bin", "cketerm"])?;
     let is_program = |line: &&String| line.contains("/cketerm\"") && line.contains("\"executable\":\"");
     let message = output.lines.iter().rfind(is_program).context("cargo names no program")?;
     let message: serde_json::Value = serde_json::from_str(message)?;

@@ -19,7 +19,8 @@ use crate::{
     build::Program,
     folder::Folder,
     process::{End, REACHED, Runner},
-    simulations, unit_tests,
+    simulations::{self, Part},
+    unit_tests,
 };
 
 /// Suites of `make test`, from cheap to dear.
@@ -78,12 +79,11 @@ const LIMIT: Duration = Duration::from_mins(15);
 fn planned(programs: &[Program], stages: &[Stage], filters: &[String]) -> Result<Vec<Check>> {
     let mut planned = Vec::new();
     for program in programs {
-        let of_parts =
-            |parts: Vec<simulations::Part>| parts.into_iter().map(|part| (part.name, part.variables)).collect();
-        let of_names = |names: Vec<String>| names.into_iter().map(|name| (name, Vec::new())).collect();
-        let (stage, parts): (Stage, Vec<(String, Vec<(String, String)>)>) = match program.name.as_str() {
-            "sim" => (Stage::Sim, of_parts(simulations::simulation())),
-            "checker" => (Stage::Checker, of_parts(simulations::checker())),
+        let of_names =
+            |names: Vec<String>| names.into_iter().map(|name| Part { name, variables: Vec::new() }).collect();
+        let (stage, parts): (Stage, Vec<Part>) = match program.name.as_str() {
+            "sim" => (Stage::Sim, simulations::simulation()),
+            "checker" => (Stage::Checker, simulations::checker()),
             "it" => {
                 let mut names = unit_tests::names(program)?;
                 names.retain(|name| filters.iter().any(|filter| name.contains(filter.as_str())));
@@ -91,7 +91,7 @@ fn planned(programs: &[Program], stages: &[Stage], filters: &[String]) -> Result
             }
             _ => (Stage::Unit, of_names(unit_tests::names(program)?)),
         };
-        for (name, variables) in parts {
+        for Part { name, variables } in parts {
             let (program, reached) = (program.name.clone(), BTreeSet::new());
             planned.push(Check { stage, program, name, variables, seconds: 0.0, passed: false, reached });
         }

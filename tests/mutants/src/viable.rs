@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use serde::Deserialize;
 
 use crate::{
-    build::Cargo,
+    build::{Cargo, Profile},
     copy::{Copy, Places},
     mutant::Mutant,
 };
@@ -68,7 +68,7 @@ pub struct CompilerError {
 }
 
 fn errors(cargo: &Cargo) -> Result<Vec<CompilerError>> {
-    let output = cargo.messages(&["check", "--workspace", "--lib", "--keep-going"])?;
+    let output = cargo.messages(Profile::Optimized, &["check", "--lib", "--keep-going"])?;
     let found: Vec<CompilerError> = output.lines.iter().filter_map(|line| parse(line)).collect();
     if !output.well && found.is_empty() {
         bail!("cargo check failed without an error in the sources");
