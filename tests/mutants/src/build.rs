@@ -69,7 +69,11 @@ impl Cargo {
         let mut command = Command::new(program);
         command.current_dir(&self.tree).args(arguments).args(COMMON).args(profile.options());
         command.env("CARGO_TARGET_DIR", &self.build).env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
-        command.env("RUSTFLAGS", "--cfg tokio_unstable").env_remove("CARGO_MANIFEST_DIR");
+        command.env("RUSTFLAGS", "--cfg tokio_unstable");
+        // variables of the package that `cargo run` started: build scripts that read them would run again
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_package(&name.to_string_lossy())) {
+            command.env_remove(name);
+        }
         let output = command.stderr(Stdio::inherit()).output().context("cargo")?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(Output { well: output.status.success(), lines: text.lines().map(str::to_owned).collect() })
@@ -88,6 +92,12 @@ impl Cargo {
         }
         Ok(output.lines.iter().filter_map(|line| program(line)).collect())
     }
+}
+
+/// Reports whether cargo sets a variable for the package that it runs.
+fn is_of_package(name: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|prefix| name.starts_with(prefix))
+        || ["OUT_DIR", "CARGO_PRIMARY_PACKAGE"].contains(&name)
 }
 
 /// A program of tests.

@@ -40,6 +40,7 @@ impl Judge<'_> {
     pub fn judge(&self, id: u32, stage: Stage, mut verdict: Verdict) -> Result<Verdict> {
         let reaching = self.reaching(id, stage, &verdict.passed);
         let groups = if stage == Stage::Unit { batches(&reaching) } else { alone(&reaching) };
+        let is_reached = !groups.is_empty();
         for group in groups {
             let (end, seconds) = self.run(id, stage, &group)?;
             verdict.seconds += seconds;
@@ -63,7 +64,7 @@ impl Judge<'_> {
             verdict.outcome = Outcome::Killed { stage, by, overdue };
             return Ok(verdict);
         }
-        if stage == Stage::Unit {
+        if stage == Stage::Unit && is_reached {
             verdict.passed.insert(stage.name().to_owned());
         }
         Ok(verdict)

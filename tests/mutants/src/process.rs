@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    os::unix::process::CommandExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -57,6 +57,8 @@ pub struct Runner {
 impl Runner {
     /// Runs a program of tests, and ends it as soon as `failure` recognises a line of its output.
     ///
+    /// The limit is one of processor time. One of wall time is longer by the load of the machine.
+    ///
     /// # Errors
     ///
     /// Fails if the program cannot be started.
@@ -72,8 +74,9 @@ impl Runner {
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let temporary = self.temporary.join(format!("mutant-{}-{number}", std::process::id()));
         fs::create_dir_all(&temporary)?;
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("ulimit -v {MEMORY}; exec nice -n 19 \"$0\" \"$@\""));
+        let (seconds, mut command) = (limit.as_secs() + 1, Command::new("sh"));
+        let limits = format!("ulimit -c 0; ulimit -v {MEMORY}; ulimit -S -t {seconds}; ulimit -H -t {}", seconds + 5);
+        command.arg("-c").arg(format!("{limits}; exec nice -n 19 \"$0\" \"$@\""));
         command.arg(&program.path).args(arguments).current_dir(&program.package);
         command.env("CARGO_MANIFEST_DIR", &program.package).env("TMPDIR", &temporary);
         // nothing may be written into the sources, and each run has to draw the same inputs
@@ -84,7 +87,8 @@ impl Runner {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let began = Instant::now();
         let mut child = command.spawn().with_context(|| program.path.display().to_string())?;
-        let end = watch(&mut child, began + limit, failure);
+        // the limit is one of processor time; on a busy machine that takes longer
+        let end = watch(&mut child, began + limit.mul_f64(1.0 + load()), failure);
         let took = began.elapsed();
         stop(&mut child);
         leftovers::kill(&temporary);
@@ -118,13 +122,23 @@ fn watch(child: &mut Child, deadline: Instant, failure: fn(&str) -> Option<Strin
     // its output is closed, but it may still hang
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(if status.success() { End::Passed } else { End::Failed(status.to_string()) });
+            return Ok(match status.signal() {
+                Some(signal) if signal == Signal::XCPU.as_raw() => End::Overdue,
+                _ if status.success() => End::Passed,
+                _ => End::Failed(status.to_string()),
+            });
         }
         if Instant::now() >= deadline {
             return Ok(End::Overdue);
         }
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Number of processes that wanted a processor in the last minute.
+fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
 
 /// Sends complete lines, and the beginning of a very long one.
@@ -170,7 +184,8 @@ mod tests {
         assert_eq!(run("test $GREETING = hello", long), End::Passed);
         assert_eq!(run("echo one FAILED; sleep 100", long), End::Failed("one".to_owned()));
         assert!(matches!(run("exit 3", long), End::Failed(text) if text.contains('3')));
-        assert_eq!(run("sleep 100", Duration::from_millis(200)), End::Overdue);
-        assert_eq!(run("exec >&-; sleep 100", Duration::from_millis(200)), End::Overdue);
+        assert_eq!(run("sleep 100", Duration::from_millis(20)), End::Overdue);
+        assert_eq!(run("while :; do :; done", Duration::from_millis(900)), End::Overdue);
+        assert_eq!(run("exec >&-; sleep 100", Duration::from_millis(20)), End::Overdue);
     }
 }
