@@ -11,9 +11,9 @@ use super::{
     view::{Means, Pod, PodState, View},
 };
 
-/// I15: the first eviction of a drain is accepted, or begun by a webhook, only if no other pod of the Node was refused by its budget from the
-/// beginning of the drain, and before it as long as copies lag, until now. A pod whose dry run passed since then is no
-/// such pod: admission webhooks come before budgets.
+/// I15, at the first eviction of a drain that is accepted, or that a webhook answers with 429. No budget has refused
+/// another pod of the Node all the time: from the beginning of the drain, and before it as long as copies lag, until now.
+/// A pod whose dry run passed since then does not count: admission webhooks come before budgets.
 pub fn i15(view: &View<'_>) -> Vec<Breach> {
     let budgets = Budgets::of(view);
     let mut passed: BTreeMap<&str, Timestamp> = BTreeMap::new();
