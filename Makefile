@@ -68,9 +68,9 @@ stalls: setup ## the tests on servers while all their processes stand still for 
 versions: setup ## tests on other versions of Kubernetes and etcd, into docs/reference/versions.md (about two hours with builds); CELLS="kubernetes-1.37.2 etcd-3.4.23": only these
 	python3 tests/figures/versions.py $(CELLS) --write docs/reference/versions.md
 
-drains: build ## are the answers of rq plan right? SEEDS=200 random clusters with a real scheduler, about 40 minutes; UPDATE_FILE=docs/drains.md: writes the table there
+drains: build ## are the answers of rq plan right? SEEDS=200 random clusters from SEED_FROM=10000 with a real scheduler, about 40 minutes; UPDATE_FILE=docs/drains.md: writes the table there
 	tests/servers/build kube-scheduler kube-controller-manager kwok
-	python3 tests/figures/drain_study.py $(BINARY) --seeds $(or $(SEEDS),200) --from 10000 --processes 2 --policy '{"worker_order":"budgets"}' $(if $(UPDATE_FILE),--write $(UPDATE_FILE))
+	python3 tests/figures/drain_study.py $(BINARY) --seeds $(or $(SEEDS),200) --from $(or $(SEED_FROM),10000) --processes 2 --policy '{"worker_order":"budgets"}' $(if $(UPDATE_FILE),--write $(UPDATE_FILE))
 
 soak: build ## an engine and a console on 5,000 nodes under churn for MINUTES=60: does anything grow? UPDATE_FILE=docs/reliability.md: writes the table there
 	python3 tests/figures/soak.py $(BINARY) --minutes $(or $(MINUTES),60) $(if $(UPDATE_FILE),--write $(UPDATE_FILE))
