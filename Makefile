@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test test-servers test-simulations sim checker fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
+.PHONY: run demo test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -19,7 +19,7 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 	tests/servers/demo $(TARGET)/debug/cketerm
 
 # Simulations seed tokio's own dice. The tests have the flag too, so that the crates of others are built once for both.
-demo test-servers lint sim checker stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
+demo test-servers lint sim checker mutants stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
 
 # Most tests of `it` wait for servers, not for the processor.
 TEST_THREADS := $(shell echo $$((4 * $$(nproc))))
@@ -50,6 +50,9 @@ sim: ## simulations with faults: SEEDS=10000 seeds from SEED_FROM=1; STORIES_PAR
 
 checker: ## states of small worlds, nearest first: STATES=1500000 for each world (20000); WORLDS=cancel,orders; MUTATION=all: are injected faults found?
 	STATES=$(STATES) WORLDS=$(WORLDS) MUTATION=$(MUTATION) $(OPTIMIZED) --test checker --test fingerprints
+
+mutants: ## small faults in a copy of the program: do the tests find them? COUNT=30 of them, drawn by the hash of COMMIT=HEAD, or of DRAW; STAGES=unit,checker,sim,servers with SERVERS=store:: (their names); BEFORE=COMMIT: lists what survived there; WRITE=docs/mutants.md: writes the table there
+	cargo run --locked -p cketerm-mutants -- --count $(or $(COUNT),30) --commit $(or $(COMMIT),HEAD) $(if $(DRAW),--draw $(DRAW)) $(if $(BEFORE),--before $(BEFORE)) $(if $(STAGES),--stages $(STAGES)) $(if $(SERVERS),--it $(SERVERS)) $(if $(WRITE),--write $(WRITE))
 
 fuzz: ## FUZZ_FACTOR=50 times as many bad inputs as `cargo test` tries; findings are kept in tests/corpus
 	CKETERM_FUZZ=$(or $(FUZZ_FACTOR),50) cargo test --locked --lib fuzz:: -- --test-threads 2

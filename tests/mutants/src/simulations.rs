@@ -1,0 +1,86 @@
+//! Parts of the simulation and of the checker, from cheap to dear.
+
+/// One part: a name and the variables that select it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Name in the results.
+    pub name: String,
+    /// Variables.
+    pub variables: Vec<(String, String)>,
+}
+
+/// Kinds of stories (`STORIES` in tests/sim/main.rs): variable and the number that `make test` plays.
+const STORIES: [(&str, u64); 12] = [
+    ("AGENTS", 7),
+    ("BREAKER", 5),
+    ("DRAINERS", 7),
+    ("GATES", 5),
+    ("HANDOVERS", 14),
+    ("HOOKS", 5),
+    ("MAINTENANCE", 7),
+    ("MEMBERSHIP", 10),
+    ("NEEDED", 10),
+    ("REFUSALS", 20),
+    ("REQUESTS", 5),
+    ("SIGNS", 5),
+];
+
+/// Seeds of the simulation in one part: the first one, and the number. Two and more also play the fixed scenarios. All of
+/// them are fewer than `make test` plays.
+const SEEDS: [(u64, u64); 9] = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 4), (11, 20), (31, 60)];
+
+/// States of each world of the checker.
+const STATES: u64 = 2000;
+
+/// Parts of the simulation.
+pub fn simulation() -> Vec<Part> {
+    let variables =
+        |all: &[(&str, u64)]| all.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect();
+    let seeds = SEEDS.iter().map(|(from, seeds)| Part {
+        name: format!("SEEDS={seeds} SEED_FROM={from}"),
+        variables: variables(&[("SEEDS", *seeds), ("SEED_FROM", *from), ("SIM_THREADS", 1)]),
+    });
+    let stories = STORIES.iter().map(|(name, number)| Part {
+        name: format!("{name}={number}"),
+        variables: variables(&[(name, *number), ("SEED_FROM", 1), ("SIM_THREADS", 1)]),
+    });
+    seeds.chain(stories).collect()
+}
+
+/// Parts of the checker.
+pub fn checker() -> Vec<Part> {
+    let variables = [("STATES", STATES), ("THREADS", 1)].map(|(name, value)| (name.to_owned(), value.to_string()));
+    vec![Part { name: format!("STATES={STATES}"), variables: variables.into() }]
+}
+
+/// Text that tells of a failure: the code of a broken invariant, or that a seed failed.
+pub fn failure(line: &str) -> Option<String> {
+    if let Some(seed) = line.strip_suffix(" make sim").and_then(|line| line.split(" FAILED; again").next()) {
+        return line.starts_with("seed ").then(|| seed.to_owned());
+    }
+    line.strip_prefix("BREACH ").map(|rest| rest.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_the_simulation_are_recognised() {
+        assert_eq!(failure("seed 5 FAILED; again: SEEDS=1 SEED_FROM=5 make sim").as_deref(), Some("seed 5"));
+        assert_eq!(failure("BREACH     I23: 4 seeds").as_deref(), Some("I23: 4 seeds"));
+        assert_eq!(failure("failed     0"), None);
+    }
+
+    #[test]
+    fn every_kind_of_stories_exists() {
+        for (name, _) in STORIES {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim");
+            let quoted = format!("\"{name}\"");
+            let files = std::fs::read_dir(folder)
+                .unwrap()
+                .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok());
+            assert!(files.into_iter().any(|text| text.contains(&quoted)), "{name}");
+        }
+    }
+}
