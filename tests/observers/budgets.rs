@@ -35,9 +35,18 @@ impl<'a> Budgets<'a> {
         all.next().filter(|_| all.next().is_none()).map(|(name, _)| name.as_str())
     }
 
-    /// Reports whether the budget changed in this time.
-    pub(super) fn changed(&self, name: &str, from: Timestamp, to: Timestamp) -> bool {
-        self.0.get(name).is_some_and(|all| all.iter().any(|(at, _)| (from..=to).contains(at)))
+    /// Returns by how many the evictions fell that the budget allows, if they never rose in this time.
+    pub(super) fn fall(&self, name: &str, from: Timestamp, to: Timestamp) -> Option<i64> {
+        let states = self.0.get(name)?;
+        let before = states.iter().rfind(|(at, _)| *at < from);
+        let during = states.iter().filter(|(at, _)| (from..=to).contains(at));
+        let allowed: Option<Vec<i64>> = before
+            .into_iter()
+            .chain(during)
+            .map(|(_, budget)| budget["status"]["disruptionsAllowed"].as_i64())
+            .collect();
+        let allowed = allowed.filter(|allowed| before.is_some() && allowed.is_sorted_by(|one, next| one >= next))?;
+        Some(allowed.first()? - allowed.last()?)
     }
 
     /// Reports whether the budget existed and allowed no eviction in all this time.

@@ -31,7 +31,7 @@ const CANCELLED_AFTER: [u64; 6] = [1, 60, 130, 200, 300, 430];
 /// One enqueue after another, each cancelled before it ends.
 pub fn cancelled() -> ScenarioResult {
     scenario_runtime().block_on(async {
-        let (stage, _engines, mut alice) = set(SITE, 1, false).await;
+        let (stage, _engines, mut alice) = set(SITE, 1, false, 0).await;
         // each request of hers takes long enough for a cancel in between
         let links = Links::new("slow", &Gate::default(), 11);
         alice.store = backends(&stage.sandbox, "slow", alice.store.clock().clone(), &links).store;

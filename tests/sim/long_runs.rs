@@ -63,10 +63,15 @@ pub fn scenario_runtime() -> tokio::runtime::Runtime {
 }
 
 /// Sets up a stage with this many engines.
-pub async fn set(site: &str, engines: usize, hosts_keep_results: bool) -> (Arc<Stage>, Engines, Operator) {
+pub async fn set(
+    site: &str,
+    engines: usize,
+    hosts_keep_results: bool,
+    kept_requests: usize,
+) -> (Arc<Stage>, Engines, Operator) {
     let clock = cketerm_runtime::tokio_clock::starting_at("2026-06-01T00:00:00Z".parse().unwrap());
     let mut options = Options { seed: 11, ..Options::default() };
-    options.api.audit = 0;
+    options.api.audit = kept_requests;
     let stage = Arc::new(Stage::set(Scenario::parse(site).unwrap(), options, clock.clone()).await.unwrap());
     stage.sandbox.etcd.record_txns();
     let all: Engines = Arc::default();
@@ -90,7 +95,7 @@ fn judge(stage: &Stage) -> Vec<Breach> {
 /// Days of tries, and an action of a person every hour.
 pub fn days() -> ScenarioResult {
     scenario_runtime().block_on(async {
-        let (stage, _engines, operator) = set(DAYS_SITE, 2, false).await;
+        let (stage, _engines, operator) = set(DAYS_SITE, 2, false, 0).await;
         let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap().address;
         stage.sandbox.machines.behave(&worker, Behaviour { fails: REFUSALS, exit_code: 7, ..Behaviour::default() });
         operator.add_reboots(&[Address::new(worker)], Some("a long repair")).await.unwrap();
@@ -134,7 +139,7 @@ pub fn days() -> ScenarioResult {
 /// Five hundred entries that wait.
 pub fn large_queue() -> ScenarioResult {
     scenario_runtime().block_on(async {
-        let (stage, engines, operator) = set(LARGE_QUEUE_SITE, 1, false).await;
+        let (stage, engines, operator) = set(LARGE_QUEUE_SITE, 1, false, 0).await;
         let mut wrong = Vec::new();
         operator.set_switch(SwitchName::Reboots, false, None).await.unwrap();
         let machines = stage.sandbox.machines.list();
@@ -186,6 +191,7 @@ pub fn run_all() -> bool {
         ("silence", outages::api_server_outage),
         ("blind", outages::silent_node_watch),
         ("grace", outages::long_grace_period),
+        ("budget", outages::shared_budget),
         ("failover", outages::failover),
         ("enqueues", enqueues::cancelled),
     ];

@@ -1,5 +1,5 @@
-//! Short scenarios with one fault each that seeds meet too rarely. Nothing can be read for minutes, one connection is
-//! silent while machines fail, or a leader dies while commands run.
+//! Short scenarios of what seeds meet too rarely. Nothing can be read for minutes, one connection is silent while machines
+//! fail, pods take minutes to end or share a budget, or a leader dies while commands run.
 
 use std::{
     sync::{Arc, Mutex},
@@ -8,7 +8,7 @@ use std::{
 
 use cketerm_sandbox::{
     faults::State,
-    kubernetes::resource::DEPLOYMENTS,
+    kubernetes::resource::{BUDGETS, DEPLOYMENTS},
     machines::{Behaviour, PowerEvent},
 };
 use cketerm_scenario::Stage;
@@ -48,7 +48,7 @@ struct OutageRun {
 
 impl OutageRun {
     async fn begin(site: &str, engines: usize) -> Self {
-        let (stage, engines, operator) = set(site, engines, true).await;
+        let (stage, engines, operator) = set(site, engines, true, usize::MAX).await;
         stage.sandbox.objects.keep_everything();
         let reports: Arc<Mutex<Vec<EngineReport>>> = Arc::default();
         tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reports), stage.sandbox.objects.clock().clone()));
@@ -141,6 +141,28 @@ pub fn long_grace_period() -> ScenarioResult {
         run.queue(&run.workers[..2]).await;
         sleep(Duration::from_mins(10)).await;
         run.end(&["I22"], "pods that take minutes to end").await
+    })
+}
+
+/// Each drained Node has several pods of a budget that allows one eviction at a time, and replacements start slowly.
+pub fn shared_budget() -> ScenarioResult {
+    scenario_runtime().block_on(async {
+        let site = SITE.replace("pod_start: {seconds: 1, jitter: 4}", "pod_start: {seconds: 40, jitter: 5}");
+        let run = OutageRun::begin(&site, 1).await;
+        let labels = json!({"app": "ledger"});
+        let pod = json!({"containers": [{"name": "ledger", "image": "registry.example/ledger:1.0"}],
+            "restartPolicy": "Always"});
+        let spec = json!({"replicas": 24, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod}});
+        let deployment = json!({"metadata": {"name": "ledger", "labels": labels}, "spec": spec});
+        let budget = json!({"metadata": {"name": "ledger"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels}}});
+        let create = |kind, object| run.stage.sandbox.objects.create(kind, "db", object);
+        create(&DEPLOYMENTS, deployment).and_then(|_| create(&BUDGETS, budget)).map_err(|e| e.message).unwrap();
+        sleep(Duration::from_mins(2)).await;
+        run.queue(&run.workers[..2]).await;
+        sleep(Duration::from_mins(10)).await;
+        run.end(&["I75"], "several pods of one budget on each Node").await
     })
 }
 

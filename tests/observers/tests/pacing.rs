@@ -37,6 +37,35 @@ fn i75_two_refusals_of_one_budget_in_one_round_are_reported() {
 }
 
 #[test]
+fn i75_two_refusals_after_own_evictions_filled_the_budget_are_reported() {
+    let of_three = || {
+        let mut s = Scene::new();
+        s.object("poddisruptionbudgets", "safe", "web", Some(budget(1)));
+        for name in ["a", "b", "c"] {
+            s.pod("safe", name, "w1", "ReplicaSet", json!({"app": "web"}));
+        }
+        s.advance(60.0);
+        s.add(0, "w1");
+        s.moves(0, "draining");
+        s.advance(0.5);
+        s.cordon(0, "w1");
+        s.advance(1.0);
+        s
+    };
+    let mut own = of_three();
+    own.evict("safe", "a", false, 201);
+    own.object("poddisruptionbudgets", "safe", "web", Some(budget(0)));
+    own.evict("safe", "b", false, 429);
+    own.evict("safe", "c", false, 429);
+    assert_breaches(&own, &["I75"]);
+    let mut of_others = of_three();
+    of_others.object("poddisruptionbudgets", "safe", "web", Some(budget(0)));
+    of_others.evict("safe", "b", false, 429);
+    of_others.evict("safe", "c", false, 429);
+    assert_breaches(&of_others, &[]);
+}
+
+#[test]
 fn i75_refusals_of_a_budget_that_changed_or_of_later_rounds_are_no_breach() {
     let mut changed = draining();
     changed.object("poddisruptionbudgets", "safe", "web", Some(budget(1)));
