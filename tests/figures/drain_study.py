@@ -2,7 +2,7 @@
 """Are the answers of `rq plan` about drains right? Measured on random clusters of a real control plane.
 
 usage: tests/figures/drain_study.py [PROGRAM] [--seeds 200] [--from 1] [--policy JSON] [--processes N] [--write docs/drains.md]
-       tests/figures/drain_study.py [PROGRAM] --seed N [--keep]     (PROGRAM: default target/shipped/cketerm)
+       tests/figures/drain_study.py [PROGRAM] --seed N... [--keep]  (PROGRAM: default target/shipped/cketerm)
 
 Starts etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok once. Each seed makes a cluster of 4 to 10 nodes, asks
 `cketerm rq plan -o json`, and then does to the cluster what was asked about:
@@ -683,7 +683,7 @@ def main():
     parser.add_argument("program", nargs="?", default="target/shipped/cketerm")
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--from", type=int, default=1, dest="first")
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seed", type=int, nargs="+", metavar="N")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--processes", type=int, default=1, help="clusters at the same time, each with servers of its own")
     parser.add_argument("--policy", type=json.loads, default={}, metavar="JSON", help='settings of the policy, for example {"api_server_order": "first"}')
@@ -691,7 +691,7 @@ def main():
     args = parser.parse_args()
     if args.write:
         split(args.write, "drain-study")  # fails before anything is started
-    seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.seeds)
+    seeds = args.seed or range(args.first, args.first + args.seeds)
     score = Score()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     try:
@@ -739,12 +739,18 @@ def run(args, seeds, score):
         servers.api.do("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
         servers.api.do("POST", "/api/v1/nodes", node("cp", "10.1.9.1", {}, taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]))
         program.define(ADDRESS, 3, args.policy)
-        for seed in seeds:
+        left, tried = collections.deque(seeds), set()
+        while left:
+            seed = left.popleft()
             try:
                 result = study(servers, program, seed, args.keep)
             except RuntimeError as why:
-                score.failed += 1
                 print(json.dumps({"seed": seed, "failed": str(why)}), flush=True)
+                if seed not in tried:  # on a busy machine pods become healthy too late: once more, after the others
+                    tried.add(seed)
+                    left.append(seed)
+                else:
+                    score.failed += 1
                 continue
             if args.keep:
                 return
