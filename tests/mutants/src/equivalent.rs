@@ -15,7 +15,7 @@ pub struct Equivalent {
     pub original: String,
     /// Text of the mutant on one line.
     pub mutated: String,
-    /// Why no behaviour changes.
+    /// Reason for which no behaviour changes.
     pub reason: String,
 }
 

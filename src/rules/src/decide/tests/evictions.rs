@@ -81,7 +81,7 @@ fn i18_an_eviction_deferred_by_a_webhook_is_retried_and_never_a_deletion() {
     let asked = draining(deferred(Some(30)));
     assert_eq!(later(&asked, 29.0).does(0), None, "Retry-After has not passed");
     assert_eq!(names(&later(&asked, 30.0)).0, ["web"]);
-    let since = |age| asked.clone().change(0, |e| e.last_transition_time = Some(after(now(), -age)));
+    let since = |age: i64| asked.clone().change(0, |e| e.last_transition_time = Some(after(now(), -age)));
     assert_eq!(since(599).does(0), None, "the deadline has not passed");
     let over = since(600);
     let Some(Effect::BackOff { cause, .. }) = over.effect(0) else { panic!("{:?}", over.effect(0)) };
