@@ -47,7 +47,7 @@ struct Options {
     /// Number of processes at once.
     #[arg(long, default_value_t = 2)]
     processes: usize,
-    /// Largest duration in seconds of a check other than a unit test.
+    /// Largest duration in seconds of a test, or of a part of a simulation, that judges mutants.
     #[arg(long, default_value_t = 120.0)]
     longest: f64,
     /// Commit of an earlier run with the same draw: what survived then and is found now is listed too.
