@@ -235,4 +235,20 @@ mod tests {
         let one = check(&view, &[BTreeSet::from([NodeName::new("w1")])]);
         assert_eq!((one.too_many, one.nodes["w1"].answer), (Vec::new(), LandingAnswer::Fits));
     }
+    #[test]
+    fn a_node_whose_pods_lack_capacity_together_says_it_itself_and_a_wave_that_fits_says_nothing() {
+        let nodes = vec![node("w1", 9), node("w2", 9), node("w3", 3)];
+        let pods = vec![pod("web-1", "w1", 2), pod("web-2", "w1", 2), pod("web-3", "w2", 1)];
+        let view = PlacementView { pods, nodes, ..PlacementView::default() };
+        let set = |names: &[&str]| -> BTreeSet<NodeName> { names.iter().copied().map(NodeName::new).collect() };
+        let fits = check(&view, &[set(&["w1"])]);
+        assert_eq!((fits.too_many, fits.nodes["w1"].answer), (Vec::new(), LandingAnswer::Fits));
+        assert_eq!(fits.nodes["w1"].pending, 0);
+        let busy = PlacementView { nodes: vec![node("w1", 9), node("w3", 3)], ..view.clone() };
+        let cannot = check(&busy, &[set(&["w1"])]);
+        assert_eq!((cannot.too_many, cannot.nodes["w1"].answer), (Vec::new(), LandingAnswer::Cannot));
+        assert_eq!(cannot.nodes["w1"].pending, 1);
+        let small = PlacementView { pods: vec![pod("web-1", "w1", 1), pod("web-3", "w2", 1)], ..view };
+        assert_eq!(check(&small, &[set(&["w1", "w2"])]).too_many, []);
+    }
 }

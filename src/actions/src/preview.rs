@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use cketerm_model::{
         cluster::Reboot,
-        kube::{BudgetRow, Controller},
+        kube::{BudgetRow, Controller, NamespaceRow},
         selector::Selector,
     };
 
@@ -191,6 +191,30 @@ mod tests {
             seen.lines(),
             ["! shop/db-0: pdb shop/db (healthy 2, needs 2)", "! shop/report: protected job shop/o"]
         );
+    }
+
+    #[test]
+    fn only_pods_that_their_budget_counts_and_protects_are_counted_for_it() {
+        let mut facts = KubeView::default();
+        let selector: Selector = serde_json::from_value(serde_json::json!({"matchLabels": {"app": "db"}})).unwrap();
+        let budget =
+            BudgetRow { namespace: "shop".into(), name: "db".into(), selector: Some(selector), ..BudgetRow::default() };
+        facts.budgets.insert(("shop".into(), "db".into()), Arc::new(budget));
+        let pods = || {
+            let pending = PodRow { phase: "Pending".into(), ready: false, ..pod("db-1", "StatefulSet", "db") };
+            vec![pod("db-0", "StatefulSet", "db"), pending]
+        };
+        let count = |rules: &Reboot, facts: &KubeView| {
+            Preview::judged(&NodeRow::default(), pods(), rules.eviction(), facts).budgets.get("shop/db").copied()
+        };
+        let all = Reboot::default();
+        assert_eq!(count(&all, &facts), Some(1), "the eviction of a pending pod does not count");
+        let selector = serde_json::from_value(serde_json::json!({"matchLabels": {"protected": "true"}})).unwrap();
+        let some = Reboot { protected_namespaces: Some(selector), ..Reboot::default() };
+        let shop =
+            NamespaceRow { labels: [("protected".to_owned(), "false".to_owned())].into(), ..NamespaceRow::default() };
+        facts.namespaces.insert("shop".into(), Arc::new(shop));
+        assert_eq!(count(&some, &facts), None, "budgets do not hold pods of an unprotected namespace");
     }
 
     /// A budget that selects no pod was named for each node with a pod of its namespace.
