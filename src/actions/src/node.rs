@@ -253,6 +253,11 @@ fn claiming_entry(view: &StoreView, row: &NodeRow) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use cketerm_model::{cluster::Cluster, reboot::RebootEntry, stored::view::Definition};
+    use jiff::Timestamp;
+
     use super::*;
 
     #[test]
@@ -271,5 +276,36 @@ mod tests {
             assert!(why.contains(&format!("{name} means several Nodes: {expected}; give the full name")), "{why}");
         }
         assert!(single_node("w", all()).unwrap_err().text.contains("has no Node w"));
+    }
+    #[test]
+    fn a_node_that_an_entry_works_on_is_left_to_the_entry() {
+        let cluster = serde_json::json!({"name": "c", "nodes": [
+            {"address": "10.0.0.1", "hostname": "w1"}, {"address": "10.0.0.2", "hostname": "w2"}]});
+        let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+        let stored = |value| Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(value)) };
+        let mut view = StoreView { cluster: Some(stored(Definition::from(cluster))), ..StoreView::default() };
+        let mut set = |status| {
+            let entry = RebootEntry::queued(3, &Address::new("10.0.0.1")).moved_to(status, Timestamp::UNIX_EPOCH);
+            let stored = Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(entry)) };
+            view.reboots.entries.insert(3, stored);
+            view.clone()
+        };
+        let row = |name: &str, address: &str| NodeRow {
+            name: NodeName::new(name),
+            addresses: vec![Address::new(address)],
+            ..NodeRow::default()
+        };
+        for status in [RebootStatus::Draining, RebootStatus::Rebooting] {
+            let view = set(status);
+            let expected = format!("reboots/3 ({status})");
+            assert_eq!(claiming_entry(&view, &row("other", "10.0.0.1")), Some(expected.clone()));
+            assert_eq!(claiming_entry(&view, &row("w1", "192.168.0.1")), Some(expected), "by the definition's name");
+            assert_eq!(claiming_entry(&view, &row("w2", "10.0.0.2")), None);
+            assert_eq!(claiming_entry(&view, &row("unknown", "10.0.0.9")), None);
+            let refused = refuse_claimed(&view, &row("w1", "10.0.0.1")).unwrap_err().text;
+            assert!(refused.starts_with(&format!("node w1: reboots/3 ({status}) works on it")), "{refused}");
+        }
+        let queued = set(RebootStatus::Queued);
+        assert!(refuse_claimed(&queued, &row("w1", "10.0.0.1")).is_ok());
     }
 }

@@ -294,3 +294,40 @@ pub fn not_members(cluster: &Cluster, members: &Members, unknown: &[&Address]) -
     let more = if unknown.len() > 5 { format!(" and {} more", unknown.len() - 5) } else { String::new() };
     format!("not in the cluster definition: {shown}{more}; nothing was written; see `cketerm cluster get`")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cketerm_model::{attempt::Attempt, stored::view::Candidate};
+    use serde_json::json;
+
+    use super::*;
+
+    fn with_attempt(lease: i64, ended: bool) -> StoreView {
+        let mut attempt = json!({"id": "reboots-9-1", "entry": "reboots/9", "number": 1, "address": "10.0.0.1",
+            "node": "w1", "control_plane": false, "lease": lease, "host": "boot-0", "argv": ["reboot", "10.0.0.1"],
+            "bound_seconds": 15, "start": "2026-08-01T12:00:00Z"});
+        if ended {
+            let outcome = json!({"end": {"exit": 0}, "at": "2026-08-01T12:00:05Z", "stdout": "", "stderr": ""});
+            attempt["outcome"] = outcome;
+        }
+        let attempt: Attempt = serde_json::from_value(attempt).unwrap();
+        let stored = Stored { key: String::new(), mod_revision: 5, value: Ok(Arc::new(attempt)) };
+        let mut view = StoreView::default();
+        view.attempts.insert((EntryId::reboot(9), 1), stored);
+        let candidate = Candidate { key: String::new(), lease: 7, host: "boot-0".to_owned(), create_revision: 2 };
+        view.candidates.insert(2, candidate);
+        view
+    }
+
+    #[test]
+    fn i25_an_order_is_refused_while_the_command_of_a_live_leader_runs() {
+        let of = |lease, ended| refuse_running(&with_attempt(lease, ended), EntryId::reboot(9));
+        let refused = of(7, false).unwrap_err().text;
+        assert!(refused.contains("the command of reboots/9 (10.0.0.1) runs on boot-0 since 2026-08-01"), "{refused}");
+        assert_eq!(of(8, false), Ok(()), "its leader is gone: the entry itself waits for the limit");
+        assert_eq!(of(7, true), Ok(()));
+        assert_eq!(refuse_running(&with_attempt(7, false), EntryId::reboot(8)), Ok(()));
+    }
+}
