@@ -29,6 +29,9 @@ pub struct Judge<'a> {
     pub checks: &'a [Check],
     /// Largest duration of a check that is run, in seconds.
     pub longest: f64,
+    /// Largest sum of the durations of the checks that a suite runs for one mutant, in seconds. A later run goes on with
+    /// the others.
+    pub most: f64,
 }
 
 impl Judge<'_> {
@@ -41,7 +44,12 @@ impl Judge<'_> {
         let reaching = self.reaching(id, stage, &verdict.passed);
         let groups = if stage == Stage::Unit { batches(&reaching) } else { alone(&reaching) };
         let is_reached = !groups.is_empty();
+        let mut planned = 0.0;
         for group in groups {
+            planned += group.iter().map(|check| check.seconds).sum::<f64>();
+            if planned > self.most && stage != Stage::Unit {
+                break;
+            }
             let (end, seconds) = self.run(id, stage, &group)?;
             verdict.seconds += seconds;
             let first = group.first().map(|check| check.name.clone()).unwrap_or_default();
@@ -157,7 +165,7 @@ mod tests {
         all[3].seconds = 2.1;
         all[2].passed = false;
         let runner = Runner { tree: "/".into(), temporary: "/".into(), pause_file: None, variables: Vec::new() };
-        let judge = Judge { runner: &runner, programs: &[], checks: &all, longest: 2.0 };
+        let judge = Judge { runner: &runner, programs: &[], checks: &all, longest: 2.0, most: 9.0 };
         let names = |id| -> Vec<&str> {
             let reaching = judge.reaching(id, Stage::Unit, &BTreeSet::new());
             reaching.into_iter().map(|check| check.name.as_str()).collect()

@@ -53,6 +53,9 @@ struct Options {
     /// Commit of an earlier run with the same draw: what survived then and is found now is listed too.
     #[arg(long)]
     before: Option<String>,
+    /// Largest sum in seconds of what one suite runs for one mutant, unit tests aside. A later run goes on.
+    #[arg(long, default_value_t = f64::MAX)]
+    most: f64,
     /// A file whose existence makes the runs wait, because others measure.
     #[arg(long)]
     pause_file: Option<PathBuf>,
@@ -62,6 +65,9 @@ struct Options {
     /// Only makes the copy, removes what does not compile and builds.
     #[arg(long)]
     only_build: bool,
+    /// Only finds out which mutants each test reaches.
+    #[arg(long)]
+    only_learn: bool,
     /// Only reports what is known.
     #[arg(long)]
     only_report: bool,
@@ -91,7 +97,11 @@ fn main() -> Result<()> {
     let pause_file = options.pause_file.clone();
     let runner = Runner { tree: folder.tree(), temporary: folder.temporary(), pause_file, variables };
     let checks = checks::learn(&folder, &runner, &programs, &options.stages, &options.filters, options.processes)?;
-    let judge = Judge { runner: &runner, programs: &programs, checks: &checks, longest: options.longest };
+    if options.only_learn {
+        return Ok(());
+    }
+    let judge =
+        Judge { runner: &runner, programs: &programs, checks: &checks, longest: options.longest, most: options.most };
     let mut results = Results::open(&folder)?;
     let mut stages = options.stages.clone();
     stages.sort();

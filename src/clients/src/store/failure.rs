@@ -64,3 +64,46 @@ fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     }
     if texts.is_empty() { error.to_string() } else { texts.join(": ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    fn of(code: Code, text: &str) -> Failure {
+        Failure::from(Error::GRpcStatus(Status::new(code, text)))
+    }
+
+    #[test]
+    fn an_answer_of_etcd_tells_whether_the_request_was_carried_out() {
+        let refused = |text: &str| Failure::Refused(text.to_owned());
+        let denied = |text: &str| Failure::Denied(text.to_owned());
+        let cases = [
+            (Code::InvalidArgument, "etcdserver: authentication failed, invalid user ID or password", None),
+            (Code::InvalidArgument, "etcdserver: user name is empty", None),
+            (Code::InvalidArgument, "etcdserver: key is not provided", Some(refused("key is not provided"))),
+            (Code::PermissionDenied, "etcdserver: permission denied", Some(denied("permission denied"))),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", Some(denied("invalid auth token"))),
+            (Code::NotFound, "etcdserver: requested lease not found", Some(Failure::NoLease)),
+            (Code::NotFound, "etcdserver: member not found", Some(refused("member not found"))),
+            (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", Some(Failure::Compacted)),
+            (Code::OutOfRange, "etcdserver: out of range", Some(refused("out of range"))),
+        ];
+        for (code, text, expected) in cases {
+            let expected = expected.unwrap_or_else(|| denied(text.trim_start_matches("etcdserver: ")));
+            assert_eq!(of(code, text), expected, "{text}");
+        }
+        let unavailable = of(Code::Unavailable, "etcdserver: no leader");
+        assert_eq!(unavailable, Failure::NoAnswer { cause: "etcdserver: no leader".to_owned(), sent: true });
+    }
+
+    #[test]
+    fn causes_of_an_error_are_named_once_and_empty_ones_not_at_all() {
+        assert_eq!(error_chain(&Status::new(Code::Unavailable, "no leader")), "no leader");
+        let refused = std::io::Error::other("connection refused");
+        assert_eq!(error_chain(&refused), "connection refused");
+        let silent = std::io::Error::other("");
+        assert_eq!(error_chain(&silent), silent.to_string());
+    }
+}

@@ -170,3 +170,23 @@ impl Store {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn only_an_older_schema_or_an_unfinished_migration_needs_one() {
+        let with_schema = |number| {
+            let stored = Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(number)) };
+            StoreView { schema: Some(stored), ..StoreView::default() }
+        };
+        assert!(!needed(&StoreView::default()), "an empty store");
+        assert!(needed(&with_schema(SCHEMA - 1)));
+        assert!(!needed(&with_schema(SCHEMA)));
+        assert!(!needed(&with_schema(SCHEMA + 1)));
+        assert!(needed(&StoreView { migrating: true, ..with_schema(SCHEMA) }));
+    }
+}

@@ -158,3 +158,18 @@ fn summary(done: &Turned, how: &str) -> String {
     let left = if done.left.is_empty() { String::new() } else { format!("; left unchanged: {}", names(&done.left)) };
     format!("{how}: {}{left}", names(&done.turned))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audit_names_the_queues_that_a_stop_switched_and_left() {
+        let (reboots, repairs) = (QueueKind::Reboot, QueueKind::Repair);
+        let both = Turned { turned: vec![reboots, repairs], left: Vec::new() };
+        assert_eq!(summary(&both, "stopped"), format!("stopped: {reboots} and {repairs}"));
+        let one = Turned { turned: vec![repairs], left: vec![reboots] };
+        assert_eq!(summary(&one, "stopped"), format!("stopped: {repairs}; left unchanged: {reboots}"));
+        assert_eq!(summary(&Turned { turned: Vec::new(), left: Vec::new() }, "stopped"), "stopped: no queue");
+    }
+}
