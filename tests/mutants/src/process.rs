@@ -19,8 +19,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{build::Program, leftovers};
 
-/// Address space of one process in KiB: a mutant that allocates without end must not stop the machine.
-const MEMORY: u64 = 8 * 1024 * 1024;
+/// Address space of one process in KiB: a mutant that allocates without end must not stop the machine. etcd needs more
+/// than half of it.
+const MEMORY: u64 = 16 * 1024 * 1024;
 
 /// Variable that switches a mutant on. Tests on servers remove all variables that begin with `CKETERM_`.
 pub const ACTIVE: &str = "ACTIVE_MUTANT";
