@@ -15,6 +15,8 @@ pub struct Equivalent {
     pub original: String,
     /// Text of the mutant on one line.
     pub mutated: String,
+    /// Number among equal ones of the function, from 1; none means all of them.
+    pub nth: Option<usize>,
     /// Reason for which no behaviour changes.
     pub reason: String,
 }
@@ -26,6 +28,7 @@ impl Equivalent {
             && self.function == mutant.function
             && self.original == mutant.original
             && self.mutated == mutant.mutated
+            && self.nth.is_none_or(|nth| nth == mutant.nth)
     }
 }
 
@@ -50,6 +53,7 @@ pub fn parse(text: &str) -> Result<Vec<Equivalent>> {
             "function" => last.function = value,
             "original" => last.original = value,
             "mutated" => last.mutated = value,
+            "nth" => last.nth = Some(value.parse().with_context(|| line.to_owned())?),
             "reason" => last.reason = value,
             _ => bail!("unknown field: {line}"),
         }
@@ -72,8 +76,10 @@ mod tests {
     #[test]
     fn fields_are_literal_strings() {
         let text = "# a comment\n[[mutant]]\nfile = 'a.rs'\nfunction = 'f'\noriginal = '''x == 'y' '''\n\
-                    mutated = 'true'\nreason = 'always so'\n";
-        assert_eq!(parse(text).unwrap()[0].original, "x == 'y' ");
+                    mutated = 'true'\nnth = '2'\nreason = 'always so'\n";
+        let read = parse(text).unwrap();
+        assert_eq!((read[0].original.as_str(), read[0].nth), ("x == 'y' ", Some(2)));
+        assert!(parse(&text.replace("'2'", "'x'")).is_err());
         assert!(parse("[[mutant]]\nfile = 'a.rs'").is_err());
         assert!(parse("file = 'a.rs'").is_err());
         assert!(parse("[[mutant]]\nother = 'a.rs'").is_err());

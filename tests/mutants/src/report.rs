@@ -227,6 +227,7 @@ mod tests {
             function: "f".to_owned(),
             original: "b".to_owned(),
             mutated: "true".to_owned(),
+            nth: None,
             reason: "b is always true".to_owned(),
         };
         let candidates = [("rules".to_owned(), 9)].into();
