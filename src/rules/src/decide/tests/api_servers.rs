@@ -154,3 +154,11 @@ fn i2_no_worker_starts_while_a_later_api_server_entry_is_in_progress() {
         assert_eq!(scene.reason(1), Reason::WaitingForControlPlane { other: "10.0.0.1".to_owned() });
     }
 }
+
+/// Only a leader has probes. An observer leaves the health of the control plane to the leader's published reasons.
+#[test]
+fn an_observer_does_not_judge_api_servers_by_probes_that_it_lacks() {
+    let follower = Scene::new(0).queued(&[(0, 1)]).led_by_another_engine();
+    let follower = follower.with(|s| s.snap.probes.clear());
+    assert_eq!(follower.reason(0), Reason::Ready);
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cketerm_model::{
     cketerm_records::{Request, Who},
+    clock::Now,
     entry::EntryId,
     freeze::Freeze,
     kube::Owner,
@@ -241,4 +242,26 @@ fn i73_after_the_end_a_machine_that_is_down_may_be_rebooted() {
     let gone = kept().with(|s| drop(s.store.maintenance.entries.remove(&3))).node(11, |n| n.ready = false);
     let gone = gone.with(|s| s.constraints.maximum_unreachable_nodes_for_reboot = 9);
     assert_eq!(gone.queued(&[(0, 11)]).starts(), [0]);
+}
+
+#[test]
+fn i73_an_uncordon_by_somebody_else_is_noted_with_the_time_of_its_first_sight() {
+    let noted = |scene: &Scene| {
+        let mut snap = scene.snapshot();
+        crate::memory::observe(&mut snap, Now { boot: scene.boot, wall: now() });
+        snap.work[&ID].drain.uncordoned
+    };
+    assert_eq!(noted(&kept()), None);
+    let uncordoned = kept().node(11, |n| n.unschedulable = false);
+    assert_eq!(noted(&uncordoned), Some(now()));
+    let earlier = Some(after(now(), -30));
+    let known = uncordoned.with(|s| s.snap.work.get_mut(&ID).unwrap().drain.uncordoned = earlier);
+    assert_eq!(noted(&known), earlier);
+}
+
+#[test]
+fn saf42_a_maintenance_of_a_machine_that_left_the_definition_takes_no_slot() {
+    let queued = kept().queued(&[(0, 12)]);
+    assert!(queued.starts().is_empty(), "one slot");
+    assert_eq!(queued.with(|s| s.cluster.nodes.retain(|n| n.address != "10.0.0.11")).starts(), [0]);
 }

@@ -68,3 +68,11 @@ fn a_machine_that_is_rebooting_goes_on() {
     let scene = Scene::new(1).entry(0, 11, RebootStatus::Rebooting, 20).node(11, autoscaler);
     assert!(!waits(&scene, 0), "{:?}", scene.reason(0));
 }
+
+#[test]
+fn cke_does_not_wait_for_another_program() {
+    let scene = Scene::new(1).queued(&[(0, 11)]).node(11, autoscaler);
+    assert!(waits(&scene.clone().led_by_another_engine(), 0));
+    let cke = scene.led_by_cke();
+    assert_eq!(cke.reason(0), Reason::EngineElsewhere { holder: "CKE on there".to_owned() });
+}

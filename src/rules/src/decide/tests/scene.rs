@@ -16,7 +16,7 @@ use cketerm_model::{
     policy::{EtcdMembers, Policy},
     reason::{PodHold, Reason},
     reboot::{RebootEntry, RebootStatus},
-    stored::view::{Definition, StoreView, Switch},
+    stored::view::{Candidate, Definition, StoreView, Switch},
     time::after,
 };
 use jiff::Timestamp;
@@ -313,6 +313,22 @@ impl Scene {
         if let Some(leading) = &mut self.snap.engine.leading {
             leading.acknowledged = at;
         }
+        self
+    }
+
+    /// This engine observes, and the cketerm engine with lease 9 leads.
+    pub(super) fn led_by_another_engine(self) -> Self {
+        let text = serde_json::json!({"host": "there", "pid": 1, "version": "0.2.0", "mode": "daemon"});
+        let mut scene = self.led_by_cke();
+        scene.store.engines.insert(9, stored("engine", 5, serde_json::from_value(text).unwrap()));
+        scene
+    }
+
+    /// This engine observes, and CKE leads.
+    pub(super) fn led_by_cke(mut self) -> Self {
+        self.snap.engine.leading = None;
+        let (key, host) = ("leader//9".to_owned(), "there".to_owned());
+        self.store.candidates.insert(3, Candidate { key, lease: 9, host, create_revision: 3 });
         self
     }
 
