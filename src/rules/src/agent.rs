@@ -209,6 +209,7 @@ mod tests {
             ("just in time", with(&order, None), "b1", 55, Ok(&fresh), Ok(true)),
             ("within the allowance", with(&order, None), "b1", 56, Ok(&fresh), Err("is over or less than 5 s away")),
             ("late", with(&order, None), "b1", 600, Ok(&fresh), Err("is over or less than 5 s away")),
+            ("an hour away", with(&order, None), "b1", -3540, Ok(&fresh), Ok(true)),
             ("a clock far behind", with(&order, None), "b1", -4000, Ok(&fresh), Err("more than an hour away")),
             ("recorded, not answered", with(&order, None), "b1", 0, Ok(&recorded("b1")), Err("recorded this attempt")),
             ("recorded in another boot", with(&order, None), "b1", 0, Ok(&recorded("b0")), Ok(true)),

@@ -303,6 +303,8 @@ mod tests {
         pods[3].row.phase = "Failed".to_owned();
         let cause = budget_cause(&budget(min("3"), 3, 3, 4), &pods, &cluster(), None);
         assert!(cause.is_permanent() && cause.unhealthy.is_empty(), "{cause}");
+        let because = Exclusion::AllNeeded { min_available: "3".into(), pods: 3 };
+        assert_eq!(cause.opens, Opens::Never { because }, "three pods run");
     }
 
     #[test]

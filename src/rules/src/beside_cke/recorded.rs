@@ -180,6 +180,21 @@ mod tests {
     }
 
     #[test]
+    fn entries_that_are_removed_together_were_rebooted_only_if_all_were_commanded() {
+        let (a, b) = ("10.0.0.11", "10.0.0.12");
+        let removed = |commanded: &[&str]| {
+            let records = [
+                record(1, "reboot-drain-start", &[a, b], ""),
+                record(2, "reboot-reboot", commanded, ""),
+                record(3, "reboot-dequeue", &[a, b], ""),
+            ];
+            kinds(&records)
+        };
+        assert_eq!(removed(&[a, b]), [(3, Kind::Rebooted(None), 1)]);
+        assert_eq!(removed(&[a]), [(3, Kind::Removed, 1)]);
+    }
+
+    #[test]
     fn the_same_failure_again_is_counted_and_names_its_machines() {
         let refused = "failed to drain some nodes: [10.0.0.12]";
         let mut records: Vec<Record> =

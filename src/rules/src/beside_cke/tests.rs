@@ -385,3 +385,22 @@ fn the_reading_applies_only_while_cke_leads() {
     observe(&mut snap, now());
     assert!(snap.observed.is_empty());
 }
+
+#[test]
+fn a_definition_without_both_commands_is_not_processed() {
+    let reason =
+        |change: &dyn Fn(&mut Cluster)| Scene::new().queued(&[(0, 11)]).with(|s| change(&mut s.cluster)).reason(0);
+    let missing = |field: &str| Reason::NoCommand { field: field.to_owned() };
+    assert_eq!(reason(&|cluster| cluster.reboot.reboot_command = None), missing("reboot.reboot_command"));
+    assert_eq!(
+        reason(&|cluster| cluster.reboot.boot_check_command = Some(Vec::new())),
+        missing("reboot.boot_check_command")
+    );
+}
+
+#[test]
+fn a_repair_outside_the_definition_is_none_of_an_api_server() {
+    let scene = Scene::new().repair(0, 99, RepairStatus::Queued, StepStatus::Waiting);
+    let reasons = scene.repair(1, 1, RepairStatus::Queued, StepStatus::Waiting).read().reasons;
+    assert_eq!(reasons[&EntryId::repair(1)], Reason::Ready, "API servers first");
+}

@@ -3,17 +3,20 @@ use std::{collections::BTreeMap, sync::Arc};
 use cketerm_model::{
     boot_time::{BootTime, Seconds},
     cluster::Cluster,
-    entry::Stored,
-    kube::{KubeView, NodeRow, SourceState},
+    constraints::Constraints,
+    entry::{EntryId, Stored},
+    etcd::{EtcdView, Member, MemberState, Source, Status},
+    kube::{CONTROL_PLANE_PODS, EndpointsRow, KubeView, NodeRow, SourceState},
     names::{Address, NodeName},
     policy::{EtcdMembers, Membership, Policy},
+    reason::Reason,
     stored::view::{Definition, StoreView},
 };
 
 use super::*;
 use crate::{
     preflight_fault::PreflightFault,
-    snapshot::{Engine, Probe, Snapshot},
+    snapshot::{BmcAccess, Engine, Probe, Snapshot},
 };
 
 fn stored<T>(value: T) -> Stored<T> {
@@ -190,4 +193,104 @@ fn conditions_of_another_program_are_named_while_cketerm_would_set_them() {
         });
         assert_eq!((named, found.len()), (node_conditions, usize::from(node_conditions)), "{found:?}");
     }
+}
+
+fn of_subject(seen: &Seen, subject: Subject) -> Check {
+    checks(seen, true).0.into_iter().find(|check| check.subject == subject).unwrap()
+}
+
+#[test]
+fn members_of_etcd_that_nobody_checks_are_a_warning_and_those_that_cannot_be_checked_a_fault() {
+    let none = of_subject(&seen(site(), Engine::default()), Subject::EtcdMembers);
+    assert_eq!(none.outcome, Outcome::Warning);
+    assert!(none.remedy.as_ref().unwrap().contains("policy set etcd_members check"), "{none:?}");
+    let (mut store, kube, probes) = site();
+    let policy = Policy { etcd_members: EtcdMembers::Check, membership: Membership::Manual, ..Policy::default() };
+    store.policy = Some(stored(policy));
+    let unable = of_subject(&seen((store, kube, probes), Engine::default()), Subject::EtcdMembers);
+    assert_eq!(unable.outcome, Outcome::Failed);
+    assert!(unable.text.contains("cluster_etcd"), "{unable:?}");
+}
+
+#[test]
+fn a_definition_that_contradicts_the_constraints_fails() {
+    let (mut store, kube, probes) = site();
+    store.constraints = Some(stored(Constraints { control_plane_count: 3, ..Constraints::default() }));
+    let found = of_subject(&seen((store, kube, probes), Engine::default()), Subject::Definition);
+    assert_eq!(found.outcome, Outcome::Failed, "{found:?}");
+    assert!(found.remedy.as_ref().unwrap().contains("cketerm cluster set FILE"), "{found:?}");
+}
+
+#[test]
+fn a_member_of_etcd_with_an_alarm_or_without_an_answer_fails() {
+    let (mut store, kube, probes) = site();
+    let policy = Policy { etcd_members: EtcdMembers::Check, membership: Membership::Manual, ..Policy::default() };
+    store.policy = Some(stored(policy));
+    let answered = |errors: &[&str]| {
+        let at = BootTime::new(9.0);
+        let errors = errors.iter().map(|error| (*error).to_owned()).collect();
+        MemberState::Answered(Status { asked: at, at, leader: 1, committed: 5, applied: 5, errors })
+    };
+    let silent = MemberState::Silent { asked: BootTime::new(9.0), why: "refused".to_owned() };
+    let states = [answered(&[]), answered(&["memberID:2 alarm:NOSPACE"]), silent];
+    let member = |(id, state): (u64, MemberState)| (id, Member { name: format!("m{id}"), state, ..Member::default() });
+    let members = (1..).zip(states).map(member).collect();
+    let mut seen = seen((store, kube, probes), Engine::default());
+    seen.snapshot.etcd = Arc::new(EtcdView { source: Source::Configured, members, ..EtcdView::default() });
+    let all = checks(&seen, true).0.into_iter().filter(|check| check.subject == Subject::EtcdMembers);
+    let found: Vec<(Outcome, String)> = all.map(|check| (check.outcome, check.text)).collect();
+    let expected = [
+        (Outcome::Failed, "m2 reports memberID:2 alarm:NOSPACE".to_owned()),
+        (Outcome::Failed, "m3 does not answer: refused".to_owned()),
+        (Outcome::Ok, "healthy: m1".to_owned()),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_node_that_stays_cordoned_is_named_with_its_remedy() {
+    let mut seen = seen(site(), Engine::default());
+    let entry = EntryId::reboot(3);
+    let orphan = Reason::OrphanedCordon { node: "w1".to_owned(), entry };
+    seen.orphans = BTreeMap::from([(NodeName::new("w1"), orphan)]).into();
+    let found =
+        checks(&seen, true).0.into_iter().find(|check| check.text.starts_with("Node w1 stays cordoned")).unwrap();
+    assert_eq!((found.subject, found.outcome), (Subject::Queues, Outcome::Warning));
+    assert!(found.remedy.unwrap().contains("cketerm nodes uncordon w1"));
+}
+
+#[test]
+fn a_file_of_bmcs_that_cannot_be_read_fails() {
+    let engine = Engine { bmcs: BmcAccess::Unreadable("no such file".to_owned()), ..Engine::default() };
+    assert_eq!(of_subject(&seen(site(), engine), Subject::Power).outcome, Outcome::Failed);
+}
+
+/// An endpoint says that w1 is an API server, and no label does.
+#[test]
+fn a_member_whose_signals_disagree_fails_if_the_definition_follows_the_nodes() {
+    let found = |membership: Membership| {
+        let (mut store, mut kube, probes) = site();
+        store.policy = Some(stored(Policy { etcd_members: EtcdMembers::None, membership, ..Policy::default() }));
+        for source in ["endpoints", CONTROL_PLANE_PODS] {
+            kube.sources.insert(source.to_owned(), SourceState { synced: true, ..SourceState::default() });
+        }
+        let mut plane = node("cp1", "10.0.0.1");
+        let label = ("node-role.kubernetes.io/control-plane".to_owned(), String::new());
+        plane.described.labels = [label].into_iter().collect();
+        kube.put_node(plane);
+        kube.endpoints.push(EndpointsRow {
+            kind: "EndpointSlice".to_owned(),
+            namespace: "default".to_owned(),
+            name: "kubernetes".to_owned(),
+            addresses: vec![Address::new("10.0.0.1"), Address::new("10.0.0.2")],
+            ..EndpointsRow::default()
+        });
+        let found = problems(&seen((store, kube, probes), Engine::default()));
+        found.into_iter().any(|(subject, outcome, text)| {
+            subject == Subject::Membership
+                && outcome == Outcome::Failed
+                && text.ends_with("these are control planes: w1")
+        })
+    };
+    assert_eq!((found(Membership::Nodes), found(Membership::Manual)), (true, false));
 }

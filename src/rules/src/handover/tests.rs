@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    batch::{Batch, BatchId, Paused},
     cketerm_records::{FirstDaemon, Order, Who},
-    entry::Stored,
+    entry::{QueueKind, Stored},
     names::Address,
     policy::Policy,
     reboot::{RebootEntry, RebootStatus},
@@ -110,6 +111,7 @@ fn work_in_progress_and_unreadable_entries_are_named() {
     let mut store = site();
     let entry = RebootEntry::queued(3, &Address::new("10.0.0.11")).moved_to(RebootStatus::Rebooting, now());
     store.reboots.entries.insert(3, stored(entry));
+    store.reboots.entries.insert(5, stored(RebootEntry::queued(5, &Address::new("10.0.0.12"))));
     let broken = Stored { key: "reboots/data/4".to_owned(), mod_revision: 2, value: Err("not JSON".into()) };
     store.reboots.entries.insert(4, broken);
     let found = texts(&snapshot(store), Direction::Take);
@@ -134,5 +136,12 @@ fn what_cke_does_not_know_is_named_before_the_queues_are_given_back() {
     let found = texts(&snapshot(store.clone()), Direction::Give);
     assert_eq!(found.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [Level::Warning; 2], "{found:?}");
     assert!(found[0].1.contains("freeze") && found[1].1.contains("held by bob"), "{found:?}");
+    let paused = Paused { who: Who::default(), at: now(), reason: None };
+    let batch = || Batch::new(QueueKind::Reboot, Who::default(), now(), None, 2);
+    store.batches.insert(BatchId::at(now()), stored(batch()));
+    assert_eq!(texts(&snapshot(store.clone()), Direction::Give).len(), 2, "a batch that is not paused");
+    store.batches.insert(BatchId::at(now()), stored(Batch { paused: Some(paused), ..batch() }));
+    let found = texts(&snapshot(store.clone()), Direction::Give);
+    assert!(found.len() == 3 && found[2].1.contains("is paused, and CKE does not know batches"), "{found:?}");
     assert_eq!(texts(&snapshot(store), Direction::Take), [], "cketerm knows both");
 }

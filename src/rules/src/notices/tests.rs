@@ -213,10 +213,15 @@ fn only_configured_kinds_are_notified() {
     let stuck =
         [condition(Kind::Stuck, "stuck/reboots/1/X", "X", 0.0), condition(Kind::Approval, "approval/1", "A", 0.0)];
     assert_eq!(receiver.observe(0, &stuck), ["stuck/reboots/1/X is active"]);
+    assert_eq!(receiver.state.marks.len(), 1, "it may subscribe to approvals later");
     assert_eq!(receiver.observe(100, &[]), NO_NOTICES, "the receiver did not subscribe to resolved notices");
     assert!(receiver.state.marks.is_empty());
     let freeze = Scene { freeze: Some(json!("x")), ..scene(101) };
     assert_eq!(receiver.notify(&freeze, &Endings::default()), NO_NOTICES);
+    receiver.kinds = all();
+    receiver.observe(102, &stuck[..1]);
+    receiver.kinds = [Kind::Cleared].into();
+    assert_eq!(receiver.observe(103, &[]), NO_NOTICES, "it subscribes no longer to what has ended");
 }
 
 #[test]
@@ -259,6 +264,10 @@ fn a_burst_is_folded_into_one_notice_with_counts() {
     assert_eq!(few.pending.len(), 9, "no more notices than may be delivered");
     fold(&mut state, &burst, 0);
     assert_eq!(state.pending.len(), 9, "while nothing can be delivered, all notices stay");
+    let mut two = state.clone();
+    two.pending.truncate(2);
+    fold(&mut two, &burst, 1);
+    assert_eq!((two.pending.len(), two.pending[0].notice.count), (1, 2), "two are the fewest");
     fold(&mut state, &burst, 6);
     let one = &state.pending[0].notice;
     assert_eq!((state.pending.len(), one.kind, one.count), (1, Kind::Many, 9));

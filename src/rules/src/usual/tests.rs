@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use cketerm_model::{
-    attempt::Attempt,
+    attempt::{Attempt, Ended},
     cketerm_records::Ending,
     cluster::{Cluster, Members, Node},
     entry::{EntryId, Stored},
@@ -91,6 +91,17 @@ fn the_phases_of_a_repair_are_read_by_step() {
         ]
     );
     assert_eq!(ended.class(class_of), class("R640", false), "a repair names its own machine type");
+}
+
+#[test]
+fn a_success_command_and_one_that_never_began_are_no_phases() {
+    let plain = booted("10.0.0.1", 40, false);
+    let mut more = plain.clone();
+    let mut withheld = plain.attempts[0].clone();
+    withheld.outcome.as_mut().unwrap().end = Ended::Withheld("late".to_owned());
+    let success = Attempt { success: true, ..plain.attempts[0].clone() };
+    more.attempts = vec![withheld, plain.attempts[0].clone(), success];
+    assert_eq!(EndedTimes::of(&more).phases, EndedTimes::of(&plain).phases);
 }
 
 #[test]
