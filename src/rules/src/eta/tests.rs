@@ -26,6 +26,9 @@ use crate::{
     usual::{EndedTimes, MachineClass, Phase, PhaseTime, UsualTimes},
 };
 
+mod distribution;
+mod queue;
+
 #[path = "../../examples/eta_coverage/measure.rs"]
 #[allow(dead_code, missing_docs, clippy::all, clippy::pedantic)]
 mod measure;
@@ -116,7 +119,17 @@ impl Scene {
         set: &dyn Fn(EntryId) -> Option<usize>,
     ) -> Vec<Answer> {
         let history = (0..self.history).map(|i| EndedTimes { entry: EntryId { queue, index: 0 }, ..ended(1 + i % 8) });
-        let history = history.collect();
+        self.answers_from(history.collect(), queue, added, part, set)
+    }
+
+    fn answers_from(
+        &self,
+        history: Vec<EndedTimes>,
+        queue: QueueKind,
+        added: &[Address],
+        part: &dyn Fn(EntryId) -> Part,
+        set: &dyn Fn(EntryId) -> Option<usize>,
+    ) -> Vec<Answer> {
         let usual = UsualTimes::of(history, |address| MachineClass::of_address(&self.store, address));
         let question = Question {
             store: &self.store,
@@ -253,6 +266,8 @@ fn a_backoff_is_waited_for() {
         .entries
         .insert(3, stored(RebootEntry { drain_backoff_count: 1, drain_backoff_expire: until, ..entry }));
     assert_about(scene.minutes(), 13.0);
+    let answers = scene.answers(&|_| Part::Ends, &|id| (id.index == 4).then_some(0));
+    assert_about(minutes_until(answers[0].as_ref().unwrap().likely), 3.0);
 }
 
 #[test]
@@ -451,4 +466,20 @@ fn four_of_five_batches_end_within_the_interval_and_the_error_is_smaller_than_th
         let error = of(&|s| s.error / s.simple_error) / shapes;
         assert!(error < 0.9, "{point}: the error is {error} of the simple one");
     }
+}
+
+/// Eight repairs of its own machine type took 3 minutes each, thirty of another type half an hour.
+#[test]
+fn eight_ended_entries_of_a_machine_type_are_enough_to_estimate_by_them() {
+    let mut scene = Scene::new();
+    let repair = RepairEntry::queued(1, &address(3), "QEMU", "unreachable", None);
+    scene.store.repairs.entries.insert(1, stored(repair));
+    let of_type = |machine_type: &str, seconds: f64, n: usize| {
+        let phases = vec![PhaseTime { phase: Phase::Whole, step: None, seconds }];
+        let entry = EntryId::repair(0);
+        vec![EndedTimes { entry, machine_type: Some(machine_type.to_owned()), phases, ..ended(3) }; n]
+    };
+    let history = [of_type("QEMU", 180.0, 8), of_type("R640", 1800.0, 30)].concat();
+    let answers = scene.answers_from(history, QueueKind::Repair, &[], &|_| Part::Ends, &|_| None);
+    assert_about(minutes_until(answers[1].as_ref().unwrap().likely), 3.0);
 }

@@ -219,3 +219,16 @@ fn a_group_that_an_added_machine_holds_is_named_with_that_machine() {
     let waits: Vec<_> = forecasted.placed.iter().map(|p| &p.place).collect();
     assert_eq!(waits, [&Place::Wave(1, None), &Place::Wave(1, Some("waits for rack 1 (10.0.0.3)".to_owned()))]);
 }
+
+#[test]
+fn a_published_reason_of_one_entry_is_no_note() {
+    let forecasted = planned(
+        fixture(&[(0, 3)], |_, store, _| {
+            let progress = serde_json::json!({"phase": "", "since": Timestamp::UNIX_EPOCH, "pods_at_start": 0,
+                "pods_gone": 0, "reason": Reason::Ready});
+            store.progress.insert(EntryId::reboot(0), stored(serde_json::from_value(progress).unwrap()));
+        }),
+        &[],
+    );
+    assert!(!forecasted.notes.iter().any(|note| note.starts_with("nothing starts now")), "{:?}", forecasted.notes);
+}

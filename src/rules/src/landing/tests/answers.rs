@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cketerm_model::{
     names::NodeName,
-    placement::{ClaimUse, PlacementClaim, Preemption, Priority, Toleration},
+    placement::{ClaimUse, HostPort, PlacementClaim, Preemption, Priority, Protocol, Toleration},
 };
 
 use super::scene::*;
@@ -220,4 +220,55 @@ fn the_work_is_bounded() {
     assert_eq!(landing.pods.len(), 400);
     assert_eq!(landing.answer, LandingAnswer::Cannot);
     assert!(landing.steps < 2_000_000, "{} steps", landing.steps);
+}
+
+/// It may return to `a1`, but `a2` would take it if it were not full.
+#[test]
+fn a_pod_whose_other_node_is_full_is_not_bound_to_the_node_that_leaves() {
+    let mut scene = view(vec![node("a1", 9), node("a2", 1), node("b1", 9)], vec![]);
+    let mut web = pod("web-1", "a1", 2);
+    claim(&mut scene, &mut web, "pvc-1", &["a1", "a2"]);
+    scene.pods = vec![web];
+    let why = ["1: needs 0.002 CPU, at most 0.001 free", "1: volume pvc-1 is on other nodes"];
+    let mut found = obstacles(&one(&scene, "a1"));
+    found.sort_unstable();
+    assert_eq!(found, why);
+}
+
+#[test]
+fn each_host_port_that_a_pod_needs_counts() {
+    let having = |name: &str, on: &str, port| {
+        let port = HostPort { port, protocol: Protocol::Tcp, address: None };
+        with(pod(name, on, 1), |s| s.host_ports = vec![port])
+    };
+    let pods = vec![having("web-1", "a1", 80), having("tls-1", "a1", 443), having("x-1", "b1", 80)];
+    let landing = leave(&view(vec![node("a1", 9), node("b1", 9)], pods), &["a1"]);
+    let found: Vec<(&str, bool)> =
+        landing.pods.iter().map(|p| (p.name.as_str(), p.answer == PodAnswer::Fits)).collect();
+    assert_eq!(found, [("tls-1", true), ("web-1", false)]);
+}
+
+/// Once a pod found no place, those that are alike are not compared with the nodes again.
+#[test]
+fn pods_alike_that_find_no_place_cost_nothing() {
+    let nodes = (0..40).map(|i| node(&format!("b{i}"), 2)).chain([node("a1", 9)]).collect();
+    let pods = (0..400).map(|i| pod(&format!("web-{i}"), "a1", 2)).collect();
+    let landing = leave(&view(nodes, pods), &["a1"]);
+    assert_eq!((landing.answer, landing.fewest_pending), (LandingAnswer::Cannot, 360));
+    assert!(landing.steps < 100_000, "{} steps", landing.steps);
+}
+
+/// Each of the two pods has a place alone. Together they have one only by preemption.
+#[test]
+fn pods_that_do_not_fit_together_are_uncertain_if_one_that_is_left_over_may_preempt() {
+    let two = |priority| vec![prioritized("web-1", "a1", 2, priority), prioritized("db-1", "a1", 2, priority)];
+    let answer = |mut pods: Vec<cketerm_model::placement::PlacementPod>| {
+        pods.push(prioritized("x-1", "b1", 1, 5));
+        leave(&view(vec![node("a1", 9), node("b1", 4)], pods), &["a1"]).answer
+    };
+    assert_eq!(answer(two(10)), LandingAnswer::Uncertain);
+    assert_eq!(answer(two(5)), LandingAnswer::Cannot);
+    let mut with_third = two(5);
+    with_third.push(prioritized("top-1", "a1", 0, 10));
+    assert_eq!(answer(with_third), LandingAnswer::Cannot, "the third one always has a place");
 }

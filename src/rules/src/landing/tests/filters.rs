@@ -186,3 +186,20 @@ fn volumes() {
     scene.pods = vec![web];
     assert_eq!(obstacles(&one(&scene, "a1")), ["1: volume pvc-1 is only on b2", "1: node is cordoned"]);
 }
+
+/// `c1` has no zone, so that it is no domain of either constraint.
+#[test]
+fn spread_does_not_count_a_node_that_lacks_a_label_of_another_constraint() {
+    let constraint = |key: &str, max_skew| {
+        let node_taints = SpreadPolicy::Honor;
+        cketerm_model::placement::SpreadConstraint { max_skew, node_taints, ..spread("app=web", key) }
+    };
+    let web = with(pod("web-1", "a1", 1), |s| s.spread = vec![constraint(HOST, 1), constraint("zone", 9)]);
+    let scene = |labels_of_c1| {
+        let c1 = PlacementNode { labels: labels_of_c1, ready: true, ..node("c1", 0) };
+        view(vec![node("a1", 9), node("b1", 9), c1], vec![web.clone(), pod("web-2", "b1", 1)])
+    };
+    assert_eq!(one(&scene(labels(&[(HOST, "c1")])), "a1"), PodAnswer::Fits);
+    let zone = one(&scene(labels(&[(HOST, "c1"), ("zone", "c")])), "a1");
+    assert!(matches!(zone, PodAnswer::Cannot(_)), "{zone:?}");
+}
