@@ -6,6 +6,7 @@ use cketerm_model::{
     cketerm_records::Verb,
     entry::{EntryId, Stored},
     host::{HostRow, RebootAnnotations},
+    names::{Address, NodeName},
     policy::WorkerCompletion,
     reason::Reason,
     reboot::RebootStatus::Rebooting,
@@ -84,7 +85,9 @@ fn i25_a_failed_command_is_retried_exactly_command_retries_times() {
     let unasked = scene.clone().rebooting(0, 11, 30, failed());
     assert_eq!(unasked.does(0), Some("checking boot"), "the machine may have rebooted anyway");
     let due = scene.rebooting(0, 11, 30, failed()).checked(0, CheckAnswer::No("down".to_owned()), None);
-    let Some(Effect::RunAgain { attempt, order: None, .. }) = due.effect(0) else { panic!() };
+    let Some(Effect::RunAgain { attempt, order: None, fresh: Some(_), .. }) = due.effect(0) else {
+        panic!("the Node is read before the command: {:?}", due.effect(0))
+    };
     let first = due.store.attempts_of(EntryId::reboot(0)).find_map(Stored::get).and_then(|a| a.drain_start);
     assert!(first.is_some() && attempt.drain_start == first, "the drain was before the first try");
     assert_eq!((attempt.number, attempt.boot_id.as_deref()), (2, Some("before")));
@@ -384,10 +387,29 @@ fn a_host_held_off_or_with_a_power_error_is_the_reason_for_not_booting() {
     assert_eq!(with(waits(), broken()).reason(0), error);
     let other = HostRow { name: "10.0.0.12".to_owned(), ..broken() };
     assert!(matches!(with(waits(), other).reason(0), Reason::WaitingForBoot { .. }), "the error is another machine's");
+    let second = Address::new("192.168.0.11");
+    let by_address = HostRow { name: "bm-7".to_owned(), addresses: vec![second.clone()], ..broken() };
+    let two_addresses = waits().node(11, |n| n.addresses.push(second));
+    assert_eq!(with(two_addresses, by_address).reason(0), error, "the host has another address of the Node");
+    let elsewhere = HostRow { hostname: "10.0.0.11".to_owned(), node: NodeName::new("10.0.0.12"), ..broken() };
+    assert!(matches!(with(waits(), elsewhere).reason(0), Reason::WaitingForBoot { .. }), "its annotation decides");
     // The message names the host; the decision is the same.
     let back = Scene::new(2).rebooting(0, 11, 300, ok()).checked(0, CheckAnswer::Yes, Some(0.0));
     assert_eq!(with(back, broken()).ends(0), Some(End::Booted));
     let stuck = Scene::new(2).rebooting(0, 11, 7200, ok()).checked(0, CheckAnswer::No("false".to_owned()), None);
     let Reason::WaitingForBoot { stuck: true, last, .. } = with(stuck, held()).reason(0) else { panic!("I35") };
     assert_eq!(last, "false; BareMetalHost held off by a, cketerm-fence; its owner releases it");
+}
+
+#[test]
+fn a_further_try_of_a_forced_command_is_forced_too() {
+    let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10);
+    let forced = |forced: bool| {
+        let scene = scene.clone().with(|s| {
+            let stored = s.store.attempts.get_mut(&(EntryId::reboot(0), 1)).unwrap();
+            std::sync::Arc::make_mut(stored.value.as_mut().unwrap()).forced = forced;
+        });
+        matches!(scene.effect(0), Some(Effect::RunAgain { attempt, .. }) if attempt.forced)
+    };
+    assert_eq!([forced(true), forced(false)], [true, false]);
 }

@@ -83,6 +83,7 @@ fn i14_after_a_cancel_the_node_stays_cordoned_until_it_rebooted_and_is_ready() {
     assert!(matches!(decision.orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
     assert_eq!(release(&orphan.clone().booted(11).node(11, |n| n.ready = false).decide(), 11), None);
     assert_eq!(release(&orphan.clone().booted(11).decide(), 11), Some((true, false)));
+    assert_eq!(release(&orphan.clone().order(0, Verb::Hold, 1).decide(), 11), None, "another order");
     assert_eq!(release(&orphan.order(0, Verb::Uncordon, 1).decide(), 11), Some((true, false)));
 }
 
@@ -284,4 +285,16 @@ fn i24_a_cordon_of_a_possible_later_leader_stays_until_leadership_is_confirmed()
     );
     let before_we_won = seen(BOOT - Seconds::new(2000.0)).acknowledged(BOOT - Seconds::new(2001.0));
     assert_eq!(release(&before_we_won.decide(), 11), Some((true, false)), "the cordon is from before this leadership");
+}
+
+/// Its entry is removed in this pass. The next one reports the cordon, if the command still runs then.
+#[test]
+fn the_cordon_of_an_entry_that_still_exists_is_not_orphaned() {
+    let running = Scene::new(2).rebooting(0, 11, 5, None).with(|s| {
+        s.snap.engine.leading.as_mut().unwrap().since = BOOT - Seconds::new(1.0);
+        s.cluster.nodes.retain(|node| node.address != "10.0.0.11");
+    });
+    assert!(!running.decide().orphans.contains_key("10.0.0.11"));
+    let removed = running.with(|s| drop(s.store.reboots.entries.remove(&0)));
+    assert!(removed.decide().orphans.contains_key("10.0.0.11"));
 }

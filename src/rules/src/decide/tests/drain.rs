@@ -316,6 +316,8 @@ fn i22_a_pod_stuck_terminating_is_named_sixty_seconds_after_its_grace_period() {
         })
     };
     assert!(matches!(stuck(259).reason(0), Reason::PodsLeaving { .. }), "the pod has a grace period of 200 s");
+    let wake = (stuck(259).decide().wake.unwrap() - BOOT).get();
+    assert!((1.0..1.1).contains(&wake), "it is named as soon as it is stuck: {wake}");
     let named = Reason::TerminatingStuck { pod: "shop/web".to_owned(), since: after(now(), -60), node_ready: false };
     assert_eq!(stuck(260).reason(0), named, "the pod is stuck after its grace period");
     assert_eq!(stuck(500).does(0), None, "the deletion is never forced");

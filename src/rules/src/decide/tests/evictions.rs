@@ -286,6 +286,8 @@ fn the_api_server_decides_about_pods_that_are_not_ready_and_about_unprotected_on
 fn a_drain_that_a_budget_holds_looks_up_the_cause_and_shows_it() {
     let held = budgeted(&["a", "b"], 0).answered(0, "a", Verdict::Accepted).work(0, |w| w.drain.accepted = true);
     assert_eq!(held.does(0), None, "the pod before has only just left");
+    let wake = (held.decide().wake.unwrap() - held.boot).get();
+    assert!((0.1..=5.0).contains(&wake), "it is looked up as soon as it may: {wake}");
     let asks = later(&held, 6.0);
     let Some(Effect::Explain { budgets }) = asks.effect(0) else { panic!("{:?}", asks.effect(0)) };
     assert_eq!(budgets[0].full_name(), "shop/web");
@@ -387,4 +389,16 @@ fn two_drains_that_wait_for_each_other_are_named() {
     let text = both.reason(0).to_string();
     assert!(text.contains("deadlock with reboots/1, each waits for the node of another"), "{text}");
     assert!(text.contains("waits for cordoned 10.0.0.12 (reboots/1)"), "{text}");
+}
+
+/// The budget was gone before the answer came, so that no change of it can be waited for.
+#[test]
+fn an_eviction_that_an_unknown_budget_refused_is_sent_again_after_ten_seconds() {
+    let refused = draining(refused_by_budget()).work(0, |w| {
+        w.drain.accepted = true;
+        w.drain.answers.get_mut("uid-web").unwrap().budgets.clear();
+    });
+    assert_eq!(refused.does(0), None);
+    assert_eq!(later(&refused, 9.0).does(0), None);
+    assert_eq!(names(&later(&refused, 10.0)).0, ["web"]);
 }

@@ -305,3 +305,30 @@ fn a_missing_program_and_an_unreadable_record_are_named() {
     assert!(reason.to_string().contains("cketerm/hooks/reboots/0"), "{reason}");
     assert_eq!(runs(&broken), None);
 }
+
+#[test]
+fn an_unreadable_record_stays_while_any_node_is_cordoned_for_its_entry() {
+    let ends = |scene: &Scene| scene.decide().effects.iter().any(|p| matches!(p.effect, Effect::EndHooks { .. }));
+    let unreadable = |scene: Scene| {
+        record(with_hooks(scene, ALL), &[]).with(|s| s.store.hooks.get_mut(&id()).unwrap().value = Err("?".to_owned()))
+    };
+    assert!(!ends(&unreadable(Scene::new(2).cordoned(11, 0).cordoned(12, 7))));
+    assert!(ends(&unreadable(Scene::new(2).cordoned(12, 7))));
+}
+
+#[test]
+fn a_node_that_is_kept_for_a_hook_shows_whether_the_hook_is_tried_again() {
+    let kept = |retries: u32| {
+        let text = format!(
+            "- {{name: silence, at: before_drain, command: [/silence]}}\n\
+             - {{name: healthy, at: before_uncordon, command: [/healthy], retries: {retries}}}\n"
+        );
+        let scene = with_hooks(Scene::new(2).queued(&[(1, 11)]).cordoned(11, 0), &text);
+        let scene = record(scene, &[("healthy", HookPoint::BeforeUncordon, 1, exit(1), 1)]);
+        match scene.reason(1) {
+            Reason::HookFailed { retry, .. } => retry,
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!((kept(1), kept(0)), (HookRetry::Scheduled, HookRetry::Exhausted));
+}

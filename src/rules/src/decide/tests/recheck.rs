@@ -2,13 +2,19 @@
 //! never starts (I16, I24, I26, I51).
 
 use cketerm_model::{
-    boot_time::Seconds, cketerm_records::Verb, cluster::Reboot, entry::EntryId, fence::NoPermit, kube::NodeRow,
-    names::Address, reason::Reason,
+    boot_time::Seconds,
+    cketerm_records::Verb,
+    cluster::Reboot,
+    entry::EntryId,
+    fence::NoPermit,
+    kube::{NodeRow, PodRow},
+    names::Address,
+    reason::Reason,
 };
 
-use super::scene::{BOOT, LEASE, Scene};
+use super::scene::{BOOT, LEASE, Scene, controlled};
 use crate::{
-    decide::{Effect, Planned},
+    decide::{Decision, Effect, Planned},
     memory::remember,
     snapshot::{EffectOutcome, FreshRead, Retries, StaleCause},
 };
@@ -56,7 +62,14 @@ fn i16_a_recheck_overrules_the_watches() {
     type Forbids = fn(&Reason) -> bool;
     let scene = || Scene::new(1).draining(0, 11, 1);
     let pod = Scene::new(1).pod(11, "late", |_| ()).fresh("10.0.0.11", true).pods;
+    let job = |pod: &mut PodRow| pod.controller = controlled("Job", "nightly");
+    let jobs = Scene::new(1).pod(11, "a", job).pod(11, "b", job).fresh("10.0.0.11", true).pods;
     let cases: Vec<(&str, Scene, Forbids)> = vec![
+        (
+            "two pods of Jobs",
+            read(scene(), |f| f.pods = jobs.clone()),
+            |r| matches!(r, Reason::PodsLeaving { left: 2, first } if first == "shop/a"),
+        ),
         (
             "a pod",
             read(scene(), |f| f.pods = pod.clone()),
@@ -117,7 +130,8 @@ fn a_command_that_never_starts_backs_off_at_the_drain_deadline_with_its_cause() 
     assert!(matches!(first(&early, 0), Some(Effect::Recheck { .. })), "the engine keeps trying");
     let Reason::EffectFailed { why, .. } = recheck_reason(&early, 0) else { panic!("{:?}", recheck_reason(&early, 0)) };
     assert!(why.contains("too slowly") && why.contains("7 times"), "{why}");
-    for scene in [failing(late), read(failing(late), |_| ())] {
+    let scenes = |age| [failing(age), read(failing(age), |_| ())];
+    for scene in scenes(late - 1).into_iter().chain(scenes(late)) {
         let Some(Effect::BackOff { cause: Reason::EffectFailed { why, .. }, .. }) = first(&scene, 0) else {
             panic!("{:?}", first(&scene, 0))
         };
@@ -149,4 +163,28 @@ fn a_stale_effect_is_remembered_and_backs_off() {
     assert!(pauses.is_sorted() && pauses[0] < 0.3 && (pauses[6] - 5.0).abs() < 0.01, "{pauses:?}");
     let scene = Scene::new(1).draining(0, 11, 1).work(0, |w| *w = work[&id].clone());
     assert!(matches!(recheck_reason(&scene, 0), Reason::EffectFailed { .. }), "{:?}", recheck_reason(&scene, 0));
+}
+
+/// Without a drain no owner record names the machine. The Node of the watch does.
+#[test]
+fn i26_a_repair_without_a_drain_runs_no_command_on_a_replaced_node() {
+    let scene = Scene::repairing(1).repair(0, 11, "plain");
+    let answered = |uid: &str| {
+        let mut fresh = scene.fresh("10.0.0.11", false);
+        node(&mut fresh, |n| n.uid = uid.to_owned());
+        scene.clone().repair_work(0, |w| w.fresh = Some(fresh)).first_decision()
+    };
+    let runs = |decision: &Decision| decision.effects.iter().any(|p| matches!(p.effect, Effect::Power { .. }));
+    assert!(runs(&answered("uid-10.0.0.11")));
+    let replaced = answered("other");
+    assert!(!runs(&replaced));
+    let reason = &replaced.reasons[&EntryId::repair(0)];
+    assert!(matches!(reason, Reason::NodeMismatch { found, .. } if found == "UID other"), "{reason:?}");
+}
+
+#[test]
+fn nothing_is_read_for_a_command_that_an_attached_volume_holds_back() {
+    let scene = Scene::new(1).draining(0, 11, 1).node(11, |n| n.volumes_in_use = vec!["v".to_owned()]);
+    assert!(first(&scene, 0).is_none());
+    assert!(matches!(recheck_reason(&scene, 0), Reason::VolumeAttached { .. }));
 }

@@ -69,3 +69,11 @@ fn the_node_of_a_cancelled_reboot_waits_for_the_gate_too() {
     assert!(matches!(reason, Reason::UncordonGateClosed { .. }), "{reason:?}");
     assert!(releases(&gone("none")), "without gates it is uncordoned");
 }
+
+#[test]
+fn an_api_server_does_not_wait_for_the_gates_of_workers() {
+    let scene = Scene::new(0).rebooting(0, 1, 300, Some(Ended::Exit(0))).checked(0, CheckAnswer::Yes, Some(61.0));
+    let gates = UncordonGates::read("{conditions: {RaidHealthy: 'True'}}").unwrap();
+    let scene = scene.booted(1).with(|s| s.policy.uncordon_gates = gates);
+    assert_eq!(scene.ends(0), Some(End::Booted));
+}
