@@ -7,7 +7,7 @@ use cketerm_model::{
     entry::EntryId,
     names::Address,
     outcomes::{BadEnd, Breaker, BreakerReset, Canary, Outcome},
-    reason::Reason,
+    reason::{MAX_NAMES, Reason},
     reboot::RebootStatus,
     time::after,
 };
@@ -162,4 +162,23 @@ fn reb62_the_first_of_a_batch_run_alone_and_others_after_the_soak() {
         s.store.batches.insert(batch(), stored("batch", 1, record));
     });
     assert_eq!(forgotten.starts(), [10, 11, 12]);
+}
+
+#[test]
+fn reb60_the_reason_names_at_most_twenty_machines() {
+    let all = (0..25).fold(Scene::new(30).queued(&[(99, 40)]), |scene, place| {
+        scene.ended(place, 11 + u8::try_from(place).unwrap(), 90, BAD)
+    });
+    let Reason::BreakerOpen { count, names, .. } = all.breaker(25, 25).reason(99) else { panic!("it is open") };
+    assert_eq!((count, names.len()), (25, MAX_NAMES));
+}
+
+#[test]
+fn reb62_canaries_in_work_count_and_the_soak_begins_with_the_last_one() {
+    let canary = Canary::read("{first: 2, soak_seconds: 600}").unwrap();
+    let batch = scene().with(|s| s.policy.canary = Some(canary));
+    let one_in_work = batch.clone().draining(9, 15, 5).in_batch(&[9, 10, 11, 12]);
+    assert_eq!(one_in_work.starts(), [10, 13], "one of the first two is in work");
+    let soaks = batch.in_batch(&[10, 11, 12]).ended(1, 15, 900, None).ended(2, 14, 300, None);
+    assert_eq!(soaks.starts(), [13], "the second has been back for 300 s");
 }

@@ -1,6 +1,8 @@
 //! One rack at a time, and the next one when a rack is stuck (policy `groups`).
 
-use cketerm_model::{attempt::Ended, entry::EntryId, freeze::Groups, reason::Reason, reboot::RebootStatus::Rebooting};
+use cketerm_model::{
+    attempt::Ended, entry::EntryId, freeze::Groups, labels::Labels, reason::Reason, reboot::RebootStatus::Rebooting,
+};
 
 use super::scene::Scene;
 
@@ -82,4 +84,20 @@ fn a_group_with_only_backoffs_is_not_in_progress() {
 fn a_stored_group_limit_of_zero_counts_as_one() {
     let scene = racks(1).with(|s| s.policy.groups.as_mut().unwrap().limit = 0).queued(&[(0, 11), (1, 13)]);
     assert_eq!(scene.starts(), [0]);
+}
+
+/// The definition of sabakan may have an empty map. The Node knows its rack.
+#[test]
+fn a_machine_without_labels_in_the_definition_has_the_rack_of_its_node() {
+    let scene = racks(1).with(|s| {
+        for node in s.cluster.nodes.iter_mut().filter(|n| !n.control_plane) {
+            node.labels = Some(Labels::default());
+        }
+    });
+    let rack = |scene: Scene, last, rack: &str| {
+        scene.node(last, |n| n.shown_labels = vec![("cke.cybozu.com/rack".to_owned(), rack.to_owned())])
+    };
+    let scene = rack(rack(scene, 11, "a"), 12, "b").queued(&[(0, 11), (1, 12)]);
+    assert_eq!(scene.starts(), [0]);
+    assert_eq!(scene.reason(1), waits("a", 0));
 }

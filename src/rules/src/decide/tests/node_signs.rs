@@ -311,3 +311,13 @@ fn one_pass_changes_at_most_ten_nodes() {
     let many = (11..41).fold(Scene::new(30), tainted);
     assert_eq!(signs(&many).len(), 10);
 }
+
+#[test]
+fn a_repair_that_waits_for_its_turn_is_planned_unless_an_operator_withholds_it() {
+    let waiting = Scene::repairing(2).with(|scene| scene.policy.node_conditions = true).repair(0, 11, "plain");
+    let waiting = waiting.repairs_at_once(1).repair(1, 12, "plain").watching(1, 0, 5, Some(Ended::Exit(0)));
+    assert!(waiting.repair_starts().is_empty(), "one repair at once");
+    assert_eq!(changes(&waiting).get(&11), Some(&vec![(PLANNED, true)]));
+    let held = waiting.order_repair(0, Verb::Hold, 10);
+    assert_eq!(changes(&held).get(&11), None);
+}

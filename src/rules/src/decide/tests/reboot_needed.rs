@@ -465,3 +465,33 @@ fn kureds_annotation_of_an_earlier_boot_does_not_count() {
     let next = kured(after(now(), 60), None).booted(11);
     assert_eq!(recorded_changes(&next)[0].record.as_ref().unwrap().signals[0].boot_id, "after");
 }
+
+#[test]
+fn only_a_node_without_an_entry_that_has_not_rebooted_is_proposed() {
+    let at = now();
+    let is_proposed = |state: State| {
+        Row { node: name(11), address: None, cause: "kernel".to_owned(), since: None, state }.is_proposed()
+    };
+    let proposed = [
+        State::Proposed,
+        State::NotAgain { index: 4 },
+        State::SoonAgain { index: 4, at },
+        State::Stopped { batch: BatchId::at(at) },
+        State::InVain { machines: 3 },
+    ];
+    assert!(proposed.into_iter().all(is_proposed));
+    let others = [
+        State::Queued { entry: EntryId::reboot(4) },
+        State::Rebooted { at },
+        State::StillSet { at, index: None },
+        State::NotMember,
+    ];
+    assert!(!others.into_iter().any(is_proposed));
+}
+
+#[test]
+fn rows_are_sorted_by_cause_and_then_by_name() {
+    let scene = needs(needs(needs(scene(RebootNeeded::Propose), 11, "kernel"), 12, "firmware"), 13, "firmware");
+    let names: Vec<NodeName> = rows(&scene).into_iter().map(|row| row.node).collect();
+    assert_eq!(names, [name(12), name(13), name(11)]);
+}

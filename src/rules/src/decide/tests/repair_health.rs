@@ -278,6 +278,7 @@ fn i14_after_done_of_a_repair_the_node_is_uncordoned_once_ready_and_idle() {
     // The entry itself ends at once.
     let asked = attempt_ended(None, 1.0).order_repair(0, Verb::Done, 10);
     assert!(matches!(asked.repairs(0), Some(Effect::Finish { end: End::DoneBy(_), running: true, .. })));
+    assert!(asked.node(11, |n| n.ready = false).repairs(0).is_none(), "its Node must be Ready");
     assert!(!matches!(attempt_ended(None, 1.0).repairs(0), Some(Effect::Finish { .. })));
 }
 
@@ -335,4 +336,37 @@ fn i23_a_new_leader_records_its_lease_on_nodes_of_repairs_it_takes_over() {
         .owner(11, |o| o.lease = 3);
     let Some(Effect::Stamp { owner, cordon: false, .. }) = scene.repairs(0) else { panic!("{:?}", scene.repairs(0)) };
     assert_eq!((owner.lease, owner.entry), (LEASE, EntryId::repair(0)));
+}
+
+#[test]
+fn the_last_check_after_the_watch_is_sent_at_once_and_only_once() {
+    let watched = |ago: f64| {
+        let scene = Scene::repairing(1).repair(0, OUTSIDE, "two").watching(0, 0, 70, ok()).repairs_disabled();
+        scene.repair_work(0, |w| w.check = Some((BOOT - Seconds::new(ago), no())))
+    };
+    assert!(watched(0.5).asked().is_empty(), "the watch of 60 s ended 10 s ago, the check after that");
+    assert_eq!(watched(10.5).asked(), [0]);
+}
+
+/// The drain was before the repair command. A success command follows no drain.
+#[test]
+fn a_success_command_records_no_start_of_a_drain() {
+    let healthy = Scene::repairing(1).repair(0, 11, "success").watching(0, 0, 5, ok()).health(0, CheckAnswer::Yes);
+    let healthy = healthy.with(|s| {
+        let stored = s.store.attempts.get_mut(&(EntryId::repair(0), 1)).unwrap();
+        std::sync::Arc::make_mut(stored.value.as_mut().unwrap()).drain_start = Some(after(now(), -90));
+    });
+    let attempt = healthy.command_of(0).unwrap();
+    assert_eq!((attempt.success, attempt.drain_start), (true, None));
+}
+
+#[test]
+fn a_repair_past_its_last_step_fails_once_its_backoff_is_over() {
+    let past = |left: i64| {
+        Scene::repairing(1).repair(0, 11, "plain").change_repair(0, |e| {
+            (e.step, e.drain_backoff_count, e.drain_backoff_expire) = (1, 1, Some(after(now(), left)));
+        })
+    };
+    assert!(matches!(past(0).repair_ends(0), Some(End::Failed(_))));
+    assert_eq!(past(1).repair_ends(0), None);
 }

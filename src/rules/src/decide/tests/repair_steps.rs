@@ -6,6 +6,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::Verb,
     entry::QueueKind,
+    kube::DaemonSetRow,
     names::{Address, NodeName},
     reason::{Awaited, Reason},
     repair::{RepairEntry, RepairStatus, StepStatus},
@@ -375,4 +376,34 @@ fn i07_every_command_needs_the_other_control_planes_healthy() {
     assert!(matches!(drained.repair_reason(0), Reason::ControlPlaneUnhealthy { .. }));
     assert!(drained.command_of(0).is_none());
     assert!(drained.node(1, |n| n.ready = false).command_of(0).is_some(), "the repaired API server itself is down");
+}
+
+/// A reboot restarts the pods of these DaemonSets, so they are deleted with it (REB-34). A repair leaves them.
+#[test]
+fn only_a_reboot_deletes_the_pods_of_daemon_sets_that_are_updated_on_delete() {
+    let on_delete = |s: &mut Scene| {
+        let row = DaemonSetRow {
+            namespace: "kube-system".to_owned(),
+            name: "agent".to_owned(),
+            uid: "uid-agent".to_owned(),
+            on_delete: true,
+        };
+        s.kube.daemon_sets.insert(row.uid.clone(), row.into());
+    };
+    let repair = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5).with(on_delete);
+    assert!(matches!(repair.repairs(0), Some(Effect::Power { on_delete, .. }) if on_delete.is_empty()));
+    assert_eq!(repair.repair_reason(0), Reason::Working { phase: "running the repair command".to_owned() });
+    let reboot = Scene::new(1).draining(0, 11, 5).with(on_delete);
+    assert!(matches!(reboot.effect(0), Some(Effect::Power { on_delete, .. }) if on_delete == ["uid-agent"]));
+    assert_eq!(reboot.reason(0), Reason::Working { phase: "drained, rebooting".to_owned() });
+}
+
+#[test]
+fn a_repair_command_without_an_interval_is_retried_at_once() {
+    let failed = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 0, Some(Ended::Exit(1))).with(|s| {
+        let procedure = &mut s.cluster.repair.repair_procedures.as_mut().unwrap()[0];
+        let step = &mut procedure.repair_operations.as_mut().unwrap()[3].repair_steps.as_mut().unwrap()[0];
+        step.command_retries = Some(1);
+    });
+    assert!(matches!(failed.repairs(0), Some(Effect::RunAgain { .. })), "{:?}", failed.repair_reason(0));
 }
