@@ -14,7 +14,7 @@ use cketerm_model::{
 };
 
 use super::scene::{BOOT, Scene};
-use crate::decide::can_check_quorum;
+use crate::decide::{Effect, can_check_quorum};
 
 /// Three healthy members on the three API servers; the first leads.
 fn etcd() -> EtcdView {
@@ -307,7 +307,7 @@ fn etcd_leadership_is_moved_once_before_the_power_command() {
     let scene = with(Scene::new(0).draining(0, 2, 10), leads);
     assert_eq!(scene.does(0), Some("moving etcd's leader"));
     match scene.effect(0) {
-        Some(crate::decide::Effect::MoveEtcdLeader { member, to, urls, .. }) => {
+        Some(Effect::MoveEtcdLeader { member, to, urls, .. }) => {
             assert_eq!((member.as_str(), to, urls.len()), ("m2", 3, 1));
         }
         other => panic!("{other:?}"),
@@ -377,4 +377,86 @@ fn an_engine_that_cannot_list_the_members_is_incomplete() {
     assert!(can(&refused).unwrap_err().contains("certificate"));
     assert_eq!(can(&none.clone().with(|s| s.policy.etcd_members = EtcdMembers::None)), Ok(()));
     assert_eq!(can(&none.with(|s| s.cluster.nodes.retain(|node| !node.control_plane))), Ok(()));
+}
+
+#[test]
+fn i46_a_member_may_take_five_seconds_to_apply_the_raft_index() {
+    let applied_after = |seconds: f64| {
+        with(next(), |v| {
+            v.reported.as_mut().unwrap().at = BOOT - Seconds::new(1.0);
+            state(v, 3, |s| s.at = BOOT + Seconds::new(seconds - 1.0));
+        })
+    };
+    assert_eq!(applied_after(5.0).starts(), [0]);
+    assert!(applied_after(5.5).starts().is_empty());
+}
+
+/// Adds a member beside those of [`etcd`].
+fn add(view: &mut EtcdView, id: u64, host: u64) {
+    let first = view.members[&1].clone();
+    let peer_urls = vec![format!("https://10.0.0.{host}:2390")];
+    view.members.insert(id, Member { name: format!("m{id}"), peer_urls, client_urls: Vec::new(), ..first });
+}
+
+#[test]
+fn i46_a_machine_is_exempt_only_if_all_of_its_members_are_silent() {
+    let five = |silent_members: &'static [u64]| {
+        with(next(), move |v| {
+            add(v, 4, 2);
+            add(v, 5, 3);
+            state(v, 5, |s| s.applied = 499);
+            for id in silent_members {
+                silent(v, *id);
+            }
+        })
+    };
+    unhealthy(&five(&[2]), 0, "m5", "raft index 499");
+    assert_eq!(five(&[2, 4]).starts(), [0]);
+}
+
+#[test]
+fn i46_a_control_plane_with_a_learner_does_not_wait_for_a_member_of_an_unknown_machine() {
+    let scene = |is_learner: bool| {
+        with(next(), |v| {
+            v.members.get_mut(&2).unwrap().peer_urls = vec!["https://etcd-b.site:2380".to_owned()];
+            v.members.get_mut(&2).unwrap().client_urls.clear();
+            if is_learner {
+                add(v, 4, 2);
+                v.members.get_mut(&4).unwrap().learner = true;
+            }
+        })
+    };
+    unchecked(&scene(false), 0, "etcd-b.site");
+    assert_eq!(scene(true).starts(), [0]);
+}
+
+#[test]
+fn i46_an_administrators_cordon_saves_no_check_of_the_quorum() {
+    let cordoned = || Scene::new(0).entry(0, 2, Draining, 10).work(0, |_| {}).node(2, |n| n.unschedulable = true);
+    assert_eq!(with(cordoned(), |_| {}).does(0), Some("cordoning"));
+    unhealthy(&with(cordoned(), |v| silent(v, 3)), 0, "m3", "no answer");
+}
+
+#[test]
+fn etcd_leadership_is_moved_only_from_a_member_that_answers_and_to_one_that_votes() {
+    let leads = |v: &mut EtcdView| {
+        for id in 1..=3 {
+            state(v, id, |s| s.leader = 2);
+        }
+        state(v, 3, |s| s.applied = 501);
+        v.reported = Some(Reported { leader: 2, index: 500, at: BOOT - Seconds::new(0.9) });
+    };
+    let learner = |v: &mut EtcdView| {
+        leads(v);
+        add(v, 4, 1);
+        v.members.get_mut(&4).unwrap().learner = true;
+        state(v, 4, |s| s.applied = 900);
+    };
+    let moves = with(Scene::new(0).draining(0, 2, 10), learner).effect(0);
+    assert!(matches!(moves, Some(Effect::MoveEtcdLeader { to: 3, .. })), "{moves:?}");
+    let old = |v: &mut EtcdView| {
+        leads(v);
+        state(v, 2, |s| s.asked = BOOT - Seconds::new(6.0));
+    };
+    assert_eq!(with(Scene::new(0).draining(0, 2, 10), old).does(0), Some("rebooting"));
 }

@@ -8,7 +8,7 @@ use cketerm_model::{
     cketerm_records::Who,
     entry::{EntryId, QueueKind},
     kube::SourceState,
-    maintenance::{MaintenanceEntry, MaintenanceStatus},
+    maintenance::{MaintenanceEntry, MaintenanceStatus, Released},
     maintenance_request::{
         ConditionStatus, FINALIZER, MAINTENANCE_REQUESTS_SOURCE, RequestConditionType, RequestReason, RequestRow,
         RequestSpec, RequestStatus, RequestedAction, RequestedNodeState, RequestedWindow,
@@ -204,6 +204,11 @@ fn saf43_a_request_that_cannot_be_accepted_says_why_and_takes_nothing() {
     // nothing happens with another policy, and nothing for a list that is not complete
     assert!(Scene::new(3).requested(keep(11)).with(|s| s.policy.maintenance_requests = false).for_request().is_none());
     assert!(Scene::new(3).requested(keep(11)).with(|s| s.kube.sources.clear()).for_request().is_none());
+    let unlisted = |s: &mut Scene| s.kube.sources.get_mut(MAINTENANCE_REQUESTS_SOURCE).unwrap().synced = false;
+    assert!(Scene::new(3).requested(keep(11)).with(unlisted).for_request().is_none());
+    let window = RequestedWindow { start: None, end: Some(after(now(), 366 * 86_400)) };
+    let longest = Scene::new(3).requested(RequestSpec { window, ..keep(11) });
+    assert!(matches!(longest.for_request(), Some(MaintenanceRequestEffect::Accept { .. })));
 }
 
 #[test]
@@ -254,4 +259,31 @@ fn saf43_a_cancelled_batch_ends_its_request() {
         s.store.batches.insert(id, stored("batch", 20, batch));
     });
     assert_eq!(scene.request_end(), RequestReason::BatchCancelled);
+}
+
+/// A maintenance ends by itself at the end of its window.
+#[test]
+fn i74_a_request_withdraws_a_maintenance_once_and_only_because_it_is_deleted() {
+    let kept = Scene::new(3).requested(keep(11)).accepted(&[Some(3)]).kept(3, 11, MaintenanceStatus::InMaintenance);
+    let withdraws = |scene: &Scene, cause| {
+        let record = scene.store.maintenance_requests.get(UID).unwrap().get().unwrap();
+        crate::maintenance_requests::to_withdraw(&scene.store, record, cause)
+    };
+    assert_eq!(withdraws(&kept, RequestReason::Deleted), [EntryId::maintenance(3)]);
+    assert_eq!(withdraws(&kept, RequestReason::WindowEnded), []);
+    let released = kept.with(|s| {
+        let slot = s.store.maintenance.entries.get_mut(&3).unwrap();
+        let mut entry = slot.get().unwrap().clone();
+        entry.released = Some(Released { who: Who::default(), at: now(), reason: None });
+        slot.value = Ok(Arc::new(entry));
+    });
+    assert_eq!(withdraws(&released, RequestReason::Deleted), []);
+}
+
+#[test]
+fn saf43_the_end_of_a_window_wakes_the_engine() {
+    let window = RequestedWindow { start: None, end: Some(after(now(), 60)) };
+    let waiting = Scene::new(3).requested(RequestSpec { window, ..reboot(&[11]) }).accepted(&[None]);
+    let wake = (waiting.decide().wake.unwrap() - BOOT).get();
+    assert!((59.9..=60.1).contains(&wake), "{wake}");
 }

@@ -78,6 +78,7 @@ fn add(scene: &mut Scene, name: &str, addresses: &[&str]) {
 
 struct Decided {
     state: ApplyState,
+    reason: String,
     applied: Option<serde_json::Value>,
     warnings: Vec<String>,
     digest: String,
@@ -110,6 +111,7 @@ fn decide(scene: &Scene, absent: &[(u8, i64)]) -> Decided {
     let proposal = propose(&snap.store, &snap.kube, now());
     let warnings = proposal.outcome.as_ref().map_or_else(|_| Vec::new(), |p| p.plan.warnings.clone());
     let digest = proposal.outcome.as_ref().map_or_else(|_| String::new(), |p| p.digest.clone());
+    let reason = proposal.outcome.as_ref().map_or_else(|_| String::new(), |p| p.plan.reason.clone());
     snap.registry = Arc::new(Registry { proposal: Some(Arc::new(proposal)), ..Registry::default() });
     let decision = crate::decide::decide(&snap, Now { boot: BOOT, wall: now() });
     let json = decision.effects.iter().find_map(|planned| match &planned.effect {
@@ -117,7 +119,7 @@ fn decide(scene: &Scene, absent: &[(u8, i64)]) -> Decided {
         _ => None,
     });
     let applied = json.map(|json| serde_json::from_str(&json).unwrap());
-    Decided { state: decision.registry, applied, warnings, digest }
+    Decided { state: decision.registry, reason, applied, warnings, digest }
 }
 
 #[test]
@@ -170,6 +172,7 @@ fn a_member_without_a_node_leaves_after_the_grace_period() {
     let decided = decide(&scene, &[(15, HOUR)]);
     assert_eq!(decided.members().len(), 22);
     assert!(!decided.members().contains(&"10.0.0.15"));
+    assert_eq!(decided.reason, "no Node for 3600 s or longer: 10.0.0.15");
 }
 
 #[test]

@@ -307,6 +307,22 @@ fn no_further_change_until_added_control_planes_are_ready() {
     assert_eq!(apply_state(&base, 0, &one).0, ApplyState::Applies);
 }
 
+/// A change took the joining control plane away again, and the next one adds it.
+#[test]
+fn a_control_plane_that_is_no_member_any_more_is_not_awaited() {
+    let mut scene = scene();
+    scene.policy.approval = Gate::Never;
+    let generated = Generated {
+        at: now(),
+        action: "replace-control-plane".to_owned(),
+        reason: String::new(),
+        joining: [40, 41].map(|last| Address::new(Scene::address(last))).into(),
+        approved_by: None,
+    };
+    scene.store.registry.generated = Some(stored("generated", 8, generated));
+    assert_eq!(apply_state(&scene, 2, &[(2, "RETIRED")]), (ApplyState::Applies, true));
+}
+
 #[test]
 fn a_too_large_definition_is_an_error_with_size_limit_and_remedy() {
     let mut scene = scene();
@@ -386,4 +402,15 @@ fn an_invalid_template_in_etcd_is_reported_with_its_remedy() {
     let made = propose(&scene.snapshot().store, &good(machines(&scene, 0, &[])), None, now()).outcome;
     let why = made.err().unwrap();
     assert!(why.contains("is not JSON") && why.contains("set-template FILE"), "{why}");
+}
+
+#[test]
+fn with_two_control_planes_a_replacement_needs_no_approval_and_a_removal_does() {
+    let mut scene = scene();
+    scene.policy.approval = Gate::Never;
+    scene.constraints.control_plane_count = 2;
+    scene.cluster.nodes.retain(|node| node.address != "10.0.0.3");
+    assert_eq!(apply_state(&scene, 2, &[(2, "RETIRED")]), (ApplyState::Applies, true));
+    scene.constraints.control_plane_count = 1;
+    assert!(matches!(apply_state(&scene, 0, &[]), (ApplyState::Approval(..), false)));
 }
