@@ -78,7 +78,7 @@ impl Judge<'_> {
         Ok(verdict)
     }
 
-    /// Checks that can still judge a mutant, the quickest first.
+    /// Checks that can still judge a mutant, in the order in which they run.
     pub fn reaching(&self, id: u32, stage: Stage, passed: &BTreeSet<String>) -> Vec<&Check> {
         if stage == Stage::Unit && passed.contains(stage.name()) {
             return Vec::new();
@@ -91,7 +91,14 @@ impl Judge<'_> {
                 && (stage == Stage::Unit || !passed.contains(&check.name))
         };
         let mut reaching: Vec<&Check> = self.checks.iter().filter(is_wanted).collect();
-        reaching.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        // a test that reaches few mutants is about the code of this one
+        let cost = |check: &Check| match stage {
+            Stage::Unit => check.seconds,
+            Stage::Checker | Stage::Sim | Stage::Servers => {
+                check.seconds * u32::try_from(check.reached.len()).map_or(1.0, f64::from)
+            }
+        };
+        reaching.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         reaching
     }
 
