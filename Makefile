@@ -51,8 +51,8 @@ sim: ## simulations with faults: SEEDS=10000 seeds from SEED_FROM=1; STORIES_PAR
 checker: ## states of small worlds, nearest first: STATES=1500000 for each world (20000); WORLDS=cancel,orders; MUTATION=all: are injected faults found?
 	STATES=$(STATES) WORLDS=$(WORLDS) MUTATION=$(MUTATION) $(OPTIMIZED) --test checker --test fingerprints
 
-mutants: ## small faults in a copy of the program: do the tests find them? COUNT=30 of them, drawn by the hash of COMMIT=HEAD, or of DRAW; STAGES=unit,checker,sim,servers with SERVERS=store:: (their names); BEFORE=COMMIT: lists what survived there; WRITE=docs/mutants.md: writes the table there
-	cargo run --locked -p cketerm-mutants -- --count $(or $(COUNT),30) --commit $(or $(COMMIT),HEAD) $(if $(DRAW),--draw $(DRAW)) $(if $(BEFORE),--before $(BEFORE)) $(if $(STAGES),--stages $(STAGES)) $(if $(SERVERS),--it $(SERVERS)) $(if $(WRITE),--write $(WRITE))
+mutants: ## small faults in a copy of the program: do the tests find them? COUNT=30 of them, drawn by the hash of COMMIT=HEAD, or of DRAW; STAGES=unit,checker,sim,servers with SERVERS=store:: (their names); BEFORE=COMMIT: lists what survived there; LONGEST=12 MOST=25: seconds of one test, and of one mutant's; WRITE=docs/mutants.md: writes the table there
+	cargo run --locked -p cketerm-mutants -- --count $(or $(COUNT),30) --commit $(or $(COMMIT),HEAD) $(if $(DRAW),--draw $(DRAW)) $(if $(BEFORE),--before $(BEFORE)) $(if $(STAGES),--stages $(STAGES)) $(if $(SERVERS),--it $(SERVERS)) $(if $(LONGEST),--longest $(LONGEST)) $(if $(MOST),--most $(MOST)) $(if $(WRITE),--write $(WRITE))
 
 fuzz: ## FUZZ_FACTOR=50 times as many bad inputs as `cargo test` tries; findings are kept in tests/corpus
 	CKETERM_FUZZ=$(or $(FUZZ_FACTOR),50) cargo test --locked --lib fuzz:: -- --test-threads 2

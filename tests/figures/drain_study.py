@@ -19,7 +19,8 @@ Starts etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok on
 
 No rule of cketerm is repeated here: controllers and the scheduler give every answer. Prints a JSON line per seed and a table at the end.
 A seed gives the same objects; the scheduler places their pods at random among equal nodes. `--keep` stops before anything is measured and
-leaves the servers. Seeds from 10000 are for the report and stay unused during development.
+leaves the servers. Seeds from 10000 are for reports and stay unused during development:
+the report of 2026-11-28 began with 10000, that of 2026-11-29 with 20000.
 """
 import argparse, collections, json, multiprocessing, os, platform, random, re, signal, sys, textwrap, time
 
