@@ -199,6 +199,8 @@ mod tests {
         Amount, PlacementNode, PlacementPod, PlacementSpec, PodPhase, ResourceName, Resources,
     };
 
+    use cketerm_rules::landing::Doubt;
+
     use super::*;
 
     fn amounts(pairs: &[(&str, i64)]) -> Resources {
@@ -250,5 +252,25 @@ mod tests {
         assert_eq!(cannot.nodes["w1"].pending, 1);
         let small = PlacementView { pods: vec![pod("web-1", "w1", 1), pod("web-3", "w2", 1)], ..view };
         assert_eq!(check(&small, &[set(&["w1", "w2"])]).too_many, []);
+    }
+    #[test]
+    fn a_summary_counts_each_kind_of_answer() {
+        let landing = |answers: Vec<PodAnswer>, pending| {
+            let pods = answers.into_iter().map(|answer| LandingPod {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+                controller: None,
+                answer,
+            });
+            NodeLanding { answer: LandingAnswer::Uncertain, pending, pods: pods.collect() }.summary()
+        };
+        let (uncertain, cannot) = (PodAnswer::Uncertain(Doubt::SchedulingGates), PodAnswer::Cannot(Vec::new()));
+        let answers = vec![PodAnswer::Fits, cannot, uncertain.clone(), uncertain, PodAnswer::NotRecreated];
+        assert_eq!(
+            landing(answers, 3),
+            "pods: 3 find no place together with the others, 1 fit nowhere else, 2 uncertain, 1 not recreated"
+        );
+        assert_eq!(landing(vec![PodAnswer::Fits], 0), "pods fit elsewhere");
+        assert_eq!(landing(Vec::new(), 0), "no pods to land");
     }
 }

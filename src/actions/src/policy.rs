@@ -335,6 +335,22 @@ mod tests {
     }
 
     #[test]
+    fn none_removes_each_document() {
+        let documents = [
+            ("windows", "{time_zone: Asia/Tokyo, allow: ['* 22-23 * * 1-5']}"),
+            ("breaker", "{failures: 2, of: 5}"),
+            ("canary", "{first: 1}"),
+            ("groups", "{by: rack, limit: 2}"),
+            ("freeze", "{until: '2026-08-02T10:00:00Z', reason: audit}"),
+        ];
+        for (name, text) in documents {
+            let with = set(name, text).unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert_ne!(with, Policy::default(), "{name}");
+            assert_eq!(on(&with, name, " none ").unwrap(), Policy::default(), "{name}");
+        }
+    }
+
+    #[test]
     fn a_field_is_validated_by_its_type() {
         assert_eq!(set("api_server_order", "first").unwrap().api_server_order, ApiServerOrder::First);
         assert_eq!(set("settle_seconds", "5").unwrap().settle_seconds, 5);

@@ -65,3 +65,19 @@ fn keys(keys: &Keys, area: Area) -> Vec<String> {
     all.push(keys.audit("x"));
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_that_writes_to_etcd_needs_its_own_keys_and_the_audit() {
+        let all = Keys::new("/cke/");
+        let audit = all.audit("x");
+        for area in Area::ALL {
+            let keys = keys(&all, area);
+            assert_eq!(keys.last(), Some(&audit), "{area:?}");
+            assert_eq!(keys.len() > 1, area.is_in_etcd(), "{area:?}");
+        }
+    }
+}
