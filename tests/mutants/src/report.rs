@@ -93,11 +93,14 @@ pub fn markdown(kept: &Kept, verdicts: &BTreeMap<String, Verdict>, equivalents: 
     }
     let (drawn, candidates) = (total.viable + kept.not_viable, kept.candidates.values().sum::<usize>());
     let mut text = format!(
-        "{drawn} mutants of commit `{}` were drawn from {candidates} candidates by the hash of `{}`. {} of them do not \
-         compile.\n",
-        kept.commit, kept.draw, kept.not_viable
+        "{drawn} mutants of commit `{}` were drawn from {candidates} candidates by the hash of `{}`.\n",
+        kept.commit, kept.draw
     );
-    let _ = writeln!(text, "{} ended by a time limit. {} were not judged yet.\n", total.overdue, total.open);
+    let _ = writeln!(
+        text,
+        "{} of them do not compile. {} ended by a time limit. {} were not judged yet.\n",
+        kept.not_viable, total.overdue, total.open
+    );
     let titles: Vec<String> = STAGES.iter().map(|stage| format!("killed: {}", stage.name())).collect();
     let _ = writeln!(text, "| part | candidates | viable | {} | equivalent | survived | score |", titles.join(" | "));
     let _ = writeln!(text, "| --- | {}---: |", "---: | ".repeat(5 + STAGES.len() - 1));
