@@ -35,6 +35,11 @@ impl<'a> Budgets<'a> {
         all.next().filter(|_| all.next().is_none()).map(|(name, _)| name.as_str())
     }
 
+    /// Reports whether the budget changed in this time.
+    pub(super) fn changed(&self, name: &str, from: Timestamp, to: Timestamp) -> bool {
+        self.0.get(name).is_some_and(|all| all.iter().any(|(at, _)| (from..=to).contains(at)))
+    }
+
     /// Returns by how many the evictions fell that the budget allows, if they never rose in this time.
     pub(super) fn fall(&self, name: &str, from: Timestamp, to: Timestamp) -> Option<i64> {
         let states = self.0.get(name)?;

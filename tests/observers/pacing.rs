@@ -14,8 +14,9 @@ use super::{
 /// Seconds within which requests belong to one round of evictions.
 const ROUND: f64 = 1.0;
 
-/// I75: in one round of a drain, no two Ready pods of a protected namespace are refused by the same budget, if the engine
-/// could know what it allows: it changed only by the evictions of this leader, since the state from which it decided.
+/// I75: in one round of a drain, no two pods of a protected namespace are refused by the same budget, if the engine could
+/// know what it allows. Since the state from which it decided, the budget has not changed, or only by the evictions of this
+/// leader while the pods were Ready.
 pub fn i75(view: &View<'_>) -> Vec<Breach> {
     let budgets = Budgets::of(view);
     let mut found = Vec::new();
@@ -54,7 +55,9 @@ pub fn i75(view: &View<'_>) -> Vec<Breach> {
             i64::try_from(all.iter().filter(|accepted| (known_from..=at).contains(*accepted)).count())
                 .unwrap_or(i64::MAX)
         });
-        if is_one_round && were_ready && budgets.fall(budget, known_from, at) == Some(own) {
+        let is_known =
+            !budgets.changed(budget, known_from, at) || were_ready && budgets.fall(budget, known_from, at) == Some(own);
+        if is_one_round && is_known {
             let what = format!("eviction of {} on {node}: {budget} had just refused {}", w.pod, first.pod);
             found.push(Breach { code: "I75", at, what });
         }

@@ -62,7 +62,7 @@ pub fn scenario_runtime() -> tokio::runtime::Runtime {
     runtime::seeded(11)
 }
 
-/// Sets up a stage with this many engines.
+/// Sets up a stage with this many engines, whose API server keeps its last requests: at most so many.
 pub async fn set(
     site: &str,
     engines: usize,

@@ -12,11 +12,11 @@ fn budget(allowed: i32) -> Value {
     })
 }
 
-/// w1 draining and cordoned, with two protected pods of one budget.
-fn draining() -> Scene {
+/// w1 draining and cordoned, with these protected pods of one budget.
+fn draining_with(allowed: i32, pods: &[&str]) -> Scene {
     let mut s = Scene::new();
-    s.object("poddisruptionbudgets", "safe", "web", Some(budget(0)));
-    for name in ["a", "b"] {
+    s.object("poddisruptionbudgets", "safe", "web", Some(budget(allowed)));
+    for name in pods {
         s.pod("safe", name, "w1", "ReplicaSet", json!({"app": "web"}));
     }
     s.advance(60.0);
@@ -26,6 +26,11 @@ fn draining() -> Scene {
     s.cordon(0, "w1");
     s.advance(1.0);
     s
+}
+
+/// Two pods of a budget that allows no eviction.
+fn draining() -> Scene {
+    draining_with(0, &["a", "b"])
 }
 
 #[test]
@@ -38,20 +43,7 @@ fn i75_two_refusals_of_one_budget_in_one_round_are_reported() {
 
 #[test]
 fn i75_two_refusals_after_own_evictions_filled_the_budget_are_reported() {
-    let of_three = || {
-        let mut s = Scene::new();
-        s.object("poddisruptionbudgets", "safe", "web", Some(budget(1)));
-        for name in ["a", "b", "c"] {
-            s.pod("safe", name, "w1", "ReplicaSet", json!({"app": "web"}));
-        }
-        s.advance(60.0);
-        s.add(0, "w1");
-        s.moves(0, "draining");
-        s.advance(0.5);
-        s.cordon(0, "w1");
-        s.advance(1.0);
-        s
-    };
+    let of_three = || draining_with(1, &["a", "b", "c"]);
     let mut own = of_three();
     own.evict("safe", "a", false, 201);
     own.object("poddisruptionbudgets", "safe", "web", Some(budget(0)));
