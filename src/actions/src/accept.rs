@@ -1,6 +1,6 @@
 //! Check, before any write, that the leader honours an operator's command (I52, SAF-40; `model/acceptance`).
 
-use cketerm_clients::store::settings::Accepted;
+use cketerm_clients::store::{StoreError, settings::Accepted};
 use cketerm_model::{
     acceptance::{Acceptance, LeaderKind, OperatorCommand, acceptance},
     fault,
@@ -10,7 +10,21 @@ use cketerm_model::{
 use super::{error::ActionError, operator::Operator};
 
 /// Most checks of one command: another program may take the lead between a check and the write.
-pub(super) const MAX_CHECKS: usize = 3;
+const MAX_CHECKS: usize = 3;
+
+/// Runs `attempt`, which checks that the leader honours a command and then writes it, tied to this leader. If another one
+/// has taken over between the two, nothing was written, and whether it honours the command has to be checked again.
+pub(super) async fn checked_again<T, F: Future<Output = Result<Result<T, StoreError>, ActionError>>>(
+    attempt: impl Fn() -> F,
+) -> Result<T, ActionError> {
+    let mut checks = 1;
+    loop {
+        match attempt().await? {
+            Err(StoreError::LeaderChanged) if checks < MAX_CHECKS => checks += 1,
+            written => return Ok(written?),
+        }
+    }
+}
 
 /// Returns the message of a refusal, or `None` if the command is accepted.
 pub fn refusal(command: OperatorCommand, leadership: &Leadership, in_work: bool, handover: bool) -> Option<String> {
@@ -101,6 +115,8 @@ impl Operator {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use cketerm_model::stored::leadership::LeaderGuard;
 
@@ -146,5 +162,30 @@ mod tests {
         assert_eq!(refusal(OperatorCommand::Retry, &leaves, true, false), None);
         assert!(refusal(OperatorCommand::Force, &leaves, false, false).is_some(), "a queued entry no longer starts");
         assert!(refusal(OperatorCommand::Hold, &leaves, true, false).is_some());
+    }
+
+    /// Runs a command whose first writes end like this, and returns its result and the number of checks.
+    async fn checked(writes: &[StoreError]) -> (Result<&'static str, ActionError>, usize) {
+        let checks = Cell::new(0);
+        let result = checked_again(|| async {
+            let write = writes.get(checks.replace(checks.get() + 1));
+            Ok(write.map_or(Ok("written"), |failure| Err(failure.clone())))
+        })
+        .await;
+        (result, checks.get())
+    }
+
+    #[tokio::test]
+    async fn i52_a_command_is_checked_again_while_leaders_change_but_not_forever() {
+        use StoreError::LeaderChanged;
+        assert_eq!(checked(&[]).await, (Ok("written"), 1));
+        assert_eq!(checked(&[LeaderChanged, LeaderChanged]).await, (Ok("written"), 3));
+        let always = checked(&[LeaderChanged, LeaderChanged, LeaderChanged]).await;
+        assert_eq!(always, (Err(LeaderChanged.into()), 3));
+        let denied = StoreError::NotAllowed("the hold has changed".to_owned());
+        assert_eq!(checked(&[denied.clone()]).await, (Err(denied.into()), 1));
+        let refused = ActionError::refused("CKE leads");
+        let ends = checked_again(|| async { Err::<Result<(), _>, _>(refused.clone()) }).await;
+        assert_eq!(ends, Err(refused));
     }
 }

@@ -11,7 +11,7 @@ use cketerm_model::{
 };
 use jiff::Timestamp;
 
-use super::{accept::MAX_CHECKS, error::ActionError, operator::Operator};
+use super::{accept::checked_again, error::ActionError, operator::Operator};
 
 /// Number of batches that an error lists.
 const MAX_LISTED: usize = 5;
@@ -47,19 +47,15 @@ impl BatchRow {
 impl Operator {
     /// Pauses a batch: its queued entries do not start, those in work finish.
     pub async fn pause_batch(&self, queue: QueueKind, id: BatchId, reason: Option<&str>) -> Result<(), ActionError> {
-        let mut checks = 1;
-        loop {
+        checked_again(|| async {
             let leadership = self.accepted(OperatorCommand::PauseBatch).await?;
             let view = self.known_batch(queue, id).await?;
             if let Some(why) = nothing_to_pause(&view, id, self.store.clock().wall()) {
                 return Err(ActionError::refused(why));
             }
-            match self.store.mark_batch(id, BatchMark::Paused(&leadership.under), &self.person, reason).await {
-                // another leader has taken over: whether it honours the pause has to be checked again
-                Err(StoreError::LeaderChanged) if checks < MAX_CHECKS => checks += 1,
-                paused => return Ok(paused?),
-            }
-        }
+            Ok(self.store.mark_batch(id, BatchMark::Paused(&leadership.under), &self.person, reason).await)
+        })
+        .await
     }
 
     /// Ends the pause of a batch. `shown`: revision at which the operator saw it; if its members or its state are others now,

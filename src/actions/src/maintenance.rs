@@ -12,7 +12,7 @@ use cketerm_model::{
 };
 use jiff::Timestamp;
 
-use super::{added::Added, error::ActionError, operator::Operator};
+use super::{accept::checked_again, added::Added, error::ActionError, operator::Operator};
 
 impl Operator {
     /// Requests maintenance of these machines until this time. The reason is needed: it is what everybody else sees while
@@ -23,7 +23,7 @@ impl Operator {
         until: Timestamp,
         reason: Option<&str>,
     ) -> Result<Added, ActionError> {
-        let leadership = self.accepted(OperatorCommand::Maintain).await?;
+        self.accepted(OperatorCommand::Maintain).await?;
         let Some(reason) = reason.filter(|reason| !reason.trim().is_empty()) else {
             return Err(ActionError::misused("a maintenance needs a reason: give --reason TEXT; everybody sees it"));
         };
@@ -32,11 +32,15 @@ impl Operator {
         let (cluster, notes) = self.check_members(addresses, "drained").await?;
         let members = Members::of(&cluster);
         let uids = self.node_uids(addresses, &cluster, &members).await;
-        refuse_double(&self.store.read_view().await?, addresses)?;
         let request =
             Request { who: self.who().clone(), at: now, reason: Some(reason.to_owned()), node_uid: None, batch: None };
-        let wanted = NewMaintenance { addresses, uids: &uids, until };
-        let indexes = self.store.add_maintenance(&self.person, wanted, &request, &leadership.under).await?;
+        let indexes = checked_again(|| async {
+            let leadership = self.accepted(OperatorCommand::Maintain).await?;
+            refuse_double(&self.store.read_view().await?, addresses)?;
+            let wanted = NewMaintenance { addresses, uids: &uids, until };
+            Ok(self.store.add_maintenance(&self.person, wanted, &request, &leadership.under).await)
+        })
+        .await?;
         Ok(Added { indexes, batch: None, notes })
     }
 

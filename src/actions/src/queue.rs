@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm_clients::store::StoreError;
 use cketerm_model::{
     acceptance::OperatorCommand,
     cketerm_records::{Request, Verb},
@@ -16,7 +15,7 @@ use cketerm_model::{
 };
 
 use super::{
-    accept::{MAX_CHECKS, refusal},
+    accept::{checked_again, refusal},
     added::Added,
     batches::without_batch,
     error::ActionError,
@@ -120,15 +119,11 @@ impl Operator {
             }
             self.refuse_mismatch().await?;
         }
-        let mut checks = 1;
-        loop {
+        checked_again(|| async {
             let (expect, under) = self.check_order(entry, verb, seen).await?;
-            match self.store.put_order(entry, verb, expect, &self.person, reason, under.as_ref()).await {
-                // another leader has taken over: whether it honours the order has to be checked again
-                Err(StoreError::LeaderChanged) if checks < MAX_CHECKS => checks += 1,
-                given => return Ok(given?),
-            }
-        }
+            Ok(self.store.put_order(entry, verb, expect, &self.person, reason, under.as_ref()).await)
+        })
+        .await
     }
 
     /// Checks that an order makes sense and that the leader honours it. Returns the entry's revision and the leader

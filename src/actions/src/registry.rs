@@ -9,7 +9,7 @@ use cketerm_model::{
 };
 use cketerm_sabakan::{Template, variables};
 
-use super::{error::ActionError, operator::Operator};
+use super::{accept::checked_again, error::ActionError, operator::Operator};
 
 impl Operator {
     /// Stores sabakan's URL, an absolute http(s) URL. `/graphql` is appended if its path does not end so, as `ckecli`
@@ -35,20 +35,26 @@ impl Operator {
     /// Approves the change with this digest at the gate, for one hour. Refused while applying is on hold.
     pub async fn approve(&self, digest: &str, reason: Option<&str>) -> Result<Approval, ActionError> {
         self.refuse_mismatch().await?;
-        let leadership = self.accepted(OperatorCommand::Approve).await?;
-        Ok(self.store.approve(digest, &self.person, reason, Some(&leadership.under)).await?)
+        checked_again(|| async {
+            let leadership = self.accepted(OperatorCommand::Approve).await?;
+            Ok(self.store.approve(digest, &self.person, reason, Some(&leadership.under)).await)
+        })
+        .await
     }
 
     /// Stops all applying of generated definitions, or (`hold` false) resumes it. If `seen` is given, the write
     /// succeeds only while the hold has this `ModRevision` (0 = none).
     pub async fn hold_registry(&self, hold: bool, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
-        let under = if hold {
-            Some(self.accepted(OperatorCommand::HoldApplying).await?.under)
-        } else {
-            self.refuse_mismatch().await?;
-            None
-        };
-        Ok(self.store.set_hold(hold, seen, &self.person, reason, under.as_ref()).await?)
+        checked_again(|| async {
+            let under = if hold {
+                Some(self.accepted(OperatorCommand::HoldApplying).await?.under)
+            } else {
+                self.refuse_mismatch().await?;
+                None
+            };
+            Ok(self.store.set_hold(hold, seen, &self.person, reason, under.as_ref()).await)
+        })
+        .await
     }
 
     /// Checks and stores the variables of a query to sabakan, byte for byte: those of the integration or of automatic
