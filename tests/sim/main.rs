@@ -24,6 +24,7 @@ mod engines;
 mod enqueues;
 mod gather;
 mod handovers;
+mod histories;
 mod hooks;
 mod hosts;
 mod inject;
@@ -99,6 +100,9 @@ fn main() -> ExitCode {
     match std::env::var("MUTATION") {
         Ok(name) if !name.is_empty() => return mutations::find_mutations(&name, from, threads),
         _ => {}
+    }
+    if let Ok(name) = std::env::var(histories::VARIABLE) {
+        return if histories::run(Some(&name)) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     for stories in STORIES {
         if let Ok(number) = std::env::var(stories.variable) {
@@ -181,7 +185,10 @@ static STORIES: &[Stories] = &[
 fn fixed_scenarios(complete: bool) -> bool {
     regressions::run_all()
         & maintenance_windows::run_all()
-        & (!complete || (long_runs::run_all() & STORIES.iter().fold(true, |ok, stories| stories.run_all() & ok)))
+        & (!complete
+            || (histories::run(None)
+                & long_runs::run_all()
+                & STORIES.iter().fold(true, |ok, stories| stories.run_all() & ok)))
 }
 
 /// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.

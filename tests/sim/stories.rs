@@ -13,9 +13,9 @@ use tokio::{
 };
 
 #[cfg(feature = "mutations")]
+use crate::long_runs::ScenarioResult;
 use crate::{
     engines::{Engines, MakeSpawner, Slot},
-    long_runs::ScenarioResult,
     observers::record::Breach,
     runtime,
 };

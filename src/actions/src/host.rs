@@ -6,11 +6,11 @@ use std::{net::IpAddr, time::Duration};
 use cketerm_clients::kubernetes::{Kube, WriteError};
 use cketerm_model::{
     cketerm_records::Who,
+    clock::Clock,
     host::{HOLD_KEY, HostRow, Mode},
     kube::KubeView,
     names::{Address, NodeName},
 };
-use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -28,6 +28,7 @@ pub struct Hosts {
     pub(super) bmcs: Option<BmcLookup>,
     who: Who,
     why: Option<String>,
+    pub(super) clock: Clock,
 }
 
 /// Result of a request.
@@ -55,7 +56,14 @@ pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
 impl Hosts {
     /// Creates a client for the user who runs this process.
     pub fn new(kube: Kube) -> Self {
-        Self { kube, bmcs: None, who: who::current_user(), why: None }
+        Self { kube, bmcs: None, who: who::current_user(), why: None, clock: Clock::host() }
+    }
+
+    /// Sets who acts, and their clock.
+    #[must_use]
+    pub(super) fn by(mut self, who: &Who, clock: &Clock) -> Self {
+        (self.who, self.clock) = (who.clone(), clock.clone());
+        self
     }
 
     /// Sets the BMCs to query if a proof of off is needed and the host alone does not give it.
@@ -224,7 +232,7 @@ impl Hosts {
     /// can have a way of tracing it back to its source".
     fn value(&self, mode: Mode) -> String {
         let by = format!("{}@{}", self.who.user, self.who.host);
-        let since = Timestamp::now().round(jiff::Unit::Second).unwrap_or_default();
+        let since = self.clock.wall().round(jiff::Unit::Second).unwrap_or_default();
         let mut value = json!({"mode": mode, "by": by, "since": since});
         if let Some(why) = &self.why {
             value["why"] = json!(why);

@@ -11,7 +11,6 @@ use cketerm_model::{
     names::NodeName,
     policy::FenceBy,
 };
-use jiff::Timestamp;
 
 use super::{
     error::ActionError,
@@ -82,7 +81,7 @@ impl Operator {
         if !matches!(action, HostAction::Release(_)) {
             self.refuse_mismatch().await?;
         }
-        let hosts = Hosts::new(kube).because(reason).with_bmcs(self.bmcs.clone());
+        let hosts = Hosts::new(kube).by(self.who(), self.store.clock()).because(reason).with_bmcs(self.bmcs.clone());
         let found = hosts.find(name).await?;
         if found.uid != uid {
             return Err(ActionError::refused(format!("{name} was replaced by another host; nothing was done")));
@@ -231,7 +230,7 @@ impl Hosts {
         for _ in 0..TRIES {
             let read = self.kube.node(&node.name).await.map_err(|e| WriteError::NoAnswer(e.to_string()))?;
             let row = read.filter(|row| row.uid == node.uid).ok_or(WriteError::NotFound)?;
-            let record = OutOfService::of(&row, Timestamp::now(), &self.author().to_string(), host);
+            let record = OutOfService::of(&row, self.clock.wall(), &self.author().to_string(), host);
             match self.kube.take_out_of_service(&row, &record).await {
                 Ok(_) => return Ok(()),
                 Err(e @ (WriteError::Conflict | WriteError::NoAnswer(_))) => last = e,

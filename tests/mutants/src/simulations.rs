@@ -25,6 +25,36 @@ const STORIES: [(&str, u64); 12] = [
     ("SIGNS", 5),
 ];
 
+/// Histories (tests/sim/histories), each a part of its own.
+const HISTORIES: [&str; 26] = [
+    "calm",
+    "budget",
+    "dead-api-server",
+    "flaky-bmc",
+    "hosts",
+    "interference",
+    "registry",
+    "repairs",
+    "windows",
+    "beside-cke",
+    "conditions",
+    "failover",
+    "shutdown",
+    "handover",
+    "maintenance",
+    "maintenance-requests",
+    "hooks",
+    "reboot-needed",
+    "etcd-members",
+    "start-gates",
+    "membership",
+    "automatic-repair",
+    "breaker",
+    "queue-commands",
+    "setting-commands",
+    "node-commands",
+];
+
 /// Seeds that are a part of their own.
 const SINGLE_SEEDS: u64 = 40;
 
@@ -48,7 +78,11 @@ pub fn simulation() -> Vec<Part> {
         name: format!("{name}={number}"),
         variables: variables(&[(name, number), ("SEED_FROM", 1), ("SIM_THREADS", 1)]),
     });
-    seeds.chain(stories).collect()
+    let histories = HISTORIES.iter().map(|name| Part {
+        name: format!("HISTORIES={name}"),
+        variables: vec![("HISTORIES".to_owned(), (*name).into())],
+    });
+    histories.chain(seeds).chain(stories).collect()
 }
 
 /// Parts of the checker.
@@ -74,6 +108,17 @@ mod tests {
         assert_eq!(failure("seed 5 FAILED; again: SEEDS=1 SEED_FROM=5 make sim").as_deref(), Some("seed 5"));
         assert_eq!(failure("BREACH     I23: 4 seeds").as_deref(), Some("I23: 4 seeds"));
         assert_eq!(failure("failed     0"), None);
+    }
+
+    #[test]
+    fn every_history_is_kept() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/histories/kept");
+        let kept = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut kept: Vec<String> = kept.map(|name| name.replace(".txt", "")).collect();
+        let mut listed = HISTORIES.map(str::to_owned).to_vec();
+        kept.sort();
+        listed.sort();
+        assert_eq!(listed, kept);
     }
 
     #[test]
