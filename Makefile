@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
+.PHONY: run demo dev test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -19,7 +19,10 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 	tests/servers/demo $(TARGET)/debug/cketerm
 
 # Simulations seed tokio's own dice. The tests have the flag too, so that the crates of others are built once for both.
-demo test-servers lint sim checker mutants stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
+demo dev test-servers lint sim checker mutants stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
+
+dev: ## a change in about a minute: format, then clippy and library tests of the crates that differ from main; BASE=COMMIT: from this commit; DRY=1: only prints the commands
+	@BASE="$(BASE)" DRY="$(DRY)" tests/dev
 
 # Most tests of `it` wait for servers, not for the processor.
 TEST_THREADS := $(shell echo $$((4 * $$(nproc))))

@@ -15,10 +15,10 @@ use clap::{
 
 use crate::{ROOT, imports::sources};
 
-/// The README and everything in docs and docs/how-to, each with its name.
+/// The README and everything in docs, docs/decisions and docs/how-to, each with its name.
 pub fn documents() -> Vec<(String, String)> {
-    let entries =
-        ["docs", "docs/how-to"].into_iter().flat_map(|f| fs::read_dir(Path::new(ROOT).join(f)).expect("docs"));
+    let folders = ["docs", "docs/decisions", "docs/how-to"];
+    let entries = folders.into_iter().flat_map(|f| fs::read_dir(Path::new(ROOT).join(f)).expect("docs"));
     let docs = entries.map(|e| e.expect("an entry").path());
     let mut paths: Vec<PathBuf> = docs.filter(|p| p.extension().is_some_and(|e| e == "md")).collect();
     paths.push(Path::new(ROOT).join("README.md"));
@@ -128,8 +128,9 @@ fn every_link_in_the_documents_resolves() {
 /// The index of docs lists each document, and that of the specification each of its parts.
 #[test]
 fn the_indexes_list_every_document() {
-    const FOLDERS: [(&str, &str, &str); 4] = [
+    const FOLDERS: [(&str, &str, &str); 5] = [
         ("docs/README.md", "docs", ""),
+        ("docs/decisions/README.md", "docs/decisions", ""),
         ("docs/README.md", "docs/how-to", "how-to/"),
         ("docs/README.md", "docs/reference", "reference/"),
         ("docs/spec/README.md", "docs/spec", ""),

@@ -1,4 +1,5 @@
-//! Dependencies of the program, checked against `deny.toml` without cargo-deny: licences, sources, duplicates.
+//! Dependencies of the program, checked against `deny.toml` without cargo-deny: licences, sources, duplicates. The
+//! direct ones are checked against `docs/dependencies.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,6 +8,7 @@ use std::{
 };
 
 const DENY: &str = include_str!("../../deny.toml");
+const DEPENDENCIES: &str = include_str!("../../docs/dependencies.md");
 const LOCK: &str = include_str!("../../Cargo.lock");
 
 /// Strings of one list of `deny.toml`; of tables, the value of `crate =`.
@@ -156,6 +158,64 @@ fn duplicate_crates_are_listed_with_a_reason() {
         let exists = versions.get(of).is_some_and(|all| all.iter().any(|v| v.starts_with(&format!("{from}."))));
         assert!(exists, "{skip} is no longer used: remove it from deny.toml");
     }
+}
+
+/// Manifests of the members of the workspace, each with whether the member is a part of the program.
+fn manifests() -> Vec<(bool, String)> {
+    let root = Path::new(crate::ROOT);
+    let below = |name: &str| std::fs::read_dir(root.join(name)).expect("a folder").flatten().map(|entry| entry.path());
+    let folders = below("src").chain(below("tests")).chain([root.join("tests")]);
+    let manifest = |folder: std::path::PathBuf| {
+        let text = std::fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+        Some((folder.starts_with(root.join("src")) && !folder.ends_with("fuzz"), text))
+    };
+    folders.filter_map(manifest).collect()
+}
+
+/// Crates of others that a manifest names in its sections of dependencies: in those for tests, or in all others.
+fn direct(manifest: &str, for_tests: bool) -> BTreeSet<String> {
+    let (mut inside, mut found) = (false, BTreeSet::new());
+    for line in manifest.lines().filter(|line| !line.starts_with('#')) {
+        if line.starts_with('[') {
+            inside = line.ends_with("dependencies]") && line.contains("dev-dependencies") == for_tests;
+            continue;
+        }
+        let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+        if inside && !name.is_empty() && !is_own(name) {
+            found.insert(name.to_owned());
+        }
+    }
+    found
+}
+
+/// Crates that a table of `docs/dependencies.md` lists, in its order.
+fn documented(heading: &str) -> Vec<String> {
+    let section = DEPENDENCIES.split(&format!("\n## {heading}\n")).nth(1).expect("the section exists");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
+}
+
+/// `docs/dependencies.md` has one row for each crate that a manifest names, in the table of its use, and no other row.
+#[test]
+fn every_direct_dependency_is_documented_once() {
+    let (mut program, mut all) = (BTreeSet::new(), BTreeSet::new());
+    let manifests = manifests();
+    assert!(manifests.len() >= 17, "only {} manifests were found", manifests.len());
+    for (is_program, manifest) in manifests {
+        let normal = direct(&manifest, false);
+        if is_program {
+            program.extend(normal.iter().cloned());
+        }
+        all.extend(normal);
+        all.extend(direct(&manifest, true));
+    }
+    let declared = direct(include_str!("../../Cargo.toml"), false);
+    assert_eq!(declared, all, "Cargo.toml (left) must declare what the members use (right)");
+    let only_tests: Vec<String> = all.difference(&program).cloned().collect();
+    let program: Vec<String> = program.into_iter().collect();
+    let why = "docs/dependencies.md (left) must list the crates of the manifests (right), sorted";
+    assert_eq!(documented("In the program"), program, "{why}");
+    assert_eq!(documented("Only in tests"), only_tests, "{why}");
 }
 
 /// The table of `docs/reliability.md`: it has every invariant once, and the named tests exist.
