@@ -119,7 +119,7 @@ agent-logind: setup build ## the node agent on a real systemd and logind (as roo
 docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, the tables in docs/configuration.md and docs/beside-cke.md
 	UPDATE_DOCS=1 cargo test --locked --lib docs_
 
-pictures: build ## makes the pictures of docs/views.md again
+pictures: build ## makes the pictures of docs/views.md and README.md again; needs tmux
 	docs/pictures/make $(BINARY)
 
 screens: ## PNG pictures of every view in a real terminal, dark and light, in four sizes, into FOLDER (default: target/pictures); needs a debug build

@@ -134,14 +134,11 @@ class Style:
         return fg, bg, 1 in self.flags, 3 in self.flags, 4 in self.flags
 
 
-def svg(text, columns, rows, theme):
-    """The picture of a capture."""
-    ground, style = GROUND[theme], Style()
-    width, height = columns * CELL_WIDTH, rows * CELL_HEIGHT
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.1f}" height="{height:.1f}" font-family="{FONT}" font-size="{SIZE}">',
-           f'<rect width="100%" height="100%" fill="{ground[1]}"/>']
-    for y, line in enumerate(text.split("\n")[:rows]):
-        x, run = 0, []  # (first column, text, look)
+def cells(text, rows, ground):
+    """The characters of a capture, row by row: (column, cells, character, look)."""
+    style = Style()
+    for line in text.split("\n")[:rows]:
+        x, row = 0, []
         for part in re.split(r"(\x1b\[[0-9;:]*m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x0f|\x0e|\x1b\(.)", line):
             if part.startswith("\x1b[") and part.endswith("m"):
                 style.apply([int(n or 0) for n in re.split("[;:]", part[2:-1])])
@@ -149,14 +146,26 @@ def svg(text, columns, rows, theme):
             if part[:1] in ("\x1b", "\x0e", "\x0f"):
                 continue
             for char in part:
-                cells = 2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.combining(char) else 1
-                look = style.drawn(ground)
-                # a run ends at each character outside of ASCII: another font could have other widths
-                if run and run[-1][2] == look and ord(char) < 128 and run[-1][1].isascii() and run[-1][0] + len(run[-1][1]) == x:
-                    run[-1] = (run[-1][0], run[-1][1] + char, look)
-                else:
-                    run.append((x, char, look))
-                x += cells
+                width = 2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.combining(char) else 1
+                row.append((x, width, char, style.drawn(ground)))
+                x += width
+        yield row
+
+
+def svg(text, columns, rows, theme):
+    """The picture of a capture."""
+    ground = GROUND[theme]
+    width, height = columns * CELL_WIDTH, rows * CELL_HEIGHT
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.1f}" height="{height:.1f}" font-family="{FONT}" font-size="{SIZE}">',
+           f'<rect width="100%" height="100%" fill="{ground[1]}"/>']
+    for y, row in enumerate(cells(text, rows, ground)):
+        run = []  # (first column, text, look)
+        for x, _, char, look in row:
+            # a run ends at each character outside of ASCII: another font could have other widths
+            if run and run[-1][2] == look and ord(char) < 128 and run[-1][1].isascii() and run[-1][0] + len(run[-1][1]) == x:
+                run[-1] = (run[-1][0], run[-1][1] + char, look)
+            else:
+                run.append((x, char, look))
         for first, chars, (fg, bg, bold, italic, underline) in run:
             left, top = first * CELL_WIDTH, y * CELL_HEIGHT
             wide = len(chars) * CELL_WIDTH * (2 if unicodedata.east_asian_width(chars[0]) in "WF" else 1)

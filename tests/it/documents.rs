@@ -23,7 +23,7 @@ struct Document {
 
 /// All documents with such lines.
 const DOCUMENTS: [Document; 21] = [
-    Document { name: "README.md", replacements: &[("target/release/cketerm", "cketerm")], before: &[] },
+    Document { name: "README.md", replacements: &[], before: &[] },
     Document { name: "docs/beside-cke.md", replacements: &[], before: &[] },
     Document { name: "docs/conditions.md", replacements: &[], before: &[] },
     Document {
