@@ -26,7 +26,7 @@ const STORIES: [(&str, u64); 12] = [
 ];
 
 /// Histories (tests/sim/histories), each a part of its own.
-const HISTORIES: [&str; 26] = [
+const HISTORIES: [&str; 35] = [
     "calm",
     "budget",
     "dead-api-server",
@@ -53,6 +53,15 @@ const HISTORIES: [&str; 26] = [
     "queue-commands",
     "setting-commands",
     "node-commands",
+    "lost-answers",
+    "lost-lock",
+    "cut-off",
+    "watches",
+    "not-ready-to-lead",
+    "stuck",
+    "pages",
+    "migration",
+    "writers",
 ];
 
 /// Seeds that are a part of their own.

@@ -39,7 +39,7 @@ pace: {boot: {seconds: 30, jitter: 0}, command: {seconds: 2, jitter: 0}, node_re
 reboot: {max_concurrent_reboots: 2, eviction_timeout_seconds: 60, command_timeout_seconds: 15, evict_retries: 1, evict_interval: 3}
 ";
 
-async fn small() -> Play {
+pub async fn small() -> Play {
     let play = Play::parse(SITE).await;
     play.operator("bob").set_policy("settle_seconds", "5", None).await.unwrap();
     play

@@ -8,7 +8,9 @@
 //! the difference before you commit it.
 
 mod commands;
+mod faults;
 mod features;
+mod records;
 mod scenarios;
 mod text;
 
@@ -195,7 +197,8 @@ fn folder() -> PathBuf {
 
 /// Plays the histories that the variable names, or all without it. Reports whether all are as they are kept.
 pub fn run(wanted: Option<&str>) -> bool {
-    let all = scenarios::HISTORIES.iter().chain(features::HISTORIES).chain(commands::HISTORIES);
+    let all = [scenarios::HISTORIES, features::HISTORIES, faults::HISTORIES, commands::HISTORIES, records::HISTORIES];
+    let all = all.into_iter().flatten();
     let chosen: Vec<&History> = all.filter(|h| wanted.is_none_or(|name| name == "all" || name == h.name)).collect();
     if chosen.is_empty() {
         println!("histories  there is none with this name");

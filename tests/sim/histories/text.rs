@@ -14,7 +14,7 @@ use crate::observers::{
 };
 
 /// Longest value that is shown whole, in bytes.
-const LONGEST_VALUE: usize = 600;
+const LONGEST_VALUE: usize = 400;
 
 /// Writes down everything that was sent to etcd, Kubernetes and machines, and each reason why an entry waited.
 pub fn of(record: &Record, answers: Vec<(Timestamp, String)>) -> String {
@@ -30,7 +30,9 @@ pub fn of(record: &Record, answers: Vec<(Timestamp, String)>) -> String {
         };
         (p.at, format!("machine {} {what} {}", p.address, p.entry))
     }));
-    lines.extend(record.received.iter().map(|n| (n.at, format!("notice by {} {}", n.by, n.notice))));
+    lines.extend(
+        record.received.iter().map(|n| (n.at, format!("notice by {} {} {}", n.by, n.notice["id"], n.notice["title"]))),
+    );
     lines.extend(reasons(record));
     lines.sort_by_key(|(at, _)| *at);
     let began = lines.first().map_or(Timestamp::UNIX_EPOCH, |(at, _)| *at);

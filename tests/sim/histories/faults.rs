@@ -1,0 +1,173 @@
+//! Histories with faults at fixed moments: lost answers, a lost lock, an etcd that is cut off, full or compacted, wrong
+//! clocks and another cluster.
+
+use std::time::Duration;
+
+use cketerm_sandbox::{
+    faults::{RequestFault, State},
+    machines::Behaviour,
+};
+use jiff::SignedDuration;
+
+use super::{History, Play, block_on, features::small};
+
+/// All of them.
+pub const HISTORIES: &[History] = &[
+    History { name: "lost-answers", play: || block_on(lost_answers()) },
+    History { name: "lost-lock", play: || block_on(lost_lock()) },
+    History { name: "cut-off", play: || block_on(cut_off()) },
+    History { name: "watches", play: || block_on(watches()) },
+    History { name: "not-ready-to-lead", play: || block_on(not_ready_to_lead()) },
+    History { name: "stuck", play: || block_on(stuck()) },
+];
+
+impl Play {
+    /// Puts a fault on the next request of an engine to etcd whose path contains this.
+    fn next_to_etcd(&self, engine: usize, path: &str, fault: RequestFault) {
+        self.engines.lock().unwrap()[engine].links.etcd.next(path, fault);
+    }
+
+    fn next_to_kubernetes(&self, engine: usize, path: &str, fault: RequestFault) {
+        self.engines.lock().unwrap()[engine].links.kubernetes.next(path, fault);
+    }
+}
+
+/// The answers to a leader's transactions and requests get lost, or the requests arrive twice.
+async fn lost_answers() -> String {
+    let play = small().await;
+    play.until(5).await;
+    play.next_to_etcd(0, "Txn", RequestFault::LoseReply);
+    play.add(&["w1"]).await;
+    play.until(7).await;
+    play.next_to_etcd(0, "Txn", RequestFault::Duplicate);
+    play.next_to_kubernetes(0, "eviction", RequestFault::LoseReply);
+    play.until(10).await;
+    play.next_to_etcd(0, "Txn", RequestFault::DropReply);
+    play.next_to_kubernetes(0, "/api/v1/nodes", RequestFault::LoseReply);
+    play.until(90).await;
+    play.next_to_kubernetes(0, "/api/v1/nodes", RequestFault::LoseReply);
+    play.next_to_etcd(0, "Txn", RequestFault::LoseRequest);
+    play.add(&["w2"]).await;
+    play.until(95).await;
+    play.next_to_kubernetes(0, "/api/v1/nodes", RequestFault::Duplicate);
+    play.next_to_etcd(0, "Txn", RequestFault::LoseReply);
+    play.until(240).await;
+    play.history()
+}
+
+/// Somebody deletes the leader's key, a lease ends, and the process stands still for longer than its lease.
+async fn lost_lock() -> String {
+    let play = small().await;
+    play.add(&["w1", "w2"]).await;
+    play.until(3).await;
+    let etcd = &play.stage.sandbox.etcd;
+    let key = etcd.history().into_iter().find(|c| c.key.starts_with(b"/cke/leader//")).unwrap().key;
+    etcd.delete(&key);
+    play.until(60).await;
+    for lease in etcd.leases() {
+        etcd.expire_lease(lease);
+    }
+    play.until(150).await;
+    let gate = play.engines.lock().unwrap()[0].gate.clone();
+    gate.freeze();
+    play.until(175).await;
+    gate.thaw();
+    play.add(&["w3"]).await;
+    play.until(330).await;
+    play.history()
+}
+
+/// The leader cannot reach etcd, then Kubernetes, for a while.
+async fn cut_off() -> String {
+    let play = small().await;
+    let set = |engine: usize, etcd: State, kubernetes: State| {
+        let engines = play.engines.lock().unwrap();
+        engines[engine].links.etcd.set_state(etcd);
+        engines[engine].links.kubernetes.set_state(kubernetes);
+    };
+    play.add(&["w1", "w2"]).await;
+    play.until(6).await;
+    set(0, State::Open, State::Cut);
+    play.until(40).await;
+    set(0, State::Open, State::Open);
+    play.until(60).await;
+    set(0, State::Silent, State::Open);
+    play.until(100).await;
+    set(0, State::Open, State::Open);
+    play.add(&["w3"]).await;
+    play.until(103).await;
+    set(1, State::Cut, State::Open);
+    play.until(140).await;
+    set(1, State::Open, State::Silent);
+    play.until(200).await;
+    set(1, State::Open, State::Open);
+    play.until(320).await;
+    play.history()
+}
+
+/// etcd's watches break, stand still and are compacted; etcd is full for a while.
+async fn watches() -> String {
+    let play = small().await;
+    let etcd = &play.stage.sandbox.etcd;
+    play.add(&["w1"]).await;
+    play.until(4).await;
+    etcd.cut_watches();
+    play.until(8).await;
+    etcd.stall_watches(true);
+    play.add(&["w2"]).await;
+    play.until(60).await;
+    etcd.stall_watches(false);
+    play.until(90).await;
+    let _ = etcd.compact(etcd.revision());
+    etcd.cut_watches();
+    play.stage.sandbox.api.stall_watches(true);
+    play.add(&["w3"]).await;
+    play.until(150).await;
+    play.stage.sandbox.api.stall_watches(false);
+    etcd.set_nospace(true);
+    play.until(180).await;
+    etcd.set_nospace(false);
+    play.until(330).await;
+    play.history()
+}
+
+/// One engine's clock is wrong, and the other's etcd belongs to another cluster than its Kubernetes.
+async fn not_ready_to_lead() -> String {
+    let play = small().await;
+    play.engines.lock().unwrap()[0].clock.step(SignedDuration::from_secs(30));
+    play.kill(0);
+    play.until(40).await;
+    play.start(0).await;
+    play.until(70).await;
+    let etcd = &play.stage.sandbox.etcd;
+    let identity = etcd.get("/cke/cketerm/identity").unwrap();
+    play.add(&["w1"]).await;
+    etcd.put("/cke/cketerm/identity", r#"{"uid":"another","confirmed_by":null,"at":"2026-10-01T12:00:00Z"}"#);
+    play.until(140).await;
+    play.kill(1);
+    play.until(200).await;
+    etcd.put("/cke/cketerm/identity", identity);
+    play.engines.lock().unwrap()[0].clock.step(SignedDuration::from_secs(-30));
+    play.until(400).await;
+    play.history()
+}
+
+/// A machine does not come back; an operator is told, looks, and says that it is done.
+async fn stuck() -> String {
+    let play = small().await;
+    let operator = play.operator("alice");
+    operator.set_policy("stuck_seconds", "60", None).await.unwrap();
+    let never = Behaviour { boot: cketerm_sandbox::machines::OnBoot::Never, ..Behaviour::default() };
+    play.behave("w1", never);
+    play.add(&["w1"]).await;
+    play.until(200).await;
+    let id = cketerm_model::entry::EntryId::reboot(0);
+    play.say("not ready", &operator.not_ready(id).await);
+    let verb = cketerm_model::verb::Verb::Done;
+    play.say("done", &operator.order(id, verb, None, Some("it is on")).await);
+    play.until(260).await;
+    play.behave("w1", Behaviour::default());
+    play.say("cancel", &operator.cancel_reboot(0, None, None).await);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    play.history()
+}
