@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo dev test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package setup aarch64 image chart agent-logind
+.PHONY: run demo dev test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench operations build package release site setup aarch64 image chart agent-logind eta
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -103,6 +103,9 @@ package: ## a static program and a Debian package in target/package; tests insta
 	tests/servers/setup --build-only
 	docs/package/build
 
+release: ## everything that a release consists of, in target/release-VERSION: packages, image, chart, site, bill of materials, checksums; KEY=FILE: signed with this SSH key; TWICE=1: built twice and compared; CANDIDATE=1: a rehearsal in any working tree
+	docs/package/release $(if $(KEY),--key $(KEY)) $(if $(TWICE),--twice) $(if $(CANDIDATE),--candidate)
+
 aarch64: ## the static program for aarch64, built with Debian's cross compiler and run under qemu-user, and its image, in target/aarch64 (as root: installs packages)
 	docs/package/aarch64
 
@@ -116,8 +119,12 @@ chart: setup build ## the Helm chart and the image on real servers (as root; bui
 agent-logind: setup build ## the node agent on a real systemd and logind (as root, in a container on an overlay): the unit, the DaemonSet's container, delay locks, real shutdowns
 	tests/agent/run $(BINARY)
 
-docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, the tables in docs/configuration.md and docs/beside-cke.md
+docs: ## writes the generated documents again (docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, the tables in docs/configuration.md and docs/beside-cke.md), and builds the site
 	UPDATE_DOCS=1 cargo test --locked --lib docs_
+	$(MAKE) site
+
+site: ## the documentation site in target/site/book, with search; its links are checked; builds mdBook at first
+	docs/site/build
 
 pictures: build ## makes the pictures of docs/views.md and README.md again; needs tmux
 	docs/pictures/make $(BINARY)
