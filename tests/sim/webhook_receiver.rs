@@ -64,6 +64,11 @@ impl WebhookReceiver {
         self.healthy.store(true, SeqCst);
     }
 
+    /// Makes it misbehave from now on.
+    pub fn fail(&self) {
+        self.healthy.store(false, SeqCst);
+    }
+
     pub fn received(&self) -> Vec<Received> {
         self.deliveries.lock().unwrap().clone()
     }

@@ -61,7 +61,7 @@ impl Hosts {
 
     /// Sets who acts, and their clock.
     #[must_use]
-    pub(super) fn by(mut self, who: &Who, clock: &Clock) -> Self {
+    pub fn by(mut self, who: &Who, clock: &Clock) -> Self {
         (self.who, self.clock) = (who.clone(), clock.clone());
         self
     }

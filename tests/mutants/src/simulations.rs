@@ -26,7 +26,7 @@ const STORIES: [(&str, u64); 12] = [
 ];
 
 /// Histories (tests/sim/histories), each a part of its own.
-const HISTORIES: [&str; 35] = [
+const HISTORIES: [&str; 38] = [
     "calm",
     "budget",
     "dead-api-server",
@@ -61,6 +61,9 @@ const HISTORIES: [&str; 35] = [
     "stuck",
     "pages",
     "migration",
+    "lost-writes",
+    "interrupted-hosts",
+    "failing-receiver",
     "writers",
 ];
 

@@ -5,7 +5,8 @@ use cketerm_clients::store::{folders::FolderCursor, repairs::Which};
 use cketerm_model::{
     entry::{EntryId, QueueKind},
     host::Mode,
-    names::Address,
+    names::{Address, NodeName},
+    policy::FenceBy,
     stored::keys::SwitchName,
     time::after,
     verb::Verb,
@@ -42,6 +43,11 @@ async fn queue() -> String {
     play.say("pause again", &operator.pause_batch(QueueKind::Reboot, batch, None).await);
     play.say("resume", &operator.resume_batch(QueueKind::Reboot, batch, None, None).await);
     play.say("resume again", &operator.resume_batch(QueueKind::Reboot, batch, None, None).await);
+    let shown = operator.store.read_view().await.unwrap().batches[&batch].mod_revision;
+    play.say("pause", &operator.pause_batch(QueueKind::Reboot, batch, Some("later")).await);
+    play.say("resume what was shown before", &operator.resume_batch(QueueKind::Reboot, batch, Some(shown), None).await);
+    let shown = operator.store.read_view().await.unwrap().batches[&batch].mod_revision;
+    play.say("resume what is shown", &operator.resume_batch(QueueKind::Reboot, batch, Some(shown), None).await);
     play.say("cancel", &operator.cancel_reboot(4, None, Some("twice")).await);
     play.say("cancel of none", &operator.cancel_reboot(77, None, None).await);
     play.say("hold", &operator.order(EntryId::reboot(0), Verb::Hold, None, None).await);
@@ -71,6 +77,10 @@ async fn queue() -> String {
     let known = repair("unhealthy", all[0].as_str());
     play.say("repair warnings", &operator.repair_warnings(&known).await);
     play.say("repair", &operator.add_repair(&known, Some("INC-1")).await);
+    let of_repairs = operator.store.read_view().await.unwrap().batches.keys().next_back().copied();
+    let other = repair("unreachable", all[1].as_str());
+    play.say("repair of the same batch", &operator.add_repair_to(of_repairs, &other, Some("INC-1")).await);
+    play.say("repair of no batch", &operator.add_repair_to(Some(of_repairs.unwrap().next()), &other, None).await);
     play.say("repair", &operator.add_repair(&repair("unknown", "10.1.0.11"), None).await);
     play.say("repair", &operator.add_repair(&repair("unhealthy", "10.200.0.1"), None).await);
     play.until(90).await;
@@ -119,6 +129,8 @@ async fn settings() -> String {
     play.say("approve", &operator.approve("abcd", Some("fine")).await.map(drop));
     play.say("unhold", &operator.hold_registry(false, None, None).await);
     play.say("approve", &operator.approve("abcd", Some("fine")).await.map(|approval| approval.reason));
+    play.stage.sandbox.etcd.put("/cke/sabakan/template", "{}");
+    play.stage.sandbox.etcd.put("/cke/sabakan/url", "http://127.0.0.1:1");
     play.say("stop", &operator.stop(Some("storm")).await);
     play.until(20).await;
     play.say("stop again", &operator.stop(None).await);
@@ -149,11 +161,26 @@ async fn nodes() -> String {
     play.say("uncordon", &operator.uncordon_node("w3", None).await);
     play.say("reset", &operator.reset_backoff(QueueKind::Reboot, Some(3), None).await);
     play.behave("w2", Behaviour { fails: 1, exit_code: 3, ..Behaviour::default() });
-    let hosts = Hosts::new(operator.kube.clone().unwrap());
+    let hosts = Hosts::new(operator.kube.clone().unwrap()).by(operator.who(), &play.clock);
     let list = hosts.list().await.unwrap();
     let host = list.iter().find(|host| host.name == "w1").unwrap();
     let (name, uid) = (host.full_name(), host.uid.clone());
     let key = own_key(None).unwrap();
+    for mode in [Mode::Soft, Mode::Soft, Mode::Hard, Mode::Hard, Mode::Soft] {
+        let asked = hosts.reboot(&name, mode).await.map(|asked| asked.already);
+        play.say(&format!("reboot {mode}"), &asked);
+    }
+    play.until(play.seconds() + 40).await;
+    for by in [FenceBy::Delete, FenceBy::Taint] {
+        play.say("fence of another node", &hosts.fence_node(&name, &NodeName::new("w2"), by).await);
+        play.say("fence", &hosts.fence_node(&name, &NodeName::new("w1"), by).await);
+    }
+    play.add(&["w3"]).await;
+    play.until(play.seconds() + 2).await;
+    for keep in [true, true, false] {
+        play.say(&format!("keep {keep}"), &operator.keep_cordoned(&NodeName::new("w3"), keep, None).await);
+    }
+    play.until(play.seconds() + 90).await;
     for action in [
         HostAction::Reboot(Mode::Soft),
         HostAction::Reboot(Mode::Hard),

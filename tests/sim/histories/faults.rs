@@ -7,9 +7,14 @@ use cketerm_sandbox::{
     faults::{RequestFault, State},
     machines::Behaviour,
 };
+use cketerm_sandbox::{kubernetes::resource::BARE_METAL_HOSTS, metal3::NAMESPACE};
 use jiff::SignedDuration;
+use serde_json::json;
 
-use super::{History, Play, block_on, features::small};
+use super::{
+    History, Play, block_on,
+    features::{SITE, small},
+};
 
 /// All of them.
 pub const HISTORIES: &[History] = &[
@@ -18,6 +23,8 @@ pub const HISTORIES: &[History] = &[
     History { name: "cut-off", play: || block_on(cut_off()) },
     History { name: "watches", play: || block_on(watches()) },
     History { name: "not-ready-to-lead", play: || block_on(not_ready_to_lead()) },
+    History { name: "interrupted-hosts", play: || block_on(interrupted_hosts()) },
+    History { name: "failing-receiver", play: || block_on(failing_receiver()) },
     History { name: "stuck", play: || block_on(stuck()) },
 ];
 
@@ -115,7 +122,9 @@ async fn watches() -> String {
     play.until(8).await;
     etcd.stall_watches(true);
     play.add(&["w2"]).await;
+    etcd.put("/cke/reboots/data/0000000000000063", "{");
     play.until(60).await;
+    etcd.delete("/cke/reboots/data/0000000000000063");
     etcd.stall_watches(false);
     play.until(90).await;
     let _ = etcd.compact(etcd.revision());
@@ -146,9 +155,68 @@ async fn not_ready_to_lead() -> String {
     play.until(140).await;
     play.kill(1);
     play.until(200).await;
+    let unconfirmed = String::from_utf8(identity.clone()).unwrap();
+    let mut unconfirmed: serde_json::Value = serde_json::from_str(&unconfirmed).unwrap();
+    unconfirmed["confirmed_by"] = serde_json::Value::Null;
+    etcd.put("/cke/cketerm/identity", unconfirmed.to_string());
+    play.until(240).await;
     etcd.put("/cke/cketerm/identity", identity);
     play.engines.lock().unwrap()[0].clock.step(SignedDuration::from_secs(-30));
     play.until(400).await;
+    play.history()
+}
+
+/// Engines stop, and the controller is switched off, while a host's power is cycled.
+async fn interrupted_hosts() -> String {
+    let play = Play::parse(&SITE.replace("pods_per_node: 1", "pods_per_node: 1, metal3: {operator: none}")).await;
+    let operator = play.operator("alice");
+    operator.set_policy("metal3_controller", "true", None).await.unwrap();
+    play.until(20).await;
+    let annotate = |name: &str, key: &str, value: serde_json::Value| {
+        let changed = play.stage.sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
+            host["metadata"]["annotations"][key] = value.clone();
+            Ok(())
+        });
+        changed.map_err(|e| e.message).unwrap();
+    };
+    let is_off = async |name: &str| {
+        while play.stage.sandbox.objects.get(&BARE_METAL_HOSTS, NAMESPACE, name).unwrap()["status"]["poweredOn"]
+            != false
+        {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    annotate("w1", "reboot.metal3.io", json!("{\"mode\": \"hard\"}"));
+    annotate("w2", "reboot.metal3.io/remediation", json!(""));
+    is_off("w1").await;
+    play.stop(0).await;
+    play.until(100).await;
+    annotate("w3", "reboot.metal3.io", json!("{\"mode\": \"hard\"}"));
+    is_off("w3").await;
+    play.say("controller off", &operator.set_policy("metal3_controller", "false", None).await.map(drop));
+    play.until(160).await;
+    play.say("controller on", &operator.set_policy("metal3_controller", "true", None).await.map(drop));
+    annotate("w2", "reboot.metal3.io/remediation", serde_json::Value::Null);
+    play.start(0).await;
+    play.until(240).await;
+    play.kill(1);
+    annotate("w1", "reboot.metal3.io", json!(""));
+    play.until(330).await;
+    play.history()
+}
+
+/// The receiver of notices is slow, answers 500 and takes notices without an answer, until it is well again.
+async fn failing_receiver() -> String {
+    let play = small().await;
+    play.receiver.fail();
+    play.operator("alice").set_policy("stuck_seconds", "30", None).await.unwrap();
+    play.behave("w1", Behaviour { fails: 2, exit_code: 3, ..Behaviour::default() });
+    play.add(&["w1", "w2", "w3"]).await;
+    play.until(100).await;
+    play.kill(0);
+    play.until(300).await;
+    play.receiver.heal();
+    play.until(900).await;
     play.history()
 }
 

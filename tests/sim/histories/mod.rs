@@ -182,7 +182,12 @@ impl Play {
         let mut record = gather::record(&self.stage.sandbox);
         record.received = self.receiver.received();
         record.reports = std::mem::take(&mut *self.reports.lock().unwrap());
-        text::of(&record, std::mem::take(&mut *self.answers.lock().unwrap()))
+        let mut text = text::of(&record, std::mem::take(&mut *self.answers.lock().unwrap()));
+        for slot in self.engines.lock().unwrap().iter() {
+            let Some(handle) = slot.handle.as_ref().filter(|_| !slot.gate.is_dead()) else { continue };
+            text.push_str(&text::view(&slot.name, &handle.seen().borrow()));
+        }
+        text
     }
 }
 

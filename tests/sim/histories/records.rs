@@ -13,6 +13,9 @@ use cketerm_model::{
     stored::kind::Folder,
     time::after,
 };
+use cketerm_runtime::tasks::Gate;
+use cketerm_sandbox::faults::RequestFault;
+use cketerm_scenario::{Links, backends};
 use serde_json::{Value, json};
 
 use super::{History, Play, block_on, features::SITE};
@@ -21,6 +24,7 @@ use super::{History, Play, block_on, features::SITE};
 pub const HISTORIES: &[History] = &[
     History { name: "pages", play: || block_on(pages()) },
     History { name: "migration", play: || block_on(migration()) },
+    History { name: "lost-writes", play: || block_on(lost_writes()) },
     History { name: "writers", play: || block_on(writers()) },
 ];
 
@@ -50,7 +54,7 @@ async fn pages() -> String {
     play.stop(0).await;
     play.stop(1).await;
     let etcd = &play.stage.sandbox.etcd;
-    for second in 0..90 {
+    for second in 0..260 {
         let (key, value) = audit(second, if second % 3 == 0 { "alice" } else { "engine" });
         etcd.put(key, value);
     }
@@ -109,6 +113,19 @@ async fn pages() -> String {
         let endings = store.endings_after(after, 3).await.unwrap();
         play.say("endings after", &(endings.list.len(), endings.more, endings.revision));
     }
+    let old = revision - 200;
+    let _ = etcd.compact(revision - 74);
+    let mut seen = Vec::new();
+    let _: Result<(), ()> = store
+        .tail::<Audit, ()>(&folder, old, |item| {
+            seen.push(match item {
+                Tailed::Value(stored) => stored.key,
+                Tailed::Trouble(why) => why,
+            });
+            if seen.len() < 3 { Ok(()) } else { Err(()) }
+        })
+        .await;
+    play.say("tail after a compaction", &seen);
     let mut seen = Vec::new();
     let _: Result<(), ()> = store
         .tail::<Audit, ()>(&folder, revision - 75, |item| {
@@ -148,6 +165,37 @@ async fn migration() -> String {
     etcd.put("/cke/cketerm/schema", "1");
     play.start(0).await;
     play.until(60).await;
+    play.history()
+}
+
+/// Answers to an operator's writes get lost, or the writes arrive twice.
+async fn lost_writes() -> String {
+    let play = Play::parse(SITE).await;
+    play.until(2).await;
+    let links = Links::new("laptop", &Gate::default(), 1);
+    let mut operator = play.operator("alice");
+    operator.store = backends(&play.stage.sandbox, "laptop", play.clock.clone(), &links).store;
+    let machines = play.addresses(&["w1", "w2", "w3"]);
+    let faults = [RequestFault::LoseReply, RequestFault::LoseRequest, RequestFault::DropReply, RequestFault::Duplicate];
+    for fault in faults {
+        links.etcd.next("Txn", fault);
+        play.say(&format!("add {}", fault.as_str()), &operator.add_reboots(&machines[..1], Some("kernel")).await);
+        links.etcd.next("Txn", fault);
+        play.say(
+            &format!("policy {}", fault.as_str()),
+            &operator.set_policy("stuck_seconds", "70", None).await.map(drop),
+        );
+        links.etcd.next("Txn", fault);
+        play.say(&format!("cancel all {}", fault.as_str()), &operator.cancel_all_reboots(None).await);
+        links.etcd.next("Txn", fault);
+        let until = after(play.clock.wall(), 300);
+        play.say(
+            &format!("maintain {}", fault.as_str()),
+            &operator.add_maintenance(&machines[1..2], until, Some("x")).await,
+        );
+        play.say("release", &operator.release_maintenance(&["w2".to_owned()], None).await);
+        play.until(play.seconds() + 20).await;
+    }
     play.history()
 }
 

@@ -2,9 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
+    fmt::{Debug, Write as _},
 };
 
+use cketerm_rules::seen::Seen;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -167,6 +168,26 @@ fn reads(record: &Record) -> BTreeMap<String, usize> {
         *numbers.entry(format!("{} {}{watches}", r.by, r.path)).or_default() += 1;
     }
     numbers
+}
+
+/// The parts of an engine's last pass that no write shows: what it knows of other servers, and of itself.
+pub fn view(name: &str, seen: &Seen) -> String {
+    let snapshot = &seen.snapshot;
+    let parts: [(&str, &dyn Debug); 9] = [
+        ("engine", &snapshot.engine),
+        ("probes", &snapshot.probes),
+        ("etcd members", &snapshot.etcd),
+        ("start gates", &snapshot.start_gates),
+        ("registry", &snapshot.registry),
+        ("signals", &snapshot.reboot_signals),
+        ("hosts", &snapshot.metal3),
+        ("receivers", &seen.notices),
+        ("definition", &seen.applying),
+    ];
+    parts.into_iter().fold(String::new(), |mut text, (part, value)| {
+        let _ = writeln!(text, "   view of {name}: {part}: {}", bounded(format!("{value:?}")));
+        text
+    })
 }
 
 /// Replaces the random part of an audit record's name: `01767225600000000000-e96b15049574dd0e`.
