@@ -21,3 +21,4 @@ mod repairs;
 pub mod rig;
 mod secrets;
 mod state;
+mod support_bundle;

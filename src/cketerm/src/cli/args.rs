@@ -33,6 +33,7 @@ use super::{
     sandbox_options::Choice,
     screenshot::ScreenshotArgs,
     state::DecideArgs,
+    support_bundle::SupportBundleArgs,
     theme::ThemeCommand,
     windows::{FreezeArgs, WindowsArgs},
 };
@@ -277,6 +278,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Print versions, servers, the leader and your identity for bug reports; no secrets
     Info,
+    /// Write an archive for a defect report: state, queues, history and logs, without secrets; changes nothing
+    SupportBundle(SupportBundleArgs),
     /// Write man pages into a folder
     Man {
         /// Folder to write to; created if missing
@@ -299,6 +302,7 @@ impl Cli {
             }
             Some(Command::Theme { command }) => command.needs_no_settings(),
             Some(Command::Screenshot(args)) => args.sandbox,
+            Some(Command::SupportBundle(args)) => args.list,
             Some(Command::Windows(args)) => args.check.is_some(),
             Some(Command::Config { command }) => {
                 matches!(

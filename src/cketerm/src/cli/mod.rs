@@ -54,6 +54,7 @@ mod sandbox_options;
 mod screenshot;
 mod state;
 mod stop;
+mod support_bundle;
 mod switches;
 mod theme;
 mod unreadable_entries;
@@ -108,6 +109,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Doctor(args) => Box::pin(doctor::run(&args, context)).await,
         Command::Init(args) => Box::pin(init::run(&args, context)).await,
         Command::Info => Box::pin(info::run(context)).await,
+        Command::SupportBundle(args) => Box::pin(support_bundle::run(&args, context)).await,
         Command::Completions { shell } => reference::completions(shell, Cli::command(), context),
         Command::Man { folder } => reference::man(&folder, Cli::command(), context),
     }
