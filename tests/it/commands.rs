@@ -15,6 +15,7 @@ mod kubernetes;
 mod leaders;
 mod manual_drain;
 mod plan;
+mod plugin;
 mod recorded;
 mod registry;
 mod repairs;

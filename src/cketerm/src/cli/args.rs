@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use super::{
     agent::AgentArgs,
     cluster::ClusterCommand,
+    complete::CompleteArgs,
     config::ConfigCommand,
     constraints::ConstraintsCommand,
     doctor::DoctorArgs,
@@ -290,6 +291,9 @@ pub enum Command {
         /// Shell that the script is for.
         shell: Shell,
     },
+    /// Print candidates for the last of these words, for shells and kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete(CompleteArgs),
 }
 
 impl Cli {
@@ -297,9 +301,13 @@ impl Cli {
     /// matter.
     fn needs_no_settings(&self) -> bool {
         match &self.command {
-            Some(Command::Sandbox { .. } | Command::Decide(_) | Command::Completions { .. } | Command::Man { .. }) => {
-                true
-            }
+            Some(
+                Command::Sandbox { .. }
+                | Command::Decide(_)
+                | Command::Completions { .. }
+                | Command::Complete(_)
+                | Command::Man { .. },
+            ) => true,
             Some(Command::Theme { command }) => command.needs_no_settings(),
             Some(Command::Screenshot(args)) => args.sandbox,
             Some(Command::SupportBundle(args)) => args.list,
