@@ -6,6 +6,7 @@ mod bad_input;
 mod batches;
 mod beside_cke;
 mod ckecli;
+mod completions;
 mod good_input;
 mod handover;
 mod help;

@@ -113,8 +113,8 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Init(args) => Box::pin(init::run(&args, context)).await,
         Command::Info => Box::pin(info::run(context)).await,
         Command::SupportBundle(args) => Box::pin(support_bundle::run(&args, context)).await,
-        Command::Completions { shell } => reference::completions(shell, Cli::command(), context),
-        Command::Complete(args) => complete::run(&args, Cli::command(), context),
+        Command::Completions { shell } => reference::completions(shell, &Cli::command(), context),
+        Command::Complete(args) => Box::pin(complete::run(&args, Cli::command(), context)).await,
         Command::Man { folder } => reference::man(&folder, Cli::command(), context),
     }
 }
