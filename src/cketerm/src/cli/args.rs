@@ -309,6 +309,7 @@ impl Cli {
                 | Command::Man { .. },
             ) => true,
             Some(Command::Theme { command }) => command.needs_no_settings(),
+            Some(Command::Policy { command }) => command.needs_no_settings(),
             Some(Command::Screenshot(args)) => args.sandbox,
             Some(Command::SupportBundle(args)) => args.list,
             Some(Command::Windows(args)) => args.check.is_some(),
