@@ -62,6 +62,7 @@ async fn plant(rig: &Rig) {
         "at": at, "who": who, "what": "policy set", "on": "cketerm/policy", "reason": "login root:hunter2@bmc ok",
         "result": "url: https://chat.example/hunter2?token=hunter2, header_file: /etc/headers",
     });
+    let ran = json!({"at": at, "who": who, "what": "power", "on": "reboots/0", "result": "reset hunter2 10.0.0.12"});
     let policy = json!({
         "of_tomorrow": "hunter2",
         "hooks": [{"name": "silence", "at": "before_drain", "url": "https://chat.example/hunter2", "header_file": "/hunter2"}],
@@ -75,6 +76,7 @@ async fn plant(rig: &Rig) {
         ("/cke/cketerm/requests/reboots/0", json!({"who": who, "at": at, "reason": "password: hunter2"}).to_string()),
         ("/cke/cketerm/history/reboots-0000000000000001", ended.to_string()),
         (&format!("/cke/cketerm/audit/{stamp}-1"), audit.to_string()),
+        (&format!("/cke/cketerm/audit/{stamp}-2"), ran.to_string()),
         ("/cke/cketerm/policy", policy.to_string()),
         ("/cke/sabakan/url", "http://user:hunter2@127.0.0.1:1/graphql".to_owned()),
         ("/cke/sabakan/disabled", "true".to_owned()),
@@ -90,7 +92,10 @@ async fn no_planted_secret_is_in_a_support_bundle() {
     plant(&rig).await;
     let log = rig.dir.path().join("log");
     std::fs::create_dir(&log).unwrap();
-    let lines = format!("{}  INFO url=https://u:hunter2@h/x?k=hunter2 -P hunter2\nhunter2\n", jiff::Timestamp::now());
+    let now = jiff::Timestamp::now();
+    let lines = format!(
+        "{now}  INFO url=https://u:hunter2@h/x?k=hunter2 -P hunter2\nhunter2\n{now}  INFO command started argv=\"reset hunter2\"\n"
+    );
     std::fs::write(log.join("cketerm.log.2026-11-21"), lines).unwrap();
     let bmcs = rig.file("bmcs.yaml", "10.0.0.12: {url: 'https://10.9.0.12', username: root, password: hunter2}\n");
     let prefix = rig.key("/cke/");

@@ -121,7 +121,7 @@ impl Part {
             Self::Errors => "sources that could not be read, and why",
             Self::About => "versions, servers, leader, your rights, as `cketerm info` prints them",
             Self::Doctor => "checks of `cketerm doctor`, without logins to BMCs",
-            Self::Configuration => "settings in force; no passwords, keys, receivers' addresses or BMC logins",
+            Self::Configuration => "settings in force; no passwords or keys, no paths of receivers, no BMC logins",
             Self::Policy => "policy; hooks and gates without arguments, paths and headers",
             Self::Constraints => "constraints",
             Self::Definition => {

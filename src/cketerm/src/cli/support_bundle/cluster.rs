@@ -22,9 +22,12 @@ pub(super) struct Program {
 /// Returns the program of a command line.
 pub(super) fn program(argv: &[String], mask: &Mask) -> Option<Program> {
     let (program, arguments) = argv.split_first()?;
-    // a word such as `NAME=VALUE` is no name of a program
-    let name = program.split(|c: char| c == '=' || c.is_whitespace()).next().unwrap_or_default();
-    Some(Program { program: mask.text(name), arguments: arguments.len() })
+    Some(Program { program: mask.text(program_of_text(program)), arguments: arguments.len() })
+}
+
+/// Returns the program of a command line in one text. A word such as `NAME=VALUE` is no name of a program.
+pub(super) fn program_of_text(text: &str) -> &str {
+    text.split(|c: char| c == '=' || c.is_whitespace()).next().unwrap_or_default()
 }
 
 #[derive(Serialize)]

@@ -15,7 +15,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::safe::{Mask, Text};
+use super::{
+    cluster::program_of_text,
+    safe::{Mask, Text},
+};
 
 /// Largest number of lines of the log.
 const MAX_LINES: usize = 5000;
@@ -47,7 +50,7 @@ pub(super) fn log_lines(directory: &Path, since: Timestamp, mask: &Mask) -> io::
     for file in files.iter().rev() {
         let text = end_of(file)?;
         let recent = text.lines().rev().filter(|line| time_of(line).is_some_and(|at| at >= since));
-        lines.extend(recent.take(MAX_LINES - lines.len()).map(|line| mask.text(line)));
+        lines.extend(recent.take(MAX_LINES - lines.len()).map(|line| mask.text(&without_arguments(line))));
     }
     lines.reverse();
     Ok(lines)
@@ -64,6 +67,25 @@ fn end_of(path: &Path) -> io::Result<String> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let from = if skipped == 0 { 0 } else { text.find('\n').map_or(text.len(), |at| at + 1) };
     Ok(text[from..].to_owned())
+}
+
+/// Field of the log with the command line of an attempt. It is the last one of its line.
+const ARGV: &str = "argv";
+
+/// Returns a line of the log in which a command line is reduced to its program.
+fn without_arguments(line: &str) -> String {
+    if line.starts_with('{')
+        && let Ok(mut value) = serde_json::from_str::<serde_json::Value>(line)
+    {
+        if let Some(argv) = value.get_mut("fields").and_then(|fields| fields.get_mut(ARGV)) {
+            *argv = argv.as_str().map(program_of_text).unwrap_or_default().into();
+        }
+        return value.to_string();
+    }
+    match line.split_once(&format!(" {ARGV}=")) {
+        Some((before, argv)) => format!("{before} {ARGV}={} …", program_of_text(argv.trim_start_matches('"'))),
+        None => line.to_owned(),
+    }
 }
 
 /// Returns the time of a line of the log, as text or as JSON.
@@ -132,6 +154,8 @@ mod tests {
             "2026-11-21T10:00:00.1Z  INFO ran: ipmitool -P zzz power cycle\n\
              -----BEGIN PRIVATE KEY-----\nzzz\n-----END PRIVATE KEY-----\n\
              {\"timestamp\":\"2026-11-21T11:00:00Z\",\"fields\":{\"url\":\"https://a:zzz@b/zzz\",\"password\":\"zzz\"}}\n\
+             2026-11-21T11:30:00Z  INFO command started entry=reboots/0 argv=\"reset zzz 10.0.0.12\"\n\
+             {\"timestamp\":\"2026-11-21T11:40:00Z\",\"fields\":{\"argv\":\"reset zzz\"}}\n\
              2026-11-21T12:00:00Z  WARN GET https://chat.example/zzz?token=zzz failed\n",
         );
         write("other.log", "2026-11-21T10:00:00Z zzz\n");
@@ -139,7 +163,8 @@ mod tests {
         let since = "2026-11-20T12:00:00Z".parse().unwrap();
         let found = log_lines(folder.path(), since, &Mask::default()).unwrap();
         let found = lines(&found);
-        assert_eq!(found.len(), 4, "{found:?}");
+        assert_eq!(found.len(), 6, "{found:?}");
+        assert!(found[3].ends_with("argv=reset …") && found[4].contains("\"argv\":\"reset\""), "{found:?}");
         assert!(found[0].ends_with("yesterday") && found[1].contains("-P *** power cycle"), "{found:?}");
         assert!(!found.concat().contains("zzz"), "{found:?}");
         assert!(log_lines(&folder.path().join("none"), since, &Mask::default()).is_err());

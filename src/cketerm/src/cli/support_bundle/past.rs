@@ -9,9 +9,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
+    cluster::program_of_text,
     queues::{Requested, Tried, person, requested, tried},
     safe::{Mask, Text},
 };
+
+/// Actions whose result is the command line that the engine ran.
+const COMMANDS: [&str; 3] = ["power", "repair command", "success command"];
 
 /// An audit record.
 #[derive(Serialize)]
@@ -29,13 +33,15 @@ pub(super) struct Action {
 
 /// Returns an audit record for a bundle.
 pub(super) fn action(audit: &Audit, mask: &Mask) -> Action {
+    let is_command = COMMANDS.contains(&audit.what.as_str()) && !audit.failed;
+    let result = if is_command { program_of_text(&audit.result) } else { &audit.result };
     Action {
         at: audit.at,
         who: person(&audit.who, mask),
         what: mask.text(&audit.what),
         on: mask.text(&audit.on),
         reason: audit.reason.as_ref().map(|reason| mask.text(reason)),
-        result: mask.text(&audit.result),
+        result: mask.text(result),
         failed: audit.failed,
         entry: audit.entry,
         tries: audit.count(),

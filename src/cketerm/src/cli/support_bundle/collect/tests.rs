@@ -101,9 +101,12 @@ fn records_leave_no_secret_in_a_bundle() {
         }],
     }))
     .unwrap();
-    let all = serde_json::to_string(&(action(&audit, &mask), ended(&ending, &mask))).unwrap();
+    let ran = Audit { what: "power".to_owned(), result: format!("reset {SECRET} 10.0.0.12"), ..audit.clone() };
+    let all = serde_json::to_string(&(action(&audit, &mask), action(&ran, &mask), ended(&ending, &mask))).unwrap();
     assert!(!all.contains(SECRET), "{all}");
-    for known in ["policy set", "https://chat.example/…", "silence", "HTTP status 500", "\"program\":\"ssh\""] {
+    for known in
+        ["policy set", "https://chat.example/…", "silence", "HTTP status 500", "\"program\":\"ssh\"", ":\"reset\""]
+    {
         assert!(all.contains(known), "{known}: {all}");
     }
 }
