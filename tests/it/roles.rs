@@ -206,6 +206,12 @@ fn each_documented_etcd_role_can_do_its_work_and_no_more() {
 
     // an observer sees the same, and is refused before anything is written
     assert_eq!(run(&observer, &["rq", "list"], "").code, 0);
+    let bundle = served.dir.join("bundle.tar.gz");
+    let bundle = run(&observer, &["support-bundle", bundle.to_str().expect("text")], "");
+    assert_eq!(bundle.code, 0, "{bundle:?}");
+    let incomplete: Vec<&str> = bundle.stderr.lines().filter(|line| line.starts_with("warning: incomplete")).collect();
+    let local = |line: &&str| line.contains("log.txt") || line.contains("metrics.txt");
+    assert!(incomplete.iter().all(local), "an observer must be able to read all of a bundle: {incomplete:?}");
     for (args, stdin) in [
         (&["rq", "add", "-"][..], address.as_str()),
         (&["rq", "disable"], ""),

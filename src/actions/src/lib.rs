@@ -24,6 +24,7 @@ mod node;
 mod operator;
 pub mod plan;
 mod policy;
+pub mod policy_schema;
 mod power_off_proof;
 pub mod preview;
 mod queue;

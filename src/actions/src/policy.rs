@@ -36,7 +36,7 @@ pub const DOCUMENTS: [&str; 9] = [
 ];
 
 /// Maximum number of waves whose Nodes get a taint.
-const MAX_TAINT_WAVES: u64 = 5;
+pub(super) const MAX_TAINT_WAVES: u64 = 5;
 
 /// Names of the constraints.
 pub const CONSTRAINTS: [&str; 7] = [
@@ -207,9 +207,9 @@ fn unknown(what: &str, name: &str, known: impl IntoIterator<Item = impl AsRef<st
 
 /// Operator who sets a field, and the time.
 #[derive(Clone, Copy)]
-struct SetBy<'a> {
-    who: &'a Who,
-    now: Timestamp,
+pub(super) struct SetBy<'a> {
+    pub(super) who: &'a Who,
+    pub(super) now: Timestamp,
 }
 
 /// Normalizes a reason for the header: not empty, and on one line.
@@ -263,7 +263,7 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
 }
 
 /// Returns `policy` with one field set from text. The error says what is wrong.
-fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
+pub(super) fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
     if DOCUMENTS.contains(&name) {
         return with_document(policy, name, text, set_by);
     }

@@ -7,14 +7,13 @@ use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, time::Duration};
 
 use cketerm::{
     backends::connect,
-    cli::{Cli, Context, Out, run},
+    cli::{Cli, Context, Out, parse, run},
     config::Settings,
     daemon,
 };
 use cketerm_engine::command::{SUBCOMMAND, helper_main, init_main, is_init};
 use cketerm_model::text::visible;
 use cketerm_runtime::{descriptors, telemetry::Ring};
-use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// The watches allocate and free on several threads, which fragments glibc's arenas: an engine of 5,000 nodes took
@@ -36,7 +35,7 @@ fn main() -> ExitCode {
     }
     no_dump();
     descriptors::raise();
-    let cli = match Cli::try_parse() {
+    let cli = match parse(&std::env::args_os().collect::<Vec<_>>()) {
         Ok(cli) => cli,
         Err(e) => return usage(&e),
     };

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use super::{
     agent::AgentArgs,
     cluster::ClusterCommand,
+    complete::CompleteArgs,
     config::ConfigCommand,
     constraints::ConstraintsCommand,
     doctor::DoctorArgs,
@@ -33,6 +34,7 @@ use super::{
     sandbox_options::Choice,
     screenshot::ScreenshotArgs,
     state::DecideArgs,
+    support_bundle::SupportBundleArgs,
     theme::ThemeCommand,
     windows::{FreezeArgs, WindowsArgs},
 };
@@ -277,6 +279,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Print versions, servers, the leader and your identity for bug reports; no secrets
     Info,
+    /// Write an archive for a defect report: state, queues, history and logs, without secrets; changes nothing
+    SupportBundle(SupportBundleArgs),
     /// Write man pages into a folder
     Man {
         /// Folder to write to; created if missing
@@ -287,6 +291,9 @@ pub enum Command {
         /// Shell that the script is for.
         shell: Shell,
     },
+    /// Print candidates for the last of these words, for shells and kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete(CompleteArgs),
 }
 
 impl Cli {
@@ -294,11 +301,17 @@ impl Cli {
     /// matter.
     fn needs_no_settings(&self) -> bool {
         match &self.command {
-            Some(Command::Sandbox { .. } | Command::Decide(_) | Command::Completions { .. } | Command::Man { .. }) => {
-                true
-            }
+            Some(
+                Command::Sandbox { .. }
+                | Command::Decide(_)
+                | Command::Completions { .. }
+                | Command::Complete(_)
+                | Command::Man { .. },
+            ) => true,
             Some(Command::Theme { command }) => command.needs_no_settings(),
+            Some(Command::Policy { command }) => command.needs_no_settings(),
             Some(Command::Screenshot(args)) => args.sandbox,
+            Some(Command::SupportBundle(args)) => args.list,
             Some(Command::Windows(args)) => args.check.is_some(),
             Some(Command::Config { command }) => {
                 matches!(

@@ -59,13 +59,14 @@ pub async fn run(command: &ConfigCommand, context: &Context) -> Result<(), Actio
     }
 }
 
-fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
+/// Settings in force: name and value of each. Passwords and keys are only reported as set.
+pub(super) fn in_force(s: &Settings) -> [(&'static str, String); 33] {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
     let set = |there: bool| if there { "(set)" } else { "" }.to_owned();
     let (e, members) = (&s.etcd, s.cluster_etcd.as_ref());
     let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.channel)).collect();
     let keys = s.console.keys.iter().map(|(name, keys)| format!("{name}: {}", keys.join(" or ")));
-    let rows = [
+    [
         ("etcd.endpoints", e.masked_endpoints().join(",")),
         ("etcd.prefix", e.prefix.clone()),
         ("etcd.timeout", format!("{:?}", e.timeout)),
@@ -99,7 +100,11 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
         ("log.directory", path(&s.log.directory)),
         ("log.json", s.log.json.to_string()),
         ("notices", receivers.join(", ")),
-    ];
+    ]
+}
+
+fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
+    let rows = in_force(s);
     let source = |name: &str| s.from.get(name).cloned().unwrap_or_else(|| "built-in".to_owned());
     match context.output(Output::Table) {
         Output::Table => {

@@ -28,13 +28,13 @@ pub struct DoctorArgs {
 
 /// Runs all checks and prints them. The exit status is 1 if one failed.
 pub async fn run(args: &DoctorArgs, context: &Context) -> Result<(), ActionError> {
-    let found = Box::pin(examined(context)).await;
+    let found = Box::pin(examined(Logins::Try, context)).await;
     print(&found, args.problems, context)
 }
 
 /// Prints the problems on standard error; none fails.
 pub async fn report_problems(context: &Context) -> Result<(), ActionError> {
-    let found = Box::pin(examined(context)).await;
+    let found = Box::pin(examined(Logins::Try, context)).await;
     let mut lines = Lines::default();
     found.0.iter().filter(|check| check.outcome != Outcome::Ok).for_each(|check| add(check, &mut lines));
     for line in lines.done().lines() {
@@ -43,8 +43,22 @@ pub async fn report_problems(context: &Context) -> Result<(), ActionError> {
     Ok(())
 }
 
-/// Returns all checks of these settings and of the servers behind them.
-async fn examined(context: &Context) -> Checks {
+/// Whether the machines' power drivers are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Logins {
+    /// A login at each.
+    Try,
+    /// None.
+    Skip,
+}
+
+/// Returns all checks but those of the power drivers: no BMC gets a login.
+pub(super) async fn without_logins(context: &Context) -> Vec<Check> {
+    Box::pin(examined(Logins::Skip, context)).await.0
+}
+
+/// Returns the checks of these settings and of the servers behind them.
+async fn examined(logins: Logins, context: &Context) -> Checks {
     let mut found = Checks::default();
     configuration::add(&context.settings, &mut found).await;
     if !context.settings.configured() {
@@ -69,7 +83,7 @@ async fn examined(context: &Context) -> Checks {
             }
             found.0.extend(checks(&seen, backends.kube.is_some()).0);
             start_gates::add(&seen.snapshot.store.policy(), &backends.prometheus, &mut found).await;
-            if let Some(definition) = seen.snapshot.store.definition() {
+            if let Some(definition) = seen.snapshot.store.definition().filter(|_| logins == Logins::Try) {
                 Box::pin(power::add(&definition.cluster, context, &mut found)).await;
             }
         }

@@ -20,8 +20,17 @@ const LACKING_LABEL: &str = "you may not change";
 
 /// Prints the report. A server that does not answer is named and is no error.
 pub async fn run(context: &Context) -> Result<(), ActionError> {
-    let s = &context.settings;
     context.warn_of_default_endpoint();
+    let all = Box::pin(report(context)).await;
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(text(&all)),
+        form => context.out.value(&all, form),
+    }
+}
+
+/// Returns the report. It names servers that do not answer.
+pub(super) async fn report(context: &Context) -> Map<String, Value> {
+    let s = &context.settings;
     let mut all = Map::new();
     all.insert("cketerm".to_owned(), json!(env!("CARGO_PKG_VERSION")));
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
@@ -58,10 +67,7 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
         }
         Err(e) => drop(all.insert("stored".to_owned(), json!(e.to_string()))),
     }
-    match context.output(Output::Table) {
-        Output::Table => context.out.text(text(&all)),
-        form => context.out.value(&all, form),
-    }
+    all
 }
 
 /// Returns each endpoint with its version, or with the reason why it has none.

@@ -9,6 +9,7 @@ mod args;
 mod audit;
 mod batches;
 mod cluster;
+mod complete;
 mod config;
 mod confirm;
 mod constraints;
@@ -39,6 +40,7 @@ mod options;
 mod orders;
 mod output;
 mod plan;
+mod plugin;
 mod policy;
 mod power;
 mod queue_plan;
@@ -54,6 +56,7 @@ mod sandbox_options;
 mod screenshot;
 mod state;
 mod stop;
+mod support_bundle;
 mod switches;
 mod theme;
 mod unreadable_entries;
@@ -69,6 +72,7 @@ pub use args::{Cli, Command, RunOptions};
 pub use context::Context;
 pub use options::Color;
 pub use output::Out;
+pub use plugin::parse;
 
 /// Runs one subcommand.
 pub async fn run(command: Command, context: &Context) -> Result<(), ActionError> {
@@ -108,7 +112,9 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Doctor(args) => Box::pin(doctor::run(&args, context)).await,
         Command::Init(args) => Box::pin(init::run(&args, context)).await,
         Command::Info => Box::pin(info::run(context)).await,
-        Command::Completions { shell } => reference::completions(shell, Cli::command(), context),
+        Command::SupportBundle(args) => Box::pin(support_bundle::run(&args, context)).await,
+        Command::Completions { shell } => reference::completions(shell, &Cli::command(), context),
+        Command::Complete(args) => Box::pin(complete::run(&args, Cli::command(), context)).await,
         Command::Man { folder } => reference::man(&folder, Cli::command(), context),
     }
 }

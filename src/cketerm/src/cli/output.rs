@@ -72,6 +72,16 @@ impl Out {
         self.write(picture.as_str())
     }
 
+    /// Writes bytes that are no text, such as an archive. A terminal is refused.
+    pub fn bytes(self, bytes: &[u8]) -> Result<(), ActionError> {
+        let mut out = io::stdout().lock();
+        if out.is_terminal() {
+            return Err(ActionError::misused("this is no text for a terminal: redirect it, or give a file"));
+        }
+        let written = out.write_all(bytes).and_then(|()| out.flush());
+        written.map_err(|e| ActionError::failed(format!("standard output: {e}")))
+    }
+
     /// Prints a line on standard error. External values cannot control the terminal or look like a message of their
     /// own.
     #[allow(clippy::unused_self)]

@@ -1,6 +1,6 @@
 //! `policy`.
 
-use cketerm_actions::{ActionError, DOCUMENTS};
+use cketerm_actions::{ActionError, DOCUMENTS, policy_schema};
 use cketerm_model::{acceptance::OperatorCommand, policy::Policy};
 use clap::Subcommand;
 
@@ -16,6 +16,8 @@ use super::{
 pub enum PolicyCommand {
     /// Print the policy, defaults included
     Show,
+    /// Print the JSON schema of the policy, for editors and checks
+    Schema,
     /// Set one field of the policy
     Set {
         /// Name of the field, as in `policy show`
@@ -31,6 +33,16 @@ pub enum PolicyCommand {
         #[allow(missing_docs)]
         reason: Reason,
     },
+}
+
+impl PolicyCommand {
+    /// Reports whether it contacts no server.
+    pub fn needs_no_settings(&self) -> bool {
+        match self {
+            Self::Schema => true,
+            Self::Show | Self::Set { .. } => false,
+        }
+    }
 }
 
 /// Runs one of the subcommands.
@@ -62,6 +74,7 @@ pub async fn run(command: PolicyCommand, context: &Context) -> Result<(), Action
                 }
             }
         }
+        PolicyCommand::Schema => context.out.text(policy_schema::to_json_text()),
         PolicyCommand::Set { name, value, handover, reason } => {
             let value = if DOCUMENTS.contains(&name.as_str()) { document(&value)? } else { value };
             let operator = context.operator().await?.for_handover(handover.for_handover);
@@ -81,4 +94,19 @@ fn document(value: &str) -> Result<String, ActionError> {
         return Ok(value.to_owned());
     }
     read(std::path::Path::new(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use cketerm_actions::policy_schema::to_json_text;
+
+    #[test]
+    fn docs_policy_schema_json_matches_the_printed_schema() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policy.schema.json");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(file, to_json_text()).unwrap();
+        }
+        let published = std::fs::read_to_string(file).unwrap_or_default();
+        assert!(published == to_json_text(), "docs/policy.schema.json is outdated: run `make docs`");
+    }
 }

@@ -9,11 +9,66 @@ use super::Context;
 pub use clap_complete::Shell;
 
 /// Prints the completion script of one shell.
-pub fn completions(shell: Shell, mut tree: Command, context: &Context) -> Result<(), ActionError> {
+pub fn completions(shell: Shell, tree: &Command, context: &Context) -> Result<(), ActionError> {
+    context.out.text(with_objects(shell, &fixed_words(shell, tree)))
+}
+
+/// Returns clap's script, which completes fixed words. clap would also offer hidden subcommands.
+fn fixed_words(shell: Shell, tree: &Command) -> String {
+    let shown = tree.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
+    let mut tree = Command::new("cketerm")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(tree.get_arguments().cloned())
+        .subcommands(shown);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut tree, "cketerm", &mut script);
-    context.out.text(String::from_utf8_lossy(&script))
+    String::from_utf8_lossy(&script).into_owned()
 }
+
+/// Returns a completion script that also asks the program for names of live objects. Without an answer, the script's own
+/// candidates remain. Other shells than these get none.
+fn with_objects(shell: Shell, script: &str) -> String {
+    match shell {
+        Shell::Bash => format!("{script}{BASH}"),
+        Shell::Zsh => script.replacen(ZSH_FUNCTION, &format!("{ZSH_FUNCTION}{ZSH}"), 1),
+        Shell::Fish => format!("{script}{FISH}"),
+        // the enum may grow
+        _ => script.to_owned(),
+    }
+}
+
+const BASH: &str = r#"
+_cketerm_objects() {
+    local IFS=$'\n'
+    COMPREPLY=($(cketerm __complete --objects -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+    if [[ ${#COMPREPLY[@]} -eq 0 ]]; then
+        unset IFS
+        _cketerm "$@"
+    fi
+}
+
+if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
+    complete -F _cketerm_objects -o nosort -o bashdefault -o default cketerm
+else
+    complete -F _cketerm_objects -o bashdefault -o default cketerm
+fi
+"#;
+
+/// Beginning of the function in clap's script.
+const ZSH_FUNCTION: &str = "\n_cketerm() {\n";
+
+const ZSH: &str = r#"    local -a live_objects
+    live_objects=(${(f)"$(cketerm __complete --objects -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)"})
+    if (( $#live_objects )); then
+        compadd -a live_objects
+        return
+    fi
+
+"#;
+
+const FISH: &str = r"
+complete -c cketerm -a '(cketerm __complete --objects -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+";
 
 /// Writes a man page for every subcommand into a folder, and creates the folder if it does not exist.
 pub fn man(folder: &Path, tree: Command, context: &Context) -> Result<(), ActionError> {
@@ -114,6 +169,19 @@ mod tests {
         }
         let written = std::fs::read_to_string(file).unwrap_or_default();
         assert!(written == markdown(Cli::command()), "docs/commands.md is outdated: run `make docs`");
+    }
+
+    #[test]
+    fn scripts_of_bash_zsh_and_fish_ask_for_live_objects() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let fixed = fixed_words(shell, &Cli::command());
+            assert!(!fixed.contains("__complete") && fixed.contains("reboot-queue"), "{shell}: hidden words");
+            assert!(fixed.contains("--version") || shell == Shell::Fish, "{shell}");
+            let script = with_objects(shell, &fixed);
+            assert_eq!(script.matches("cketerm __complete --objects").count(), 1, "{shell}");
+        }
+        let fixed = fixed_words(Shell::Elvish, &Cli::command());
+        assert_eq!(with_objects(Shell::Elvish, &fixed), fixed);
     }
 
     #[test]

@@ -317,6 +317,7 @@ impl Site {
         match (path, name.as_str(), arg.get_id().as_str()) {
             ("decide", ..) => file("state.json"),
             ("man", ..) => file("man"),
+            ("support-bundle", ..) => file("bundle.tar.gz"),
             ("rq add" | "reboot-queue add", ..) => file("addresses"),
             (_, _, "at") => self.hostile.clone(),
             (_, "FILE" | "FILES", _) => file("hostile-file.yaml"),
@@ -354,6 +355,7 @@ impl Site {
                 &[&["--format", "ansi"], &["--format", "svg"], &["--view", "nodes"], &["--view", "history"]]
             }
             "cluster init" => &[&["--from-kubernetes"]],
+            "support-bundle" => &[&["--force"], &["--list"]],
             "power booted" => &[&["--on-is-enough"]],
             _ => &[],
         };
