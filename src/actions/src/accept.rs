@@ -183,7 +183,7 @@ mod tests {
         let always = checked(&[LeaderChanged, LeaderChanged, LeaderChanged]).await;
         assert_eq!(always, (Err(LeaderChanged.into()), 3));
         let denied = StoreError::NotAllowed("the hold has changed".to_owned());
-        assert_eq!(checked(&[denied.clone()]).await, (Err(denied.into()), 1));
+        assert_eq!(checked(std::slice::from_ref(&denied)).await, (Err(denied.into()), 1));
         let refused = ActionError::refused("CKE leads");
         let ends = checked_again(|| async { Err::<Result<(), _>, _>(refused.clone()) }).await;
         assert_eq!(ends, Err(refused));

@@ -66,7 +66,7 @@ async fn pages() -> String {
     etcd.put(late.replace("17900", "17800"), value);
     let store = play.operator("alice").store;
     let names = |all: &[cketerm_model::entry::Stored<Audit>]| -> Vec<String> {
-        all.iter().map(|stored| stored.get().map_or("?".to_owned(), |a| a.on.to_string())).collect()
+        all.iter().map(|stored| stored.get().map_or("?".to_owned(), |a| a.on.clone())).collect()
     };
     let revision = etcd.revision();
     for part in [Part::Newest, Part::Before(revision - 75), Part::After(revision - 100), Part::Before(0)] {
