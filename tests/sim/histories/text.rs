@@ -190,10 +190,11 @@ pub fn view(name: &str, seen: &Seen) -> String {
     })
 }
 
-/// Replaces the random part of an audit record's name: `01767225600000000000-e96b15049574dd0e`.
+/// Replaces the random part of an audit record's name: `01767225600000000000-e96b15049574dd0e`, and this version of cketerm.
 fn without_chance(line: &str) -> String {
+    let line = line.replace(concat!(r#""version":""#, env!("CARGO_PKG_VERSION"), '"'), r#""version":"VERSION""#);
     let mut text = String::with_capacity(line.len());
-    let mut rest = line;
+    let mut rest = line.as_str();
     while let Some(at) = rest.find("cketerm/audit/") {
         let (before, name) = rest.split_at(at + "cketerm/audit/".len());
         text.push_str(before);
