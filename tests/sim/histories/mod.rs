@@ -226,7 +226,8 @@ fn is_as_kept(history: &History) -> bool {
     if played == kept {
         return true;
     }
-    println!("BREACH     history {}: it differs from {}", history.name, path.display());
+    println!("BREACH     history {}", history.name);
+    println!("  it differs from {}", path.display());
     let diff = similar::TextDiff::from_lines(&kept, &played);
     let text = diff.unified_diff().context_radius(1).to_string();
     for line in text.lines().take(SHOWN) {
