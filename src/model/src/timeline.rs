@@ -29,7 +29,8 @@ pub struct TimelineEntry {
 }
 
 /// Audit records that are left out, because the attempts and the ending show them better.
-const SKIPPED_ACTIONS: [&str; 5] = ["power", "repair command", "success command", "end", "stamp"];
+const SKIPPED_ACTIONS: [&str; 5] =
+    [Audit::REBOOT_COMMAND, Audit::REPAIR_COMMAND, Audit::SUCCESS_COMMAND, "end", "stamp"];
 
 impl Ending {
     /// Returns true if the entry ended as intended: booted, healthy, or done by an operator's order.

@@ -8,7 +8,7 @@ use cketerm_model::{
     any::QueueEntry,
     attempt::{Attempt, Ended},
     boot_time::BootTime,
-    cketerm_records::Order,
+    cketerm_records::{Audit, Order},
     drain::Verdict,
     entry::{EntryId, QueueKind, Stored},
     fault,
@@ -43,12 +43,12 @@ struct CommandNames {
 /// Returns the names of an attempt's command.
 fn names(attempt: &Attempt) -> CommandNames {
     match attempt.entry.queue {
-        QueueKind::Reboot => CommandNames { audit: "power", event: ("RebootOrdered", "Reboot") },
+        QueueKind::Reboot => CommandNames { audit: Audit::REBOOT_COMMAND, event: ("RebootOrdered", "Reboot") },
         QueueKind::Repair if attempt.success => {
-            CommandNames { audit: "success command", event: ("RepairSuccessCommand", "Repair") }
+            CommandNames { audit: Audit::SUCCESS_COMMAND, event: ("RepairSuccessCommand", "Repair") }
         }
         QueueKind::Repair | QueueKind::Maintenance => {
-            CommandNames { audit: "repair command", event: ("RepairStep", "Repair") }
+            CommandNames { audit: Audit::REPAIR_COMMAND, event: ("RepairStep", "Repair") }
         }
     }
 }

@@ -74,6 +74,19 @@ impl Audit {
     /// alone if the program dies in between.
     pub const BEGUN: &'static str = "begun";
 
+    /// Action of an engine that runs a reboot command. The result is the command line.
+    pub const REBOOT_COMMAND: &'static str = "power";
+    /// Action of an engine that runs a repair step. The result is the command line.
+    pub const REPAIR_COMMAND: &'static str = "repair command";
+    /// Action of an engine that runs a success command. The result is the command line.
+    pub const SUCCESS_COMMAND: &'static str = "success command";
+
+    /// Returns true if the result is a command line, whose arguments may hold a secret.
+    pub fn shows_command_line(&self) -> bool {
+        let commands = [Self::REBOOT_COMMAND, Self::REPAIR_COMMAND, Self::SUCCESS_COMMAND];
+        !self.failed && commands.contains(&self.what.as_str())
+    }
+
     /// Returns true if the record only says that the action began.
     pub fn begins(&self) -> bool {
         !self.failed && self.result == Self::BEGUN

@@ -14,9 +14,6 @@ use super::{
     safe::{Mask, Text},
 };
 
-/// Actions whose result is the command line that the engine ran.
-const COMMANDS: [&str; 3] = ["power", "repair command", "success command"];
-
 /// An audit record.
 #[derive(Serialize)]
 pub(super) struct Action {
@@ -33,8 +30,7 @@ pub(super) struct Action {
 
 /// Returns an audit record for a bundle.
 pub(super) fn action(audit: &Audit, mask: &Mask) -> Action {
-    let is_command = COMMANDS.contains(&audit.what.as_str()) && !audit.failed;
-    let result = if is_command { program_of_text(&audit.result) } else { &audit.result };
+    let result = if audit.shows_command_line() { program_of_text(&audit.result) } else { &audit.result };
     Action {
         at: audit.at,
         who: person(&audit.who, mask),
