@@ -31,11 +31,12 @@ impl World {
         let result = match stage {
             Stage::Begin | Stage::Permitted => {
                 let late = matches!(stage, Stage::Permitted);
-                self.act(place, &planned, decided, late)?
+                self.act(place, &planned, decided, Request { late, answered: true })?
             }
             Stage::Written(attempt, revision, entry_revision) => {
                 self.start_command(place, &planned, attempt, revision, entry_revision)?
             }
+            Stage::Unanswered(outcome) => Done::With(outcome),
             Stage::Running(..) => return Ok(()),
             Stage::Ended(attempt, revision, outcome) => Done::With(self.record(place, *attempt, revision, outcome)),
         };
@@ -50,7 +51,7 @@ impl World {
     }
 
     /// Records the outcome of an effect, as the engine's loop does.
-    fn complete(&mut self, place: usize, planned: &Planned, outcome: &EffectOutcome) {
+    pub fn complete(&mut self, place: usize, planned: &Planned, outcome: &EffectOutcome) {
         let now = self.time();
         let engine = &mut self.engines[place];
         engine.dirty = true;
@@ -78,9 +79,16 @@ impl World {
     }
 
     /// Carries out the first step of an effect.
-    fn act(&mut self, place: usize, planned: &Planned, decided: BootTime, late: bool) -> Result<Done, Breach> {
+    pub fn act(
+        &mut self,
+        place: usize,
+        planned: &Planned,
+        decided: BootTime,
+        request: Request,
+    ) -> Result<Done, Breach> {
         let guard = &planned.guard;
-        let permit = |world: &Self| if late { world.late_permit(place) } else { world.permit(place, guard, decided) };
+        let permit =
+            |world: &Self| if request.late { world.late_permit(place) } else { world.permit(place, guard, decided) };
         let permit = match permit(self) {
             Ok(permit) => permit,
             Err(outcome) => return Ok(Done::With(outcome)),
@@ -149,7 +157,7 @@ impl World {
                     // from now on the cordon, if there is one, is the administrator's
                     self.machines[machine].cordoned_by_admin = node.unschedulable;
                 }
-                let settled = released.then_some(*settle).flatten();
+                let settled = (released && request.answered).then_some(*settle).flatten();
                 let left = settled.and_then(|entry| transition.settle(entry, None));
                 match (left, self.permit(place, &Guard::default(), self.boot())) {
                     (Some(ranged), Ok(permit)) => done(self.commit(&permit, ranged)),
@@ -308,8 +316,17 @@ impl World {
     }
 }
 
+/// How the request of an effect fares.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Whether it is sent however late, because the process stood still after it got the permit.
+    pub late: bool,
+    /// Whether its answer arrives.
+    pub answered: bool,
+}
+
 /// Result of a step of an effect.
-enum Done {
+pub enum Done {
     /// The effect goes on with this step.
     Goes(Stage),
     /// The effect has ended.

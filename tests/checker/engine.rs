@@ -48,6 +48,8 @@ pub enum Stage {
     Begin,
     /// It has its permit. What it does next, it does however late.
     Permitted,
+    /// Its request is carried out and unanswered. This is the outcome once the engine knows.
+    Unanswered(EffectOutcome),
     /// The attempt is written at this revision, and the entry has the second one.
     Written(Box<Attempt>, i64, i64),
     /// The command runs.
@@ -133,6 +135,7 @@ impl Engine {
             match &flight.stage {
                 Stage::Begin => canon.add(&0),
                 Stage::Permitted => canon.add(&1),
+                Stage::Unanswered(outcome) => canon.add(&(5, format!("{outcome:?}"))),
                 Stage::Written(attempt, ..) => canon.add(&(2, &attempt.start)),
                 Stage::Running(..) => canon.add(&3),
                 Stage::Ended(_, _, outcome) => canon.add(&(4, &outcome.at, &outcome.end)),

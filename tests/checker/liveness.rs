@@ -88,6 +88,8 @@ fn fair_step(world: &World, impatient: bool) -> Option<Step> {
         Step::Expire(_) => Some(9),
         Step::Elect(_) => Some(10),
         Step::Tick
+        | Step::LoseRequest(..)
+        | Step::LoseAnswer(..)
         | Step::Kill(_)
         | Step::Stall(_)
         | Step::CommandEnds(_, false)

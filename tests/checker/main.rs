@@ -14,6 +14,7 @@ mod engine;
 mod etcd;
 mod laws;
 mod liveness;
+mod losses;
 mod mutations;
 mod plans;
 mod search;

@@ -13,6 +13,7 @@ const NONE: Budget = Budget {
     retries: 0,
     switches: 0,
     cordons: 0,
+    losses: 0,
 };
 
 /// Every world. The order is that of the report.
@@ -70,5 +71,14 @@ pub static PLANS: &[Plan] = &[
         repairs: &[1],
         at_once: 2,
         budget: Budget { kills: 1, cancels: 1, ..NONE },
+    },
+    Plan {
+        name: "lost-answers",
+        api_servers: 1,
+        workers: 2,
+        reboots: &[1, 0],
+        repairs: &[2],
+        at_once: 1,
+        budget: Budget { losses: 1, kills: 1, cancels: 1, ..NONE },
     },
 ];

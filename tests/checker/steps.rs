@@ -20,6 +20,10 @@ pub enum Step {
     Pass(u8),
     /// An effect of this engine goes on.
     Run(u8, u8),
+    /// An effect of this engine goes on, but its request does not arrive.
+    LoseRequest(u8, u8),
+    /// An effect of this engine goes on, but the answer to its request does not arrive.
+    LoseAnswer(u8, u8),
     /// Time passes until something is due.
     Tick,
     /// This engine wins the lock.
@@ -120,6 +124,10 @@ impl World {
                     all.push(Step::Pass(number));
                 }
                 all.extend(self.runnable(place).map(|flight| Step::Run(number, small(flight))));
+                if self.budget.losses > 0 {
+                    all.extend(self.may_lose_request(place).map(|flight| Step::LoseRequest(number, small(flight))));
+                    all.extend(self.may_lose_answer(place).map(|flight| Step::LoseAnswer(number, small(flight))));
+                }
                 if engine.leading.is_none() && self.etcd.view.candidates.is_empty() {
                     all.push(Step::Elect(number));
                 }
@@ -202,6 +210,14 @@ impl World {
         match step {
             Step::Pass(engine) => self.pass(usize::from(engine)),
             Step::Run(engine, number) => self.run(usize::from(engine), usize::from(number))?,
+            Step::LoseRequest(engine, number) => {
+                self.budget.losses -= 1;
+                self.lose_request(usize::from(engine), usize::from(number));
+            }
+            Step::LoseAnswer(engine, number) => {
+                self.budget.losses -= 1;
+                self.lose_answer(usize::from(engine), usize::from(number))?;
+            }
             Step::Tick => self.tick(),
             Step::Elect(engine) => self.elect(usize::from(engine)),
             Step::Expire(engine) => {

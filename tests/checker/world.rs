@@ -76,6 +76,8 @@ pub struct Budget {
     pub switches: u8,
     /// An administrator cordons or uncordons a Node with kubectl.
     pub cordons: u8,
+    /// A request of an engine, or the answer to it, is lost.
+    pub losses: u8,
 }
 
 /// A machine.
