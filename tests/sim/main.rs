@@ -98,7 +98,7 @@ fn main() -> ExitCode {
         tracing_subscriber::fmt().with_env_filter(level).without_time().with_writer(std::io::stderr).init();
     }
     match std::env::var("MUTATION") {
-        Ok(name) if !name.is_empty() => return mutations::find_mutations(&name, from, threads),
+        Ok(name) if !name.is_empty() => return mutations::find_mutations(&name, seeds, from, threads),
         _ => {}
     }
     if let Ok(name) = std::env::var(histories::VARIABLE) {

@@ -22,7 +22,7 @@ use crate::{
     stories::Stories,
 };
 
-/// Number of seeds within which each mutation has to be found.
+/// Number of seeds within which each mutation has to be found, unless fewer are asked for.
 const MAX_SEEDS: u64 = 1000;
 
 /// Invariants that a mutation breaks. A breach of another invariant would be found by chance. If the oracle judges alone
@@ -169,7 +169,8 @@ fn remembered_seed(mutation: Mutation) -> u64 {
 
 /// Activates one mutation, or `all` of them one by one, and plays seeds until each is found.
 #[cfg(feature = "mutations")]
-pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
+pub fn find_mutations(name: &str, seeds: u64, from: u64, threads: u64) -> ExitCode {
+    let most = seeds.min(MAX_SEEDS);
     let mut selected: Vec<Mutation> = mutation::ALL
         .iter()
         .copied()
@@ -187,7 +188,7 @@ pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 while let Some(mutation) = selected.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let seed = find_one(*mutation, from);
+                    let seed = find_one(*mutation, from, most);
                     found.lock().unwrap().extend(seed.map(|seed| (*mutation, seed)));
                 }
             });
@@ -276,7 +277,7 @@ fn codes_without_mutation(seed: u64) -> Arc<BTreeSet<&'static str>> {
 
 /// Plays seeds until the mutation is found, and returns the seed that found it.
 #[cfg(feature = "mutations")]
-fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
+fn find_one(mutation: Mutation, from: u64, most: u64) -> Option<u64> {
     mutation::set(Some(mutation));
     let began = Instant::now();
     if let Some(played) = scenario_for(mutation) {
@@ -299,7 +300,7 @@ fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
         return found.map(|_| 0);
     }
     let remembered = remembered_seed(mutation);
-    let mut seeds = std::iter::once(remembered).chain((from..from + MAX_SEEDS).filter(|seed| *seed != remembered));
+    let mut seeds = std::iter::once(remembered).chain((from..from + most).filter(|seed| *seed != remembered));
     let found = seeds.find_map(|seed| {
         let breaches = run::seed(seed).breaches;
         breaches.into_iter().find(|b| names(mutation).contains(&b.code)).map(|breach| (seed, breach))
@@ -322,7 +323,7 @@ fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
                 breach.code, breach.what
             );
         }
-        None => println!("MISSED {mutation:?}: not by {:?} within {MAX_SEEDS} seeds, {seconds:.1} s", names(mutation)),
+        None => println!("MISSED {mutation:?}: not by {:?} within {most} seeds, {seconds:.1} s", names(mutation)),
     }
     found.map(|(seed, _)| seed)
 }
@@ -350,7 +351,7 @@ fn shrinks_well(seed: u64) -> bool {
 
 /// Fails: this build has no mutations.
 #[cfg(not(feature = "mutations"))]
-pub fn find_mutations(name: &str, _: u64, _: u64) -> ExitCode {
+pub fn find_mutations(name: &str, _: u64, _: u64, _: u64) -> ExitCode {
     let _ = (mutation::ALL, names, remembered_seed, run::seed, MAX_SEEDS);
     println!("MUTATION={name} needs --features mutations");
     ExitCode::FAILURE
