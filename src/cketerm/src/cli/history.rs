@@ -140,7 +140,7 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
     if broken.is_empty() {
         return Ok(());
     }
-    Err(ActionError::failed(format!("unreadable records, left unchanged: {}", broken.join("; "))))
+    Err(ActionError::unreadable(format!("unreadable records, left unchanged: {}", broken.join("; "))))
 }
 
 /// Returns the audit records from the lifetime of these entries.

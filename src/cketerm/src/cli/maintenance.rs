@@ -135,21 +135,24 @@ async fn list(context: &Context) -> Result<(), ActionError> {
     let view = store.read_view().await?;
     let entries = view.maintenance.entries.values().filter_map(Stored::get);
     let rows: Vec<Row<'_>> = entries.map(|entry| row(entry, &view, store.clock())).collect();
-    for (index, stored) in &view.maintenance.entries {
-        if let Err(why) = &stored.value {
-            let id = EntryId::maintenance(*index);
-            context
-                .print_message(&format!("{id} cannot be read: {why}; fix {} with etcdctl, or remove it", stored.key));
-        }
-    }
     match context.output(Output::Table) {
         Output::Table => {
             let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
             let titles = ["Index", "Node", "Name", "Status", "Until", "Who", "Reason", "Waits for"];
-            context.out.text(columns(&titles, &cells))
+            context.out.text(columns(&titles, &cells))?;
         }
-        form => context.out.value(&rows, form),
+        form => context.out.value(&rows, form)?,
     }
+    let broken: Vec<String> = view
+        .maintenance
+        .entries
+        .iter()
+        .filter_map(|(index, stored)| {
+            let (id, why) = (EntryId::maintenance(*index), stored.value.as_ref().err()?);
+            Some(format!("{id} cannot be read: {why}; fix {} with etcdctl, or remove it", stored.key))
+        })
+        .collect();
+    if broken.is_empty() { Ok(()) } else { Err(ActionError::unreadable(broken.join("\n"))) }
 }
 
 fn row<'a>(entry: &'a MaintenanceEntry, view: &'a StoreView, clock: &Clock) -> Row<'a> {
