@@ -22,6 +22,7 @@ mod definition_editor;
 mod engine_reports;
 mod engines;
 mod enqueues;
+mod found_by_oracle;
 mod gather;
 mod handovers;
 mod histories;

@@ -14,13 +14,13 @@ use std::{
 
 use cketerm_model::mutation::{self, Mutation};
 
-use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
-    agents, breaker, enqueues, handovers, hooks, long_runs, maintenance_requests, membership, node_maintenance,
-    node_signs, other_drainers, outages, reboot_needed, refusals, selection::Selection, shrink, start_gates,
-    stories::Stories,
+    agents, breaker, enqueues, found_by_oracle::FOUND_BY_ORACLE, handovers, hooks, long_runs, maintenance_requests,
+    membership, node_maintenance, node_signs, other_drainers, outages, reboot_needed, refusals, selection::Selection,
+    shrink, start_gates, stories::Stories,
 };
+use crate::{found_by_oracle::judges_alone, run};
 
 /// Number of seeds within which each mutation has to be found, unless fewer are asked for.
 const MAX_SEEDS: u64 = 1000;
@@ -28,7 +28,7 @@ const MAX_SEEDS: u64 = 1000;
 /// Invariants that a mutation breaks. A breach of another invariant would be found by chance. If the oracle judges alone
 /// (`OBSERVERS=oracle`), it has to find it.
 fn names(mutation: Mutation) -> &'static [&'static str] {
-    if std::env::var("OBSERVERS").is_ok_and(|only| only == "oracle") {
+    if judges_alone() {
         return &["oracle"];
     }
     match mutation {
@@ -175,6 +175,7 @@ pub fn find_mutations(name: &str, seeds: u64, from: u64, threads: u64) -> ExitCo
         .iter()
         .copied()
         .filter(|m| name == "all" || format!("{m:?}").eq_ignore_ascii_case(name))
+        .filter(|m| name != "all" || !judges_alone() || FOUND_BY_ORACLE.contains(m))
         .collect();
     if selected.is_empty() {
         println!("MUTATION={name}: unknown; known: all, {:?}", mutation::ALL);
@@ -202,7 +203,7 @@ pub fn find_mutations(name: &str, seeds: u64, from: u64, threads: u64) -> ExitCo
     for mutation in missed {
         println!("MISSED {mutation:?}");
     }
-    if name == "all" {
+    if name == "all" && !judges_alone() {
         let seed = found.iter().find(|(mutation, _)| *mutation == Mutation::EvictionWithoutUid);
         not_found += usize::from(!seed.is_some_and(|(_, seed)| shrinks_well(*seed)));
     }
@@ -352,7 +353,7 @@ fn shrinks_well(seed: u64) -> bool {
 /// Fails: this build has no mutations.
 #[cfg(not(feature = "mutations"))]
 pub fn find_mutations(name: &str, _: u64, _: u64, _: u64) -> ExitCode {
-    let _ = (mutation::ALL, names, remembered_seed, run::seed, MAX_SEEDS);
+    let _ = (mutation::ALL, crate::found_by_oracle::FOUND_BY_ORACLE, names, remembered_seed, run::seed, MAX_SEEDS);
     println!("MUTATION={name} needs --features mutations");
     ExitCode::FAILURE
 }
