@@ -16,6 +16,7 @@ use cketerm_model::{
     policy::EtcdMembers as Policy,
 };
 use cketerm_rules::{decide::CATCH_UP_LIMIT, snapshot::Snapshot};
+use cketerm_runtime::tasks::OwnedTask;
 use tokio::sync::{Notify, watch};
 
 /// Time between two rounds of queries.
@@ -89,13 +90,7 @@ pub struct Poller {
     targets: watch::Sender<Targets>,
     seen: watch::Receiver<Arc<EtcdView>>,
     changed: Arc<Notify>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Poller {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: OwnedTask,
 }
 
 impl Poller {
@@ -107,7 +102,7 @@ impl Poller {
         let (view, pods_at) = (EtcdView::default(), None);
         let poller_task =
             PollerTask { members, kube, publish, changed: Arc::clone(&changed), clock: clock.clone(), view, pods_at };
-        Self { targets, seen, changed, task: cketerm_runtime::tasks::spawn(poller_task.run(inbox)) }
+        Self { targets, seen, changed, _task: OwnedTask::spawn(poller_task.run(inbox)) }
     }
 
     /// Sets the targets to exactly these; a change takes effect at once.

@@ -20,7 +20,7 @@ use cketerm_model::{
     stored::view::StoreView,
 };
 use cketerm_rules::registry::{Basis, GoodAnswer, Proposal, QueryState, Registry, propose};
-use cketerm_runtime::tasks::held;
+use cketerm_runtime::tasks::{OwnedTask, held};
 use cketerm_sabakan::{Machines, variables};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
@@ -31,7 +31,7 @@ use crate::node_membership::NodeMembership;
 pub struct InventoryPoller {
     wanted: watch::Sender<Demand>,
     seen: watch::Receiver<Arc<Registry>>,
-    task: tokio::task::JoinHandle<()>,
+    _task: OwnedTask,
 }
 
 /// Purpose of a plan of the definition.
@@ -57,12 +57,6 @@ struct Demand {
     broken_after: Option<BootTime>,
 }
 
-impl Drop for InventoryPoller {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 impl InventoryPoller {
     /// Starts the task. It sends no query before one is wanted.
     pub fn start(live: Arc<Live>, kube: Option<Arc<KubeLive>>, http: Http, clock: Clock) -> Self {
@@ -82,7 +76,7 @@ impl InventoryPoller {
             membership: NodeMembership::default(),
             publish,
         };
-        Self { wanted, seen, task: cketerm_runtime::tasks::spawn(poller_task.run(want)) }
+        Self { wanted, seen, _task: OwnedTask::spawn(poller_task.run(want)) }
     }
 
     /// Sets whether anything is wanted at all, the purpose of plans, and the boot time after which an answer about
