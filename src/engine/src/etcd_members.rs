@@ -16,6 +16,7 @@ use cketerm_model::{
     policy::EtcdMembers as Policy,
 };
 use cketerm_rules::{decide::CATCH_UP_LIMIT, snapshot::Snapshot};
+use cketerm_runtime::tasks::OwnedTask;
 use tokio::sync::{Notify, watch};
 
 /// Time between two rounds of queries.
@@ -89,13 +90,7 @@ pub struct Poller {
     targets: watch::Sender<Targets>,
     seen: watch::Receiver<Arc<EtcdView>>,
     changed: Arc<Notify>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Poller {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: OwnedTask,
 }
 
 impl Poller {
@@ -107,7 +102,7 @@ impl Poller {
         let (view, pods_at) = (EtcdView::default(), None);
         let poller_task =
             PollerTask { members, kube, publish, changed: Arc::clone(&changed), clock: clock.clone(), view, pods_at };
-        Self { targets, seen, changed, task: cketerm_runtime::tasks::spawn(poller_task.run(inbox)) }
+        Self { targets, seen, changed, _task: OwnedTask::spawn(poller_task.run(inbox)) }
     }
 
     /// Sets the targets to exactly these; a change takes effect at once.
@@ -211,19 +206,13 @@ impl PollerTask {
         } else {
             match self.members.list(whose, &endpoints).await {
                 Ok(mut members) => {
-                    for (id, member) in &mut members {
-                        let Some(known) = before.members.get(id) else { continue };
-                        member.state = known.state.clone();
-                        let same = member.peer_urls == known.peer_urls && member.client_urls == known.client_urls;
-                        // A failing name server does not move a member to another machine.
-                        if same && member.resolved.is_empty() {
-                            member.resolved.clone_from(&known.resolved);
-                        }
-                    }
+                    keep_known(&mut members, &before.members);
                     self.view.members = members;
                     (self.view.source, self.view.error) = (source, None);
-                    self.view.own_store_is_kubernetes =
-                        whose == EtcdCluster::Own && self.members.own_holds_kubernetes(&endpoints).await;
+                    self.view.own_store_is_kubernetes = match whose {
+                        EtcdCluster::Own => self.members.own_holds_kubernetes(&endpoints).await,
+                        EtcdCluster::Kubernetes => false,
+                    };
                 }
                 Err(why) => (self.view.source, self.view.error) = (source, Some(format!("etcd members: {why}"))),
             }
@@ -328,5 +317,70 @@ impl PollerTask {
                 member.state = state;
             }
         }
+    }
+}
+
+/// Keeps the data of members that were in the list before.
+fn keep_known(members: &mut BTreeMap<u64, Member>, before: &BTreeMap<u64, Member>) {
+    for (id, member) in members {
+        let Some(known) = before.get(id) else { continue };
+        member.state = known.state.clone();
+        let same = member.peer_urls == known.peer_urls && member.client_urls == known.client_urls;
+        // A failing name server does not move a member to another machine.
+        if same && member.resolved.is_empty() {
+            member.resolved.clone_from(&known.resolved);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn member(peer: &str, client: &str, resolved: &[&str]) -> Member {
+        Member {
+            peer_urls: vec![format!("https://{peer}:2380")],
+            client_urls: vec![format!("https://{client}:2379")],
+            resolved: resolved.iter().map(|address| (*address).to_owned()).collect(),
+            ..Member::default()
+        }
+    }
+
+    #[test]
+    fn a_member_that_moved_keeps_no_addresses_of_its_old_machine() {
+        let before = BTreeMap::from([(1, member("cp-1", "cp-1", &["10.0.0.1"]))]);
+        let kept = |listed: Member| {
+            let mut members = BTreeMap::from([(1, listed)]);
+            keep_known(&mut members, &before);
+            members[&1].resolved.clone()
+        };
+        assert_eq!(kept(member("cp-1", "cp-1", &[])), ["10.0.0.1"], "the name server does not answer");
+        assert_eq!(kept(member("cp-1", "cp-1", &["10.0.0.9"])), ["10.0.0.9"], "the name has another address");
+        assert!(kept(member("cp-9", "cp-1", &[])).is_empty(), "another peer URL");
+        assert!(kept(member("cp-1", "cp-9", &[])).is_empty(), "another client URL");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_other_targets_are_queried_at_once() {
+        let queries = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&queries);
+        let members = EtcdMembers::in_process(vec!["https://cp-1:2379".to_owned()], move |_| {
+            counted.fetch_add(1, SeqCst);
+            None
+        });
+        let poller = Poller::start(&Clock::host(), members, None);
+        let list =
+            |node: &str| Targets { ask: QueryScope::List, nodes: vec![NodeName::new(node)], ..Targets::default() };
+        for (targets, expected) in [(list("cp-1"), 1), (list("cp-1"), 1), (list("cp-2"), 2), (list("cp-2"), 2)] {
+            poller.aim(targets);
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(queries.load(SeqCst), expected);
+        }
+        sleep(LIST_RETRY).await;
+        assert_eq!(queries.load(SeqCst), 3, "a failed read is repeated");
     }
 }

@@ -55,7 +55,7 @@ impl EventRecorder {
             steady,
             host,
             series_table: SeriesTable::default(),
-            refusing: BTreeMap::new(),
+            refusals: Refusals::default(),
             dropped: Arc::clone(&dropped),
             next_warning: BootTime::ZERO,
         };
@@ -78,8 +78,7 @@ struct Writer {
     steady: Steady,
     host: String,
     series_table: SeriesTable,
-    /// Boot time until which nothing is written to a namespace, because it refused an Event.
-    refusing: BTreeMap<String, BootTime>,
+    refusals: Refusals,
     /// Number of events that were dropped since the last warning.
     dropped: Arc<AtomicU64>,
     next_warning: BootTime,
@@ -114,7 +113,7 @@ impl Writer {
     async fn write(&mut self, event: &ObjectEvent) {
         let now = self.steady.now();
         let boot = now.boot;
-        if self.refusing.get(event.namespace()).is_some_and(|until| boot < *until) {
+        if self.refusals.is_refusing(event.namespace(), boot) {
             return;
         }
         let Ok(permit) = self.fence.permit(now.boot) else { return };
@@ -129,7 +128,15 @@ impl Writer {
             // The right may be missing everywhere, or this namespace is terminating or has a quota or a webhook.
             Err(WriteError::Refused { code: 403, message }) => {
                 self.series_table.forget(event);
-                self.refuses(event, boot, &message);
+                if self.refusals.note(event.namespace(), boot) {
+                    let (namespace, object) = (event.namespace(), event.object());
+                    tracing::warn!(
+                        namespace,
+                        object,
+                        why = message,
+                        "Events in this namespace are refused; all else continues"
+                    );
+                }
             }
             Err(WriteError::NotFound) => self.series_table.forget(event),
             Err(e) => {
@@ -140,25 +147,27 @@ impl Writer {
             }
         }
     }
+}
 
-    /// Remembers that a namespace refused an Event.
-    fn refuses(&mut self, event: &ObjectEvent, boot: BootTime, message: &str) {
-        if self.refusing.len() >= MAX_REFUSING {
-            self.refusing.retain(|_, until| boot < *until);
+/// Namespaces that refused an Event, with the boot time until which nothing is written to each.
+#[derive(Default)]
+struct Refusals(BTreeMap<String, BootTime>);
+
+impl Refusals {
+    fn is_refusing(&self, namespace: &str, now: BootTime) -> bool {
+        self.0.get(namespace).is_some_and(|until| now < *until)
+    }
+
+    /// Notes that the namespace refused an Event; reports whether that is new. A refusal that does not fit any more is
+    /// not noted.
+    fn note(&mut self, namespace: &str, now: BootTime) -> bool {
+        if self.0.len() >= MAX_REFUSING {
+            self.0.retain(|_, until| now < *until);
         }
-        if self.refusing.len() >= MAX_REFUSING {
-            return;
+        if self.0.len() >= MAX_REFUSING {
+            return false;
         }
-        let namespace = event.namespace().to_owned();
-        if self.refusing.insert(namespace, boot + REFUSED_PAUSE).is_none() {
-            let (namespace, object) = (event.namespace(), event.object());
-            tracing::warn!(
-                namespace,
-                object,
-                why = message,
-                "Events in this namespace are refused; all else continues"
-            );
-        }
+        self.0.insert(namespace.to_owned(), now + REFUSED_PAUSE).is_none()
     }
 }
 
@@ -284,6 +293,29 @@ mod tests {
         let last = at(0.1 * f64::from(remembered));
         assert_eq!(series_table.add(&event("1"), last, 0), EventWrite::Again("w1.1".to_owned(), 2));
         assert!(matches!(series_table.add(&event("0"), last, 7), EventWrite::New(_)));
+    }
+
+    #[test]
+    fn a_refusing_namespace_gets_no_events_for_a_while_and_is_reported_once() {
+        let mut refusals = Refusals::default();
+        assert!(refusals.note("shop", at(0.0)));
+        assert!(!refusals.note("shop", at(1.0)));
+        assert!(refusals.is_refusing("shop", at(600.0)));
+        assert!(!refusals.is_refusing("shop", at(601.0)));
+        assert!(!refusals.is_refusing("bank", at(1.0)));
+    }
+
+    #[test]
+    fn refusals_are_bounded_and_those_that_are_over_make_room() {
+        let mut refusals = Refusals::default();
+        for n in 0..MAX_REFUSING {
+            assert!(refusals.note(&n.to_string(), at(1.0)));
+        }
+        assert!(!refusals.note("shop", at(2.0)));
+        assert!(!refusals.is_refusing("shop", at(2.0)));
+        assert_eq!(refusals.0.len(), MAX_REFUSING);
+        assert!(refusals.note("shop", at(1.0) + REFUSED_PAUSE));
+        assert_eq!(refusals.0.len(), 1);
     }
 
     #[test]

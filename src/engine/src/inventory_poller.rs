@@ -20,7 +20,7 @@ use cketerm_model::{
     stored::view::StoreView,
 };
 use cketerm_rules::registry::{Basis, GoodAnswer, Proposal, QueryState, Registry, propose};
-use cketerm_runtime::tasks::held;
+use cketerm_runtime::tasks::{OwnedTask, held};
 use cketerm_sabakan::{Machines, variables};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
@@ -31,7 +31,7 @@ use crate::node_membership::NodeMembership;
 pub struct InventoryPoller {
     wanted: watch::Sender<Demand>,
     seen: watch::Receiver<Arc<Registry>>,
-    task: tokio::task::JoinHandle<()>,
+    _task: OwnedTask,
 }
 
 /// Purpose of a plan of the definition.
@@ -57,32 +57,13 @@ struct Demand {
     broken_after: Option<BootTime>,
 }
 
-impl Drop for InventoryPoller {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 impl InventoryPoller {
     /// Starts the task. It sends no query before one is wanted.
     pub fn start(live: Arc<Live>, kube: Option<Arc<KubeLive>>, http: Http, clock: Clock) -> Self {
         let (wanted, want) = watch::channel(Demand::default());
         let (publish, seen) = watch::channel(Arc::<Registry>::default());
-        let poller_task = PollerTask {
-            live,
-            kube,
-            http,
-            clock,
-            registry: Registry::default(),
-            asks: JoinSet::new(),
-            asking: Vec::new(),
-            planned: None,
-            planned_at: BootTime::ZERO,
-            nodes: None,
-            membership: NodeMembership::default(),
-            publish,
-        };
-        Self { wanted, seen, task: cketerm_runtime::tasks::spawn(poller_task.run(want)) }
+        let poller_task = PollerTask::new(live, kube, http, clock, publish);
+        Self { wanted, seen, _task: OwnedTask::spawn(poller_task.run(want)) }
     }
 
     /// Sets whether anything is wanted at all, the purpose of plans, and the boot time after which an answer about
@@ -163,6 +144,29 @@ async fn changed(nodes: Option<&mut watch::Receiver<Arc<KubeView>>>) {
 }
 
 impl PollerTask {
+    fn new(
+        live: Arc<Live>,
+        kube: Option<Arc<KubeLive>>,
+        http: Http,
+        clock: Clock,
+        publish: watch::Sender<Arc<Registry>>,
+    ) -> Self {
+        Self {
+            live,
+            kube,
+            http,
+            clock,
+            registry: Registry::default(),
+            asks: JoinSet::new(),
+            asking: Vec::new(),
+            planned: None,
+            planned_at: BootTime::ZERO,
+            nodes: None,
+            membership: NodeMembership::default(),
+            publish,
+        }
+    }
+
     async fn run(mut self, mut want: watch::Receiver<Demand>) {
         let mut store_changed = self.live.subscribe();
         let mut nodes_changed = self.kube.as_ref().map(|kube| kube.subscribe());
@@ -397,26 +401,4 @@ fn remaining_cache_time(changes: bool, plans: Plans, only_busy: bool, old: Secon
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A plan that the leader applies must not be kept.
-    #[test]
-    fn an_applied_plan_is_recomputed_at_once_and_a_displayed_one_is_cached() {
-        assert_eq!(remaining_cache_time(true, Plans::Applied, true, Seconds::ZERO), None);
-        let whole = Some(Duration::from(CACHE_TIME));
-        assert_eq!(remaining_cache_time(false, Plans::Applied, true, Seconds::ZERO), whole, "the plan changes nothing");
-        assert_eq!(
-            remaining_cache_time(true, Plans::Shown, true, Seconds::ZERO),
-            whole,
-            "this engine does not apply the plan"
-        );
-        assert_eq!(
-            remaining_cache_time(true, Plans::Shown, false, Seconds::ZERO),
-            None,
-            "another input has changed, too"
-        );
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, CACHE_TIME), None, "the cache time has passed");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, Seconds::new(-9.0)), whole, "the clock went back");
-    }
-}
+mod tests;

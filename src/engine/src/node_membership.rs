@@ -41,7 +41,6 @@ impl NodeMembership {
             return Look { proposal: None, next: pause(*at + INTERVAL - now) };
         }
         if !kube.synced() {
-            self.planned = None;
             return Look { proposal: None, next: INTERVAL };
         }
         let proposal = propose(store, kube, wall);

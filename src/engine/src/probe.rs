@@ -16,6 +16,7 @@ use cketerm_clients::{
 };
 use cketerm_model::{boot_time::BootTime, clock::Clock, names::Address};
 use cketerm_rules::snapshot::Probe;
+use cketerm_runtime::tasks::OwnedTask;
 use tokio::sync::{Notify, watch};
 
 /// Time between probes: `OFTEN` while an API server is in progress or next, else `SELDOM`.
@@ -38,13 +39,7 @@ pub struct Prober {
     targets: watch::Sender<Targets>,
     seen: Arc<Mutex<BTreeMap<Address, Probe>>>,
     changed: Arc<Notify>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Prober {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: OwnedTask,
 }
 
 impl Prober {
@@ -53,14 +48,8 @@ impl Prober {
         let (targets, inbox) = watch::channel(Targets::default());
         let seen = Arc::new(Mutex::new(BTreeMap::new()));
         let changed = Arc::new(Notify::new());
-        let task = cketerm_runtime::tasks::spawn(run(
-            (http, kube),
-            inbox,
-            Arc::clone(&seen),
-            Arc::clone(&changed),
-            clock.clone(),
-        ));
-        Self { targets, seen, changed, task }
+        let task = OwnedTask::spawn(run((http, kube), inbox, Arc::clone(&seen), Arc::clone(&changed), clock.clone()));
+        Self { targets, seen, changed, _task: task }
     }
 
     /// Sets the targets to exactly these; a change takes effect at once.

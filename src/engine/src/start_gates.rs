@@ -9,6 +9,7 @@ use cketerm_model::{
     clock::Clock,
     start_gates::{GateAnswer, StartGateView, StartGates},
 };
+use cketerm_runtime::tasks::OwnedTask;
 use futures::StreamExt;
 use tokio::sync::{Notify, watch};
 
@@ -29,13 +30,7 @@ pub struct GatePoller {
     target: watch::Sender<Option<Target>>,
     seen: watch::Receiver<Arc<StartGateView>>,
     changed: Arc<Notify>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for GatePoller {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: OwnedTask,
 }
 
 impl GatePoller {
@@ -52,7 +47,7 @@ impl GatePoller {
             view: StartGateView::default(),
             asked: None,
         };
-        Self { target, seen, changed, task: cketerm_runtime::tasks::spawn(task.run(inbox)) }
+        Self { target, seen, changed, _task: OwnedTask::spawn(task.run(inbox)) }
     }
 
     /// Sets the subject of the requests; `None` = no requests. A new subject is asked for at once.

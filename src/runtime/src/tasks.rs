@@ -39,6 +39,28 @@ where
     }
 }
 
+/// Task that is aborted when its owner drops it.
+#[derive(Debug)]
+pub struct OwnedTask(JoinHandle<()>);
+
+impl OwnedTask {
+    /// Spawns a task like [`spawn`].
+    pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(spawn(task))
+    }
+
+    /// Reports whether the task has ended.
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl Drop for OwnedTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Wraps a future like [`spawn`], for a caller that spawns it itself, for example into a `JoinSet`.
 pub fn held<F>(task: F) -> Pin<Box<dyn Future<Output = F::Output> + Send>>
 where
@@ -222,6 +244,23 @@ mod tests {
         gate.thaw();
         sleep(Duration::from_secs(2)).await;
         assert!(count.load(SeqCst) >= 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owned_task_ends_when_it_is_dropped() {
+        let (count, ended) = (Arc::new(AtomicU32::new(0)), OwnedTask::spawn(async {}));
+        let inner = Arc::clone(&count);
+        let task = OwnedTask::spawn(async move {
+            loop {
+                sleep(Duration::from_secs(1)).await;
+                inner.fetch_add(1, SeqCst);
+            }
+        });
+        sleep(Duration::from_millis(1500)).await;
+        assert_eq!((task.is_finished(), ended.is_finished()), (false, true));
+        drop(task);
+        sleep(Duration::from_secs(100)).await;
+        assert_eq!((count.load(SeqCst), Arc::strong_count(&count)), (1, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,8 @@ use std::{
 };
 
 use cketerm_model::{kube::KubeView, names::NodeName};
-use tokio::{sync::watch, task::JoinHandle};
+use cketerm_runtime::tasks::OwnedTask;
+use tokio::sync::watch;
 
 use super::{
     connect::Kube,
@@ -23,21 +24,12 @@ use super::{
 /// Live copy of Kubernetes. It watches the API server until it is dropped.
 pub struct Live {
     shared: Arc<Shared>,
-    tasks: Vec<Task>,
-    pods: Mutex<BTreeMap<NodeName, (u64, Task)>>,
-    endpoints: Mutex<Option<(u64, Task)>>,
-    control_plane_pods: Mutex<Option<(u64, Task)>>,
-    hosts: Mutex<Option<(u64, Task)>>,
-    maintenance_requests: Mutex<Option<(u64, Task)>>,
-}
-
-/// A task that is aborted when its owner is dropped.
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    tasks: Vec<OwnedTask>,
+    pods: Mutex<BTreeMap<NodeName, (u64, OwnedTask)>>,
+    endpoints: Mutex<Option<(u64, OwnedTask)>>,
+    control_plane_pods: Mutex<Option<(u64, OwnedTask)>>,
+    hosts: Mutex<Option<(u64, OwnedTask)>>,
+    maintenance_requests: Mutex<Option<(u64, OwnedTask)>>,
 }
 
 impl Live {
@@ -50,9 +42,9 @@ impl Live {
             watch_kind(&shared, Namespaces).1,
             watch_kind(&shared, Budgets).1,
             watch_kind(&shared, DaemonSets).1,
-            Task(cketerm_runtime::tasks::spawn(heartbeat::beat(Arc::clone(&shared)))),
-            Task(cketerm_runtime::tasks::spawn(heartbeat::poll_identity(Arc::clone(&shared)))),
-            Task(cketerm_runtime::tasks::spawn(publish(Arc::clone(&shared)))),
+            OwnedTask::spawn(heartbeat::beat(Arc::clone(&shared))),
+            OwnedTask::spawn(heartbeat::poll_identity(Arc::clone(&shared))),
+            OwnedTask::spawn(publish(Arc::clone(&shared))),
         ];
         shared.publish();
         Self {
@@ -173,8 +165,8 @@ impl Live {
             (true, Some(running)) => *watched = Some(running),
             (true, None) => {
                 let link = self.shared.link("endpoints");
-                let task = cketerm_runtime::tasks::spawn(heartbeat::poll_endpoints(Arc::clone(&self.shared), link));
-                *watched = Some((link, Task(task)));
+                let task = OwnedTask::spawn(heartbeat::poll_endpoints(Arc::clone(&self.shared), link));
+                *watched = Some((link, task));
                 self.shared.publish();
             }
             (false, Some((link, _))) => {
@@ -198,14 +190,14 @@ async fn publish(shared: Arc<Shared>) {
 }
 
 /// Starts the watch of a custom resource, which the cluster may not have.
-fn watch_custom<K: Kind>(shared: &Arc<Shared>, kind: K, custom: CustomResource) -> (u64, Task) {
+fn watch_custom<K: Kind>(shared: &Arc<Shared>, kind: K, custom: CustomResource) -> (u64, OwnedTask) {
     let link = shared.link(K::SOURCE);
     let watch = heartbeat::run_custom_watch(Arc::clone(shared), link, kind, custom);
-    (link, Task(cketerm_runtime::tasks::spawn(watch)))
+    (link, OwnedTask::spawn(watch))
 }
 
 /// Starts the watch of a kind. Returns its link and its task.
-fn watch_kind<K: Kind>(shared: &Arc<Shared>, kind: K) -> (u64, Task) {
+fn watch_kind<K: Kind>(shared: &Arc<Shared>, kind: K) -> (u64, OwnedTask) {
     let link = shared.link(K::SOURCE);
-    (link, Task(cketerm_runtime::tasks::spawn(Follow::new(Arc::clone(shared), link, kind).run())))
+    (link, OwnedTask::spawn(Follow::new(Arc::clone(shared), link, kind).run()))
 }

@@ -7,6 +7,8 @@
 
 mod host_reconciler;
 mod shutdown;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -17,12 +19,10 @@ use std::{
 use cketerm_clients::power::BmcClients;
 use cketerm_model::{boot_time::BootTime, host::HostRow, kube::HOSTS_SOURCE};
 use cketerm_rules::metal3::{Metal3, controller};
+use cketerm_runtime::tasks::OwnedTask;
 use imbl::OrdMap;
 use jiff::Timestamp;
-use tokio::{
-    sync::{OnceCell, Semaphore, watch},
-    task::JoinHandle,
-};
+use tokio::sync::{OnceCell, Semaphore, watch};
 
 use self::{
     host_reconciler::HostReconciler,
@@ -67,6 +67,22 @@ struct Shared {
 }
 
 impl Shared {
+    fn new(actor: Arc<Actor>, reach: BmcClients, board: Board) -> Self {
+        Self {
+            actor,
+            reach,
+            board,
+            keeps: OnceCell::new(),
+            asked_at_once: Semaphore::new(ASKED_AT_ONCE),
+            barred: Mutex::default(),
+            retires: AtomicBool::new(false),
+            shutdown_signal: watch::channel(false).0,
+            surveyed: watch::channel(false).0,
+            interrupted_cycles: watch::Sender::default(),
+            waiting: Mutex::default(),
+        }
+    }
+
     /// Publishes a change of the state; wakes no subscriber if nothing changed.
     fn show(&self, change: impl FnOnce(&mut Metal3)) {
         self.board.send_if_modified(|seen| {
@@ -85,33 +101,15 @@ impl Shared {
 /// decides from the resource alone.
 pub(super) struct Controller {
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    _task: OwnedTask,
     /// Set while this engine is about to resign.
     retiring: Option<Retiring>,
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 impl Controller {
     /// Starts the controller. It does nothing until the policy enables it.
     pub fn start(actor: Arc<Actor>, reach: BmcClients, board: Board) -> Self {
-        let shared = Arc::new(Shared {
-            actor,
-            reach,
-            board,
-            keeps: OnceCell::new(),
-            asked_at_once: Semaphore::new(ASKED_AT_ONCE),
-            barred: Mutex::default(),
-            retires: AtomicBool::new(false),
-            shutdown_signal: watch::channel(false).0,
-            surveyed: watch::channel(false).0,
-            interrupted_cycles: watch::Sender::default(),
-            waiting: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(actor, reach, board));
         let supervisor = HostSupervisor {
             shared: Arc::clone(&shared),
             known_hosts: Hosts::new(),
@@ -120,7 +118,7 @@ impl Controller {
             foreign_writer: OtherController::Nobody,
             last_update: None,
         };
-        Self { shared, task: cketerm_runtime::tasks::spawn(supervisor.run()), retiring: None }
+        Self { shared, _task: OwnedTask::spawn(supervisor.run()), retiring: None }
     }
 }
 
@@ -129,13 +127,7 @@ type Hosts = OrdMap<(String, String), Arc<HostRow>>;
 /// Task of a host, with the channel for the host's changes.
 struct HostTask {
     row: watch::Sender<Arc<HostRow>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for HostTask {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    task: OwnedTask,
 }
 
 /// Evidence of another controller.
@@ -303,7 +295,7 @@ impl HostSupervisor {
     fn take(&self, row: Arc<HostRow>) -> HostTask {
         let (row, watched) = watch::channel(row);
         let reconciler = HostReconciler::new(Arc::clone(&self.shared), watched);
-        HostTask { row, task: cketerm_runtime::tasks::spawn(reconciler.run()) }
+        HostTask { row, task: OwnedTask::spawn(reconciler.run()) }
     }
 
     /// Sets or clears the reason why the role may not run. No task is stopped: a task with a cycle under way ends the

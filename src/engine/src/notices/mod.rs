@@ -18,7 +18,8 @@ use cketerm_rules::{
     notices::{Receivers, scene::Scene},
     seen::Seen,
 };
-use tokio::{sync::watch, task::JoinHandle};
+use cketerm_runtime::tasks::OwnedTask;
+use tokio::sync::watch;
 
 pub use self::delivery::{Delivery, DeliveryResult};
 use self::worker::NotificationWorker;
@@ -55,21 +56,16 @@ impl NotifierContext {
 }
 
 /// Workers of one leadership. They end when this is dropped; the next leader sends their remaining notices.
-pub(super) struct NotificationWorkers(Vec<JoinHandle<()>>);
+pub(super) struct NotificationWorkers {
+    _tasks: Vec<OwnedTask>,
+}
 
 impl NotificationWorkers {
     /// Starts one worker for each receiver.
     pub fn start(context: &NotifierContext, receivers: &[Receiver]) -> Self {
         context.board.send_replace(Arc::default());
-        let each = receivers
-            .iter()
-            .map(|r| cketerm_runtime::tasks::spawn(NotificationWorker::new(context.clone(), r.clone()).run()));
-        Self(each.collect())
-    }
-}
-
-impl Drop for NotificationWorkers {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+        let each =
+            receivers.iter().map(|r| OwnedTask::spawn(NotificationWorker::new(context.clone(), r.clone()).run()));
+        Self { _tasks: each.collect() }
     }
 }
