@@ -120,7 +120,7 @@ chart: setup build ## the Helm chart and the image on real servers (as root; bui
 agent-logind: setup build ## the node agent on a real systemd and logind (as root, in a container on an overlay): the unit, the DaemonSet's container, delay locks, real shutdowns
 	tests/agent/run $(BINARY)
 
-docs: ## writes the generated documents again (docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, docs/policy.schema.json, the tables in docs/configuration.md and docs/beside-cke.md), and builds the site
+docs: ## writes the generated documents again (docs/keys.md, docs/commands.md, docs/metrics.md, docs/config.schema.json, docs/policy.schema.json, the tables in docs/configuration.md, docs/beside-cke.md and docs/reference/json.md), and builds the site
 	UPDATE_DOCS=1 cargo test --locked --lib docs_
 	$(MAKE) site
 

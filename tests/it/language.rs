@@ -162,6 +162,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/cketerm/src/config.rs", "kubeconfig files"),
     ("src/cketerm/src/config/form.rs", "file names"),
     ("src/cketerm/src/config/schema.rs", "comments of the default file"),
+    ("src/cketerm/src/cli/json_fields/declarations.rs", "declarations in Rust"),
     ("src/console/src/state/command_line.rs", "typed commands"),
     ("src/console/src/theme/file.rs", "names of colours"),
     ("src/console/src/theme/loader.rs", "lines of theme files"),

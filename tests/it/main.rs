@@ -20,6 +20,7 @@ mod engine;
 mod generated;
 mod guide;
 mod imports;
+mod json_reference;
 mod kubernetes;
 mod language;
 mod notices;

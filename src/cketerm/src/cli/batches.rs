@@ -48,8 +48,11 @@ type Ends = BTreeMap<BatchId, Answer>;
 /// An estimated end as `-o json` prints it: nine of ten times it is later than `low`, and as often earlier than `high`.
 #[derive(Serialize)]
 struct ShownEstimate {
+    /// Early end.
     low: Timestamp,
+    /// Middle of the estimate.
     likely: Timestamp,
+    /// Late end.
     high: Timestamp,
     /// The same if no machine gets stuck from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,8 +62,11 @@ struct ShownEstimate {
 /// Times without stuck machines.
 #[derive(Serialize)]
 struct ShownInterval {
+    /// Early end.
     low: Timestamp,
+    /// Middle of the estimate.
     likely: Timestamp,
+    /// Late end.
     high: Timestamp,
 }
 
@@ -74,28 +80,43 @@ impl From<&Estimate> for ShownEstimate {
 /// A batch as `-o json` prints it.
 #[derive(Serialize)]
 struct Shown<'a> {
+    /// Id of the batch.
     id: BatchId,
+    /// State; `held_by` names what holds a running one.
     state: BatchState,
     /// Condition that keeps the queued entries of an open batch from starting, other than a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<String>,
+    /// Operator who added it, or the engine.
     who: &'a Who,
+    /// Time at which it was added.
     at: Timestamp,
+    /// Reason that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
+    /// Number of entries that were asked for.
     asked: u64,
+    /// Number of entries that were added; fewer than `asked` if the command was interrupted.
     added: u64,
+    /// Number of entries that have not started.
     queued: u64,
+    /// Number of entries in work.
     in_work: u64,
+    /// Number of entries that reached their goal.
     done: u64,
     /// Number of entries that ended under a leader that records no ends: CKE.
     unrecorded: u64,
+    /// Number of entries that failed.
     failed: u64,
+    /// Number of entries that were cancelled, deleted or dequeued.
     withdrawn: u64,
+    /// The pause, if it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<&'a Paused>,
+    /// The cancellation, if it was cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancelled: Option<&'a Cancelled>,
+    /// Expected end of a running batch, if enough entries have ended before.
     #[serde(skip_serializing_if = "Option::is_none")]
     estimate: Option<ShownEstimate>,
 }

@@ -92,6 +92,7 @@ fn cells(record: &Record) -> Vec<String> {
 struct EndingTimeline<'a> {
     #[serde(flatten)]
     ending: &'a Ending,
+    /// Events of its life, the oldest first.
     timeline: Vec<TimelineEntry>,
 }
 

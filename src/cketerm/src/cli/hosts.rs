@@ -74,18 +74,27 @@ impl PowerArgs {
 /// A host in the form that is listed.
 #[derive(Debug, Serialize)]
 struct Listed {
+    /// Its namespace.
     namespace: String,
+    /// Its name.
     name: String,
+    /// Whether it is on (`status.poweredOn`).
     powered_on: Option<bool>,
+    /// Whether it should be on (`spec.online`).
     online: bool,
+    /// State of its provisioning (`status.provisioning.state`); may be empty.
     provisioning: String,
     /// Requested modes: `reboot` is the basic annotation, the others are keys.
     asked: Vec<String>,
     /// Reason why a request would not be carried out.
     hindrance: Option<String>,
+    /// Its error message.
     error: Option<String>,
+    /// Time since which a requested reboot is not over.
     pending_reboot_since: Option<jiff::Timestamp>,
+    /// Time at which it was last turned on, if known.
     last_powered_on: Option<jiff::Timestamp>,
+    /// Name of the object that uses it (`spec.consumerRef`); may be empty.
     consumer: String,
 }
 

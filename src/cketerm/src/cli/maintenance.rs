@@ -123,8 +123,11 @@ async fn print_acceptance(operator: &Operator, command: OperatorCommand, context
 struct Row<'a> {
     #[serde(flatten)]
     entry: &'a MaintenanceEntry,
+    /// Name of the Node, if the definition has the machine.
     name: Option<&'a NodeName>,
+    /// Operator who asked for it.
     who: Option<String>,
+    /// Reason that was given.
     reason: Option<&'a str>,
     /// The reason for its wait, or its fault.
     waits: Option<String>,

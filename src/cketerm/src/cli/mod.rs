@@ -25,6 +25,8 @@ mod hosts;
 mod info;
 mod init;
 mod input_file;
+#[cfg(test)]
+mod json_fields;
 mod leader;
 mod listing;
 mod machines;

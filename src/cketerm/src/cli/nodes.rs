@@ -58,17 +58,22 @@ pub struct NodeArgs {
 /// A node in the form that is listed.
 #[derive(Debug, Serialize)]
 struct Listed {
+    /// Name of the Node, or of the member.
     name: NodeName,
+    /// Address of the member, else of the Node.
     address: Address,
+    /// Whether it is a control plane of the definition.
     control_plane: bool,
     /// Whether the definition contains it.
     member: bool,
     /// Ready condition that Kubernetes reports; `None` = no such Node.
     ready: Option<bool>,
+    /// Whether it is not cordoned; `None` = no such Node.
     schedulable: Option<bool>,
-    /// Author of the cordon; `None` = not cordoned.
+    /// Author of the cordon, if it is cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned_by: Option<CordonedBy>,
+    /// Version of its kubelet.
     kubelet: Option<String>,
     /// Entries of both queues for this machine.
     entries: Vec<String>,

@@ -60,13 +60,20 @@ pub async fn run(word: NoticesCommand, context: &Context) -> Result<(), ActionEr
 /// Row of the list.
 #[derive(Serialize)]
 struct Row {
+    /// Name of the receiver.
     name: String,
+    /// Program or webhook; none if this host does not configure it.
     #[serde(rename = "way")]
     channel: Option<String>,
+    /// Kinds of notices that it gets.
     kinds: Vec<Kind>,
+    /// Number of notices that it has not received.
     pending: u64,
+    /// Time of the last delivery.
     delivered: Option<jiff::Timestamp>,
+    /// Time since which deliveries fail.
     down_since: Option<jiff::Timestamp>,
+    /// Reason of the failures, or why its record cannot be read.
     why: Option<String>,
 }
 

@@ -63,12 +63,19 @@ impl OffArgs {
 /// A machine in the form that `status` prints.
 #[derive(Debug, Serialize)]
 struct Shown {
+    /// Address of the machine.
     address: String,
+    /// Its BMC or other driver.
     bmc: String,
+    /// Id of the system at the BMC.
     system: String,
+    /// Name of the system at the BMC.
     name: String,
+    /// Whether it is on.
     power: String,
+    /// Kinds of reset that the BMC offers.
     reset_types: Vec<String>,
+    /// Time since its last reset, if the BMC reports it.
     seconds_since_reset: Option<u64>,
 }
 

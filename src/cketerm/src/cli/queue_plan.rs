@@ -46,8 +46,11 @@ use super::{
 struct Planned {
     /// Number of its wave, counted from 1; `None` if it is in progress or waits.
     wave: Option<usize>,
+    /// Address of the machine.
     address: Address,
+    /// Name of its Node.
     name: String,
+    /// Whether it is a control plane.
     api_server: bool,
     /// Index of its entry, if it is in the queue.
     entry: Option<u64>,

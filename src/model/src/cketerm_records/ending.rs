@@ -81,7 +81,7 @@ pub struct Ending {
     /// The request for the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
-    /// Attempts of the entry: the first one and the newest, see [`Ending::bounded`].
+    /// Attempts of the entry: the first one and as many of the newest as are kept.
     #[serde(default)]
     pub attempts: Vec<Attempt>,
     /// The last run of each hook of its last drain.

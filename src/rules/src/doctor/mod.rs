@@ -92,7 +92,7 @@ pub struct Check {
     pub outcome: Outcome,
     /// The fact.
     pub text: String,
-    /// Way to mend it. Every warning and failure has one, here or in the fact.
+    /// The remedy. Every warning and failure has one, here or in the fact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

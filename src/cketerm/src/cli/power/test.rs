@@ -32,10 +32,13 @@ pub struct TestArgs {
 /// A machine with its checks, in the form that is printed.
 #[derive(Debug, Serialize)]
 pub struct Tested {
+    /// Address of the machine.
     address: String,
     /// Driver, by its target: `BMC https://10.1.0.5`.
     target: Option<String>,
+    /// Whether no check failed.
     ok: bool,
+    /// The checks.
     checks: Vec<Shown>,
 }
 
@@ -50,7 +53,9 @@ impl Tested {
 
 #[derive(Debug, Serialize)]
 struct Shown {
+    /// Name of the check.
     check: &'static str,
+    /// Whether it succeeded.
     ok: bool,
     /// The fact that was found, or the failure with its remedy.
     message: String,
