@@ -254,8 +254,8 @@ impl Actor {
         ranged.change.puts.iter().find(|p| p.key.starts_with(&audits)).cloned()
     }
 
-    /// Reads until etcd shows whether the transaction went through. If it did, waits until the live copy shows it.
-    /// Returns the revision of the audit record if the record is there.
+    /// Reads until etcd shows whether the transaction went through. Returns the revision of the audit record if the
+    /// record is there.
     async fn read_again(&self, proof: Option<&Put>) -> Result<Option<i64>, Stop> {
         let asked = async |proof: Option<&Put>| match proof {
             None => self.store.current_revision().await.map(|_| None),
@@ -266,13 +266,8 @@ impl Actor {
             }
         };
         loop {
-            match asked(proof).await {
-                Ok(Some(revision)) => {
-                    self.shown(revision).await?;
-                    return Ok(Some(revision));
-                }
-                Ok(None) => return Ok(None),
-                Err(_) => {}
+            if let Ok(revision) = asked(proof).await {
+                return Ok(revision);
             }
             if self.fence.life().remaining().is_zero() {
                 return Err(Stop(EffectOutcome::Lost));

@@ -93,7 +93,7 @@ impl Actor {
             deletes: apply.approval.iter().map(|(digest, _)| keys.approval(digest)).collect(),
         };
         let ranged = Ranged { change, unwritten: unwritten(&apply, keys), cleared: Vec::new() };
-        match self.store.commit(&permit, ranged.clone()).await {
+        let revision = match self.store.commit(&permit, ranged.clone()).await {
             Err(CommitError::TooLarge(size)) => return Ok(EffectOutcome::TooLarge(size)),
             Err(CommitError::LostLeadership) => return Err(Stop(EffectOutcome::Lost)),
             Err(CommitError::Conflict { keys }) => {
@@ -102,12 +102,11 @@ impl Actor {
             }
             Err(CommitError::Refused(why)) => return Ok(EffectOutcome::Failed(why)),
             Err(CommitError::Unknown(why)) => {
-                if self.read_again(self.proof(&ranged).as_ref()).await?.is_none() {
-                    return Ok(EffectOutcome::Failed(why));
-                }
+                self.read_again(self.proof(&ranged).as_ref()).await?.ok_or(Stop(EffectOutcome::Failed(why)))?
             }
-            Ok(revision) => self.shown(revision).await?,
-        }
+            Ok(revision) => revision,
+        };
+        self.shown(revision).await?;
         tracing::info!(action = apply.generated.action, reason = apply.generated.reason, bytes, "definition generated");
         Ok(EffectOutcome::Done)
     }
