@@ -24,6 +24,7 @@ mod record;
 mod registry;
 mod repair;
 mod results;
+mod shared_read;
 
 use std::{
     sync::{
@@ -42,9 +43,11 @@ use cketerm_model::{
     boot_time::BootTime,
     cketerm_records::{Audit, Who},
     clock::Steady,
+    drain::EvictionAdmission,
     entry::EntryId,
     etcd::EtcdView,
     fence::{Fence, NoPermit, Permit},
+    placement::PlacementView,
     start_gates::StartGateView,
     stored::transaction::{Put, Ranged},
 };
@@ -57,10 +60,9 @@ use cketerm_rules::{
 
 use self::audit_intent::Step;
 pub(super) use self::{
-    admission::SharedAdmission,
     audit_intent::{AuditIntent, Repeated, named, write_result},
     eviction_pace::EvictionPace,
-    explain::SharedPlacement,
+    shared_read::SharedRead,
 };
 use super::{command::Spawner, event_recorder::EventRecorder};
 
@@ -98,9 +100,9 @@ pub(super) struct Actor {
     /// Pace of evictions, by the answers of the API server.
     pub eviction_pace: EvictionPace,
     /// Last read of the webhooks and policies that see evictions.
-    pub admission: SharedAdmission,
+    pub admission: SharedRead<EvictionAdmission>,
     /// Last read of all pods, for the causes behind budgets.
-    pub placement: SharedPlacement,
+    pub placement: SharedRead<Arc<PlacementView>>,
     /// Number of audit records that this leadership has written.
     pub audit_count: Arc<AtomicU64>,
     /// Audit records of steps that may be tried again.

@@ -21,7 +21,7 @@ use cketerm_rules::{
 
 use super::{Leader, Loop};
 use crate::{
-    act::{Actor, EvictionPace, Repeated, SharedAdmission, SharedPlacement},
+    act::{Actor, EvictionPace, Repeated, SharedRead},
     event_recorder::EventRecorder,
     lead::{Campaign, CandidacyEvent, CandidacyOrder},
     metal3::Controller,
@@ -386,8 +386,8 @@ impl Loop {
             audit_count: Arc::default(),
             repeats: Repeated::default(),
             eviction_pace: EvictionPace::default(),
-            admission: SharedAdmission::default(),
-            placement: SharedPlacement::default(),
+            admission: SharedRead::default(),
+            placement: SharedRead::default(),
         };
         let actor = Arc::new(actor);
         let records = Arc::clone(&actor);
