@@ -137,8 +137,6 @@ impl Loop {
         if now.boot >= until {
             tracing::warn!("the lock was not released in time; it expires with its lease");
             self.lose_leadership("its lease expires");
-        } else {
-            self.ask(CandidacyOrder::Resign);
         }
         true
     }
