@@ -40,6 +40,14 @@ const RETRY_INTERVAL: Seconds = Seconds::new(3.0);
 /// Time for which a leader without work stays, so that it can remove its signs from Nodes before it resigns.
 const CLEAR_SIGNS: Seconds = Seconds::new(10.0);
 
+/// Time that the announcement stays in etcd after the end of the wait that it announces.
+const ANNOUNCEMENT_MARGIN: Duration = Duration::from_secs(15);
+
+/// Returns the TTL of the announcement that an engine waits so much longer.
+pub(super) fn announcement_ttl(left: Seconds) -> Duration {
+    Duration::from(left) + ANNOUNCEMENT_MARGIN
+}
+
 impl Loop {
     /// Campaigns, resigns, or writes schema and identity, as policy, preflight and other candidates require.
     pub(super) fn update_leadership(&mut self, now: Now) {
@@ -209,7 +217,7 @@ impl Loop {
         let registration = EngineRegistration { standing_back: Some(why), ..registration.clone() };
         let (hold, over) = tokio::sync::oneshot::channel();
         self.announced = Some(hold);
-        let ttl = Duration::from(left) + Duration::from_secs(15);
+        let ttl = announcement_ttl(left);
         cketerm_runtime::tasks::spawn(defer_election(self.store.clone(), ttl, registration, over));
     }
 
