@@ -12,6 +12,8 @@ use cketerm_model::{
 };
 use cketerm_rules::{batches, decide::Decision, outcomes, publish, seen::Seen};
 
+use tokio::task::AbortHandle;
+
 use super::{Loop, TICK};
 use crate::{lead::CandidacyOrder, preflight};
 
@@ -129,9 +131,7 @@ impl Loop {
     pub(super) async fn shut_down(mut self) {
         if let Some(leader) = &self.leader {
             leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
-            for check in std::mem::take(&mut self.checks).into_values() {
-                check.abort();
-            }
+            self.effects.values().filter_map(|running| running.check.as_ref()).for_each(AbortHandle::abort);
             let deadline = tokio::time::sleep(COMMANDS_TIMEOUT);
             tokio::pin!(deadline);
             loop {
