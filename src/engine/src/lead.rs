@@ -8,7 +8,10 @@ use cketerm_model::{
     fence::Fence,
 };
 use cketerm_runtime::heartbeat::Heartbeat;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+
+/// Most events that wait for the main loop.
+const MOST_EVENTS: usize = 8;
 
 /// Event of a candidacy.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub(super) enum CandidacyEvent {
 }
 
 /// Order from the main loop to a candidacy.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum CandidacyOrder {
     /// Resign.
     Resign,
@@ -38,7 +41,8 @@ pub(super) enum CandidacyOrder {
 
 /// A running candidacy.
 pub(super) struct Campaign {
-    orders: mpsc::Sender<CandidacyOrder>,
+    /// Newest order; none yet. No queue, so that an order to resign is never lost.
+    orders: watch::Sender<Option<CandidacyOrder>>,
     /// Events of the candidacy.
     pub events: mpsc::Receiver<CandidacyEvent>,
     task: tokio::task::JoinHandle<()>,
@@ -61,8 +65,8 @@ impl Campaign {
         heartbeat: &Heartbeat,
         (migrate, first_daemon): (Option<Who>, Option<FirstDaemon>),
     ) -> Self {
-        let (orders, inbox) = mpsc::channel(8);
-        let (outbox, events) = mpsc::channel(8);
+        let (orders, inbox) = watch::channel(None);
+        let (outbox, events) = mpsc::channel(MOST_EVENTS);
         let (store, host, heartbeat) = (store.clone(), host.to_owned(), heartbeat.clone());
         let task = cketerm_runtime::tasks::spawn(async move {
             let candidacy =
@@ -76,9 +80,15 @@ impl Campaign {
         Self { orders, events, task }
     }
 
-    /// Sends an order. A full or closed channel means that the candidacy is ending anyway.
+    /// Gives an order in place of the last one. An order to resign stays.
     pub(super) fn ask(&self, order: CandidacyOrder) {
-        let _ = self.orders.try_send(order);
+        self.orders.send_if_modified(|newest| {
+            let changes = *newest != Some(CandidacyOrder::Resign);
+            if changes {
+                *newest = Some(order);
+            }
+            changes
+        });
     }
 }
 
@@ -86,7 +96,7 @@ async fn campaign(
     store: &Store,
     mut candidacy: Candidacy,
     migrate: Option<Who>,
-    mut inbox: mpsc::Receiver<CandidacyOrder>,
+    mut inbox: watch::Receiver<Option<CandidacyOrder>>,
     outbox: &mpsc::Sender<CandidacyEvent>,
 ) -> CandidacyEvent {
     let _ = outbox.send(CandidacyEvent::Campaign(candidacy.lease())).await;
@@ -100,7 +110,7 @@ async fn campaign(
                     return CandidacyEvent::Failed(e.to_string());
                 }
             },
-            order = inbox.recv() => if !execute_order(&candidacy, order).await {
+            order = next_order(&mut inbox) => if !execute_order(&candidacy, order).await {
                 candidacy.resign().await;
                 return CandidacyEvent::Resigned;
             },
@@ -122,12 +132,18 @@ async fn campaign(
                 leads = true;
                 let _ = outbox.send(CandidacyEvent::Won(fence.clone())).await;
             }
-            order = inbox.recv() => if !execute_order(&candidacy, order).await {
+            order = next_order(&mut inbox) => if !execute_order(&candidacy, order).await {
                 candidacy.resign().await;
                 return CandidacyEvent::Resigned;
             },
         }
     }
+}
+
+/// Waits for the next order; none if the main loop is gone.
+async fn next_order(inbox: &mut watch::Receiver<Option<CandidacyOrder>>) -> Option<CandidacyOrder> {
+    inbox.changed().await.ok()?;
+    inbox.borrow_and_update().clone()
 }
 
 /// Carries out an order. Returns false if the candidacy must resign.
@@ -137,4 +153,40 @@ async fn execute_order(candidacy: &Candidacy, order: Option<CandidacyOrder>) -> 
         tracing::warn!(error = %e, "could not renew the registration");
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register(host: &str) -> CandidacyOrder {
+        let text = format!(r#"{{"host": "{host}", "pid": 1, "version": "0.2.0", "mode": "daemon"}}"#);
+        CandidacyOrder::Register(Box::new(serde_json::from_str(&text).unwrap()))
+    }
+
+    fn running() -> (Campaign, watch::Receiver<Option<CandidacyOrder>>) {
+        let (orders, inbox) = watch::channel(None);
+        let events = mpsc::channel(MOST_EVENTS).1;
+        (Campaign { orders, events, task: tokio::spawn(std::future::pending()) }, inbox)
+    }
+
+    #[tokio::test]
+    async fn a_candidacy_that_was_busy_gets_the_newest_registration() {
+        let (campaign, mut inbox) = running();
+        campaign.ask(register("first"));
+        campaign.ask(register("second"));
+        assert_eq!(next_order(&mut inbox).await, Some(register("second")));
+    }
+
+    #[tokio::test]
+    async fn an_order_to_resign_is_never_lost_or_replaced() {
+        let (campaign, mut inbox) = running();
+        (0..100).for_each(|n| campaign.ask(register(&n.to_string())));
+        campaign.ask(CandidacyOrder::Resign);
+        campaign.ask(register("later"));
+        assert_eq!(next_order(&mut inbox).await, Some(CandidacyOrder::Resign));
+        let (abandoned, mut inbox) = running();
+        drop(abandoned);
+        assert_eq!(next_order(&mut inbox).await, None, "without its main loop it resigns, too");
+    }
 }

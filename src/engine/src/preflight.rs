@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use cketerm_clients::power::{BmcClients, BmcInventory};
 use cketerm_model::{
     boot_time::Seconds,
-    cketerm_records::{Identity, SCHEMA},
+    cketerm_records::{EngineRegistration, Identity, SCHEMA},
     clock::Now,
     cluster::Cluster,
     entry::Stored,
@@ -157,9 +157,14 @@ pub(super) fn cke_candidate(store: &StoreView, own_lease: Option<i64>) -> Option
 /// Reports whether another complete engine is registered. An incomplete one lets it lead first.
 pub(super) fn has_complete_engine(store: &StoreView, own_lease: Option<i64>) -> bool {
     store.engines.iter().any(|(lease, stored)| {
-        Some(*lease) != own_lease
-            && Stored::get(stored).is_some_and(cketerm_model::cketerm_records::EngineRegistration::complete)
+        Some(*lease) != own_lease && Stored::get(stored).is_some_and(EngineRegistration::complete)
     })
+}
+
+/// Reports whether another engine is registered that does not stand back. A registration that cannot be read counts.
+pub(super) fn has_other_engine(store: &StoreView, own_lease: i64) -> bool {
+    let stands_by = |stored: &Stored<EngineRegistration>| stored.get().is_none_or(|e| e.standing_back.is_none());
+    store.engines.iter().any(|(lease, stored)| *lease != own_lease && stands_by(stored))
 }
 
 #[cfg(test)]
@@ -168,7 +173,7 @@ mod tests {
 
     use super::*;
     use cketerm_clients::net::Http;
-    use cketerm_model::cketerm_records::MissingSetting;
+    use cketerm_model::cketerm_records::{MissingSetting, Who};
     use cketerm_model::names::Address;
 
     /// The registration and every decision about a machine agree with `cketerm power` about its BMC.
@@ -231,6 +236,48 @@ mod tests {
             }
             assert_eq!(access.missing_settings().is_empty(), refused.is_empty(), "{file}");
         }
+    }
+
+    fn stored<T>(value: Result<T, String>) -> Stored<T> {
+        Stored { key: String::new(), mod_revision: 1, value: value.map(Arc::new) }
+    }
+
+    #[test]
+    fn only_a_confirmed_identity_of_this_cluster_lets_an_engine_lead() {
+        let with = |identity: Result<Identity, String>| {
+            let store = StoreView { identity: Some(stored(identity)), ..StoreView::default() };
+            super::identity(&store, Some("uid-1"))
+        };
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        let proposed = |uid: &str| Identity { uid: uid.to_owned(), confirmed_by: None, at };
+        let confirmed = |uid: &str| Identity { confirmed_by: Some(Who::default()), ..proposed(uid) };
+        assert_eq!(with(Ok(confirmed("uid-1"))), None);
+        let unconfirmed = PreflightFault::IdentityUnconfirmed { uid: "uid-1".to_owned() };
+        assert_eq!(with(Ok(proposed("uid-1"))), Some(unconfirmed));
+        let mismatch = PreflightFault::IdentityMismatch { recorded: "uid-2".to_owned(), found: "uid-1".to_owned() };
+        assert_eq!(with(Ok(confirmed("uid-2"))), Some(mismatch));
+        let unreadable = PreflightFault::IdentityUnreadable { error: "no JSON".to_owned() };
+        assert_eq!(with(Err("no JSON".to_owned())), Some(unreadable));
+        let empty = StoreView::default();
+        assert_eq!(super::identity(&empty, Some("uid-1")), Some(PreflightFault::IdentityNotProposed));
+        assert_eq!(super::identity(&empty, None), Some(PreflightFault::IdentityUnknown));
+    }
+
+    /// A leader that ends alone finishes power cycles first. Otherwise the next leader does it.
+    #[test]
+    fn another_engine_counts_unless_it_stands_back_even_if_its_registration_cannot_be_read() {
+        let others = |engines: &[(i64, Result<EngineRegistration, String>)]| {
+            let engines = engines.iter().map(|(lease, engine)| (*lease, stored(engine.clone()))).collect();
+            has_other_engine(&StoreView { engines, ..StoreView::default() }, 7)
+        };
+        let active: EngineRegistration =
+            serde_json::from_str(r#"{"host": "boot-1", "pid": 1, "version": "0.2.0", "mode": "daemon"}"#).unwrap();
+        let standing_back = EngineRegistration { standing_back: Some("no probe".to_owned()), ..active.clone() };
+        assert!(!others(&[]));
+        assert!(!others(&[(7, Ok(active.clone()))]), "its own registration is not another engine");
+        assert!(!others(&[(7, Ok(active.clone())), (8, Ok(standing_back.clone()))]));
+        assert!(others(&[(7, Ok(active.clone())), (8, Ok(standing_back)), (9, Ok(active))]));
+        assert!(others(&[(8, Err("no JSON".to_owned()))]));
     }
 
     /// A clock set half an hour ahead right before the win must not end a drain as if its window had ended.

@@ -146,6 +146,11 @@ impl NodeRow {
         self.owner.as_ref().and_then(|o| o.as_ref().ok())
     }
 
+    /// Reports whether cketerm's record names this entry.
+    pub fn is_owned_by(&self, entry: EntryId) -> bool {
+        self.owner().is_some_and(|owner| owner.entry == entry)
+    }
+
     /// Returns true if a newer row differs only in its version and in annotations of other programs. Of those, a decision
     /// needs only the signals of a reboot, which may be seen a moment later. Every field is named here, so that a new field must be considered.
     pub fn same_state(&self, newer: &Self) -> bool {
@@ -400,4 +405,25 @@ pub struct KubeLinkState {
     pub retry: Option<BootTime>,
     /// Whole seconds that the last answer took.
     pub lag: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_owned_by_the_entry_that_its_readable_record_names() {
+        let record = |entry: EntryId| -> Owner {
+            let text = format!(
+                r#"{{"lease": 122, "entry": "{entry}", "schedulable_before": true, "uid": "u", "boot_id": "b"}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let node = |owner| NodeRow { owner, ..NodeRow::default() };
+        let (this, other) = (EntryId::reboot(5), EntryId::repair(5));
+        assert!(node(Some(Ok(record(this)))).is_owned_by(this));
+        assert!(!node(Some(Ok(record(other)))).is_owned_by(this));
+        assert!(!node(Some(Err("no JSON".to_owned()))).is_owned_by(this));
+        assert!(!node(None).is_owned_by(this));
+    }
 }

@@ -109,6 +109,12 @@ fn a_node_out_of_service_frees_pods_and_volumes_and_returns_after_its_next_boot(
     assert!(node["metadata"]["annotations"]["cketerm.io/out-of-service"].is_null(), "{node}");
     let audit = cketerm(&world.config(), &["audit", "-o", "json"]).stdout;
     assert!(audit.contains("return to service"), "{audit}");
+    wait_for("the Node has an Event of its return", 20, || {
+        let events = world.ok("GET", "/apis/events.k8s.io/v1/namespaces/default/events", None);
+        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let is_return = |event: &&Value| event["reason"] == "ReturnedToService" && event["regarding"]["name"] == "h1";
+        events.iter().find(is_return).map(|event| assert_eq!(event["type"], "Normal", "{event}"))
+    });
 
     // the taint of somebody else stays
     let foreign = json!({"spec": {"taints": [{"key": TAINT, "value": "nodeshutdown", "effect": "NoExecute"}]}});

@@ -11,6 +11,7 @@ use std::{
 
 use cketerm_model::{
     etcd::{Member, host},
+    fence::Permit,
     secret,
 };
 use etcd_client::{Client, ConnectOptions};
@@ -182,7 +183,7 @@ impl EtcdMembers {
     }
 
     /// Requests that the leading member, which answers at these URLs, hands over to the member `to`.
-    pub async fn move_leader(&self, cluster: EtcdCluster, urls: &[String], to: u64) -> Result<(), String> {
+    pub async fn move_leader(&self, _: &Permit, cluster: EtcdCluster, urls: &[String], to: u64) -> Result<(), String> {
         let mut last = NO_URL.to_owned();
         for url in urls {
             match self.call(cluster, url, |mut client| async move { client.move_leader(to).await }).await {

@@ -201,9 +201,8 @@ impl Actor {
             }
             let permit = self.permit(guard, decided)?;
             let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
-            let sent = self.steady.now().boot;
-            let verdict = self.kube.evict(&permit, pod, &named, dry_run).await;
-            turn.ended(self.steady.now().boot - sent, &verdict);
+            let request = self.kube.evict(&permit, pod, &named, dry_run);
+            let verdict = turn.send(|| self.steady.now().boot, request).await;
             Ok::<_, Stop>(Some((pod.uid.clone(), self.answer_of(verdict, budgets))))
         });
         let mut answers = BTreeMap::new();

@@ -22,9 +22,9 @@ impl Actor {
         let on = format!("etcd member {from}");
         let intent = self.record_intent(&permit, "move etcd leader", &on, Some(format!("to member {to_name}"))).await?;
         // Needs a permit of its own, because writing the record may have taken long.
-        self.permit(guard, decided)?;
+        let permit = self.permit(guard, decided)?;
         let whose = if self.etcd_members.configured() { EtcdCluster::Kubernetes } else { EtcdCluster::Own };
-        let result = match self.etcd_members.move_leader(whose, urls, to).await {
+        let result = match self.etcd_members.move_leader(&permit, whose, urls, to).await {
             Ok(()) => Ok("done".to_owned()),
             Err(why) => {
                 tracing::warn!(member = from, why, "the etcd leader did not hand over its leadership");

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cketerm_model::{
-    boot_time::Seconds,
+    boot_time::{BootTime, Seconds},
     drain::{Undecided, Verdict},
     reason::PodHold,
 };
@@ -69,11 +69,15 @@ impl EvictionPace {
 }
 
 impl Turn {
-    /// Records the answer to the request.
-    pub fn ended(self, took: Seconds, verdict: &Verdict) {
-        if let Some(overloaded) = tells_of_load(verdict) {
+    /// Sends the request. The answer and the time that it took change the pace.
+    pub async fn send(self, boot: impl Fn() -> BootTime, request: impl Future<Output = Verdict>) -> Verdict {
+        let sent = boot();
+        let verdict = request.await;
+        let took = boot() - sent;
+        if let Some(overloaded) = tells_of_load(&verdict) {
             self.0.with(|state| state.answered(took, overloaded));
         }
+        verdict
     }
 }
 
@@ -98,8 +102,7 @@ impl State {
     }
 
     fn answered(&mut self, took: Seconds, overloaded: bool) {
-        let quickest = self.quickest.map_or(took, |known| known * FORGETTING);
-        let quickest = if took < quickest { took } else { quickest };
+        let quickest = self.quickest.map_or(took, |known| took.min(known * FORGETTING));
         self.quickest = Some(quickest);
         let least = if overloaded { LEAST } else { LEAST_WHILE_SLOW.min(self.limit) };
         if overloaded || took >= SLOW && took >= quickest * SLOWER {
@@ -126,47 +129,56 @@ fn tells_of_load(verdict: &Verdict) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn limit(pace: &EvictionPace) -> usize {
         pace.0.with(|state| state.limit)
     }
 
-    fn answer(pace: &EvictionPace, seconds: f64, verdict: &Verdict) {
-        pace.0.with(State::enter);
-        Turn(Arc::clone(&pace.0)).ended(Seconds::new(seconds), verdict);
+    /// Sends this many requests, one after another. Each takes so many seconds.
+    async fn answers(pace: &EvictionPace, count: usize, seconds: f64, verdict: &Verdict) {
+        let clock = Cell::new(BootTime::ZERO);
+        for _ in 0..count {
+            let request = async {
+                clock.set(clock.get() + Seconds::new(seconds));
+                verdict.clone()
+            };
+            assert_eq!(pace.turn().await.send(|| clock.get(), request).await, *verdict);
+        }
     }
 
-    #[test]
-    fn quick_answers_raise_the_pace_and_overload_halves_it() {
+    #[tokio::test]
+    async fn quick_answers_raise_the_pace_and_overload_halves_it() {
         let pace = EvictionPace::default();
-        (0..BEGINNING).for_each(|_| answer(&pace, 0.01, &Verdict::Accepted));
+        answers(&pace, BEGINNING, 0.01, &Verdict::Accepted).await;
         assert_eq!(limit(&pace), BEGINNING + 1);
         let overload = Verdict::Undecided { by: Undecided::Overload, answer: String::new(), retry_after: None };
-        answer(&pace, 0.01, &overload);
+        answers(&pace, 1, 0.01, &overload).await;
         assert_eq!(limit(&pace), BEGINNING / 2);
-        (0..10).for_each(|_| answer(&pace, 3.0, &Verdict::Accepted));
+        answers(&pace, 10, 3.0, &Verdict::Accepted).await;
         assert_eq!(limit(&pace), LEAST_WHILE_SLOW, "answers became slow");
-        (0..10).for_each(|_| answer(&pace, 0.01, &overload));
+        answers(&pace, 10, 0.01, &overload).await;
         assert_eq!(limit(&pace), LEAST);
-        (0..100_000).for_each(|_| answer(&pace, 0.01, &Verdict::Accepted));
+        answers(&pace, 100_000, 0.01, &Verdict::Accepted).await;
         assert_eq!(limit(&pace), MOST);
     }
 
-    #[test]
-    fn a_server_that_is_always_slow_is_not_overloaded() {
+    #[tokio::test]
+    async fn a_server_that_is_always_slow_is_not_overloaded() {
         let pace = EvictionPace::default();
-        (0..BEGINNING).for_each(|_| answer(&pace, 3.0, &Verdict::Accepted));
+        answers(&pace, BEGINNING, 3.0, &Verdict::Accepted).await;
         assert_eq!(limit(&pace), BEGINNING + 1);
     }
 
-    #[test]
-    fn a_slow_webhook_does_not_slow_the_evictions_of_others() {
+    #[tokio::test]
+    async fn a_slow_webhook_does_not_slow_the_evictions_of_others() {
         let pace = EvictionPace::default();
         let by = Undecided::Webhook("w".to_owned());
         let webhook = Verdict::Undecided { by, answer: "timeout".to_owned(), retry_after: None };
-        answer(&pace, 0.01, &Verdict::Accepted);
-        (0..10).for_each(|_| answer(&pace, 10.0, &webhook));
+        answers(&pace, 1, 0.01, &Verdict::Accepted).await;
+        answers(&pace, 10, 10.0, &webhook).await;
         assert_eq!(limit(&pace), BEGINNING);
     }
 

@@ -7,7 +7,6 @@ use std::{
 };
 
 use cketerm_model::{
-    boot_time::{BootTime, Seconds},
     drain::{Answer, Verdict},
     kube::BudgetRow,
     placement::PlacementView,
@@ -24,15 +23,6 @@ use super::Actor;
 const MAX_BUDGETS: usize = 5;
 /// Longest time for which the answers of a round wait for their causes.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Time for which all drains share one read of all pods.
-const SHARED_FOR: Seconds = Seconds::new(30.0);
-
-/// Placement of all pods, and the time at which it was read.
-type ReadPlacement = (BootTime, Arc<PlacementView>);
-
-/// Last read of all pods, for the causes of all drains.
-#[derive(Clone, Debug, Default)]
-pub struct SharedPlacement(Arc<tokio::sync::Mutex<Option<ReadPlacement>>>);
 
 impl Actor {
     /// Looks up the causes behind these budgets, by `namespace/name`. If the pods cannot be read, the budget alone tells.
@@ -58,15 +48,9 @@ impl Actor {
 
     /// Reads all pods, unless a drain has just done so: many budgets change at the same time.
     async fn shared_placement(&self) -> Option<Arc<PlacementView>> {
-        let mut shared = self.placement.0.lock().await;
-        if let Some((_, view)) = shared.as_ref().filter(|(at, _)| self.steady.now().boot - *at < SHARED_FOR) {
-            return Some(Arc::clone(view));
-        }
-        let read = self.kube.read_placement().await;
-        let read = read.inspect_err(|why| tracing::debug!(%why, "the nodes that pods wait for are not known")).ok()?;
-        let view = Arc::new(read);
-        *shared = Some((self.steady.now().boot, Arc::clone(&view)));
-        Some(view)
+        let read = async { self.kube.read_placement().await.map(Arc::new) };
+        let placement = self.placement.get(|| self.steady.now().boot, read).await;
+        placement.inspect_err(|why| tracing::debug!(%why, "the nodes that pods wait for are not known")).ok()
     }
 
     /// Adds the cause to each answer by which a budget holds a pod. Pods that are deleted next need none.

@@ -24,6 +24,7 @@ mod record;
 mod registry;
 mod repair;
 mod results;
+mod shared_read;
 
 use std::{
     sync::{
@@ -42,9 +43,11 @@ use cketerm_model::{
     boot_time::BootTime,
     cketerm_records::{Audit, Who},
     clock::Steady,
+    drain::EvictionAdmission,
     entry::EntryId,
     etcd::EtcdView,
     fence::{Fence, NoPermit, Permit},
+    placement::PlacementView,
     start_gates::StartGateView,
     stored::transaction::{Put, Ranged},
 };
@@ -57,10 +60,9 @@ use cketerm_rules::{
 
 use self::audit_intent::Step;
 pub(super) use self::{
-    admission::SharedAdmission,
     audit_intent::{AuditIntent, Repeated, named, write_result},
     eviction_pace::EvictionPace,
-    explain::SharedPlacement,
+    shared_read::SharedRead,
 };
 use super::{command::Spawner, event_recorder::EventRecorder};
 
@@ -98,9 +100,9 @@ pub(super) struct Actor {
     /// Pace of evictions, by the answers of the API server.
     pub eviction_pace: EvictionPace,
     /// Last read of the webhooks and policies that see evictions.
-    pub admission: SharedAdmission,
+    pub admission: SharedRead<EvictionAdmission>,
     /// Last read of all pods, for the causes behind budgets.
-    pub placement: SharedPlacement,
+    pub placement: SharedRead<Arc<PlacementView>>,
     /// Number of audit records that this leadership has written.
     pub audit_count: Arc<AtomicU64>,
     /// Audit records of steps that may be tried again.
@@ -254,8 +256,8 @@ impl Actor {
         ranged.change.puts.iter().find(|p| p.key.starts_with(&audits)).cloned()
     }
 
-    /// Reads until etcd shows whether the transaction went through. If it did, waits until the live copy shows it.
-    /// Returns the revision of the audit record if the record is there.
+    /// Reads until etcd shows whether the transaction went through. Returns the revision of the audit record if the
+    /// record is there.
     async fn read_again(&self, proof: Option<&Put>) -> Result<Option<i64>, Stop> {
         let asked = async |proof: Option<&Put>| match proof {
             None => self.store.current_revision().await.map(|_| None),
@@ -266,13 +268,8 @@ impl Actor {
             }
         };
         loop {
-            match asked(proof).await {
-                Ok(Some(revision)) => {
-                    self.shown(revision).await?;
-                    return Ok(Some(revision));
-                }
-                Ok(None) => return Ok(None),
-                Err(_) => {}
+            if let Ok(revision) = asked(proof).await {
+                return Ok(revision);
             }
             if self.fence.life().remaining().is_zero() {
                 return Err(Stop(EffectOutcome::Lost));

@@ -158,7 +158,7 @@ impl Actor {
             let Some(node) = fresh.filter(|node| node.ready) else {
                 return Ok(EffectOutcome::Failed(format!("node {name} is not Ready (fresh read)")));
             };
-            cordoned = node.owner().is_some_and(|o| o.entry == id);
+            cordoned = node.is_owned_by(id);
         }
         let permit = self.permit(guard, decided)?;
         let view = self.live.borrow();
@@ -193,7 +193,7 @@ impl Actor {
         let name = NodeName::new(machine);
         let node =
             self.kube.node(&name).await.map_err(|e| Stop(EffectOutcome::Failed(format!("node {machine}: {e}"))))?;
-        if node.is_some_and(|n| n.owner().is_some_and(|o| o.entry == id)) {
+        if node.is_some_and(|n| n.is_owned_by(id)) {
             return Ok(EffectOutcome::Stale(StaleCause::Object(format!("node {machine}"))));
         }
         self.settle(decided, id).await

@@ -18,8 +18,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     decide::{Apply, Guard, RegistryEffect, auto_repair_plan, compares, machines_held_by_hosts, unwritten},
-    membership,
-    registry::{Basis, sync},
+    registry::sync,
     snapshot::{EffectOutcome, StaleCause},
 };
 
@@ -73,14 +72,8 @@ impl Actor {
     async fn apply(&self, decided: BootTime, apply: Apply) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let view = self.live.borrow();
-        // The basis contains the policy, and with it the source of the members.
-        let follows_nodes = view.policy().membership == Membership::Nodes;
-        let is_enabled = follows_nodes || view.sabakan.enabled();
-        if !is_enabled || view.registry.hold.is_some() || Basis::of(&view) != apply.basis {
-            return Ok(changed("the input of the definition"));
-        }
-        if follows_nodes && membership::returned(&apply.change, &view, &self.kube_live.borrow()).is_some() {
-            return Ok(changed("the Nodes"));
+        if let Some(what) = apply.changed_input(&view, &self.kube_live.borrow()) {
+            return Ok(changed(what));
         }
         let keys = self.store.keys();
         let plain = |key: String, value: String| Put { key, value, leased: false };
@@ -91,7 +84,7 @@ impl Actor {
             Put::json(keys.generated(), &apply.generated),
             self.audit("generate", "cluster", Some(apply.generated.reason.clone()), &result),
         ];
-        if !follows_nodes {
+        if view.policy().membership != Membership::Nodes {
             puts.push(plain(keys.cluster_revision(), apply.basis.template.to_string()));
         }
         let change = Change {
@@ -100,7 +93,7 @@ impl Actor {
             deletes: apply.approval.iter().map(|(digest, _)| keys.approval(digest)).collect(),
         };
         let ranged = Ranged { change, unwritten: unwritten(&apply, keys), cleared: Vec::new() };
-        match self.store.commit(&permit, ranged.clone()).await {
+        let revision = match self.store.commit(&permit, ranged.clone()).await {
             Err(CommitError::TooLarge(size)) => return Ok(EffectOutcome::TooLarge(size)),
             Err(CommitError::LostLeadership) => return Err(Stop(EffectOutcome::Lost)),
             Err(CommitError::Conflict { keys }) => {
@@ -109,12 +102,11 @@ impl Actor {
             }
             Err(CommitError::Refused(why)) => return Ok(EffectOutcome::Failed(why)),
             Err(CommitError::Unknown(why)) => {
-                if self.read_again(self.proof(&ranged).as_ref()).await?.is_none() {
-                    return Ok(EffectOutcome::Failed(why));
-                }
+                self.read_again(self.proof(&ranged).as_ref()).await?.ok_or(Stop(EffectOutcome::Failed(why)))?
             }
-            Ok(revision) => self.shown(revision).await?,
-        }
+            Ok(revision) => revision,
+        };
+        self.shown(revision).await?;
         tracing::info!(action = apply.generated.action, reason = apply.generated.reason, bytes, "definition generated");
         Ok(EffectOutcome::Done)
     }

@@ -11,7 +11,7 @@ use std::{
     os::unix::process::CommandExt,
     path::Path,
     process::{Command, ExitCode},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use cketerm_model::text::visible;
@@ -19,7 +19,10 @@ use rustix::{
     io::Errno,
     process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait},
 };
-use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal as Signals, SignalKind, signal},
+    time::Instant,
+};
 
 use super::options::{HelperOptions, SUBCOMMAND};
 
@@ -57,11 +60,7 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
     // Handlers are installed first, so that an early signal waits for the child.
     let mut forwarded = Forwarded::new()?;
     let mut children = signal(SignalKind::child())?;
-    let mut command = Command::new("/proc/self/exe");
-    if let Some(name) = arguments.first() {
-        command.arg0(name);
-    }
-    let child = command.args(arguments.iter().skip(1)).spawn()?;
+    let child = command_of("/proc/self/exe", arguments).spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     let code = loop {
         if let Some(code) = reap(pid) {
@@ -76,12 +75,41 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
             }
         }
     };
+    let scan = || {
+        reap(pid);
+        waiting(arguments)
+    };
+    let changed = async || {
+        tokio::select! {
+            biased;
+            _ = children.recv() => {}
+            _ = forwarded.next() => log("ending once these commands have ended"),
+            () = tokio::time::sleep(SCAN_INTERVAL) => {}
+        }
+    };
+    wait_for_commands(code, scan, changed).await;
+    Ok(code)
+}
+
+/// Returns the command that runs this program under the name, and with the arguments, of this process.
+fn command_of(program: &str, arguments: &[OsString]) -> Command {
+    let mut command = Command::new(program);
+    if let Some(name) = arguments.first() {
+        command.arg0(name);
+    }
+    command.args(arguments.iter().skip(1));
+    command
+}
+
+/// Waits until the scan finds no process any more, or only processes that have had their time. `changed` returns when
+/// it is time for the next scan.
+async fn wait_for_commands(code: u8, scan: impl Fn() -> Vec<Waiting>, mut changed: impl AsyncFnMut()) {
     let began = Instant::now();
     let mut logged = Vec::new();
     loop {
-        let left: Vec<Waiting> = waiting(arguments).into_iter().filter(|w| began.elapsed() < w.bound).collect();
+        let left: Vec<Waiting> = scan().into_iter().filter(|w| began.elapsed() < w.bound).collect();
         if left.is_empty() {
-            break;
+            return;
         }
         let names: Vec<String> = left.iter().map(|w| w.what.clone()).collect();
         if names != logged {
@@ -91,15 +119,8 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
             ));
             logged = names;
         }
-        tokio::select! {
-            biased;
-            _ = children.recv() => {}
-            _ = forwarded.next() => log("ending once these commands have ended"),
-            () = tokio::time::sleep(SCAN_INTERVAL) => {}
-        }
-        reap(pid);
+        changed().await;
     }
-    Ok(code)
 }
 
 /// Reaps every child that has ended; returns the program's status if the program is among them. A program that stopped
@@ -205,6 +226,8 @@ fn log(text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn judged(words: &[&str]) -> Option<Waiting> {
@@ -221,5 +244,37 @@ mod tests {
         assert_eq!(judged(&["ssh"]), None);
         let forked = judged(&["/usr/bin/cketerm", "--daemon"]);
         assert_eq!(forked.map(|w| w.bound), Some(START_MARGIN));
+    }
+
+    #[test]
+    fn the_program_runs_again_under_the_same_name_with_the_same_arguments() {
+        let arguments = ["cketerm", "/proc/self/cmdline"].map(OsString::from);
+        let output = command_of("/bin/cat", &arguments).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "cketerm\0/proc/self/cmdline\0");
+    }
+
+    #[test]
+    fn the_command_line_of_a_process_has_all_its_arguments() {
+        let own: Vec<String> = std::env::args().collect();
+        assert_eq!(command_line(std::process::id()), Some(own));
+        assert_eq!(command_line(0), None, "there is no such process");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn init_ends_with_the_last_command_or_once_it_has_had_its_time() {
+        let waits = |bound: u64| Waiting { bound: Duration::from_secs(bound), what: format!("limit {bound} s") };
+        let waited = async |scan: &dyn Fn(u32) -> Vec<Waiting>| {
+            let (began, scans) = (Instant::now(), Cell::new(0));
+            let scan = || {
+                scans.set(scans.get() + 1);
+                scan(scans.get())
+            };
+            let ended = wait_for_commands(0, scan, async || tokio::time::sleep(Duration::from_secs(1)).await);
+            tokio::time::timeout(Duration::from_mins(1), ended).await.expect("an end");
+            began.elapsed().as_secs()
+        };
+        assert_eq!(waited(&|_| Vec::new()).await, 0, "there are no commands");
+        assert_eq!(waited(&|scan| if scan <= 3 { vec![waits(25)] } else { Vec::new() }).await, 3, "it has ended");
+        assert_eq!(waited(&|_| vec![waits(5), waits(25)]).await, 25, "the slower one has had its time");
     }
 }

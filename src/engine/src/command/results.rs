@@ -109,6 +109,10 @@ impl ResultFolder {
 
     /// Writes a result completely or not at all. It is synced to disk on return.
     pub fn write(&self, result: &CommandResult) -> Result<(), String> {
+        self.write_synced_by(result, File::sync_all)
+    }
+
+    fn write_synced_by(&self, result: &CommandResult, sync: impl Fn(&File) -> io::Result<()>) -> Result<(), String> {
         self.check_private()?;
         let text = serde_json::to_string(result).map_err(|e| e.to_string())?;
         if text.len() > MAX_RESULT_BYTES {
@@ -116,21 +120,27 @@ impl ResultFolder {
         }
         let name = result.label.file_name();
         let temporary = self.0.join(format!("{UNFINISHED}{name}-{}", std::process::id()));
-        let written = self.written(&temporary, text.as_bytes(), &self.0.join(&name));
+        let written = self.written(&temporary, text.as_bytes(), &self.0.join(&name), sync);
         if written.is_err() {
             let _ = std::fs::remove_file(&temporary);
         }
         written.map_err(|e| e.to_string())
     }
 
-    fn written(&self, temporary: &Path, bytes: &[u8], at: &Path) -> io::Result<()> {
+    fn written(
+        &self,
+        temporary: &Path,
+        bytes: &[u8],
+        at: &Path,
+        sync: impl Fn(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
         // Left by a process with the same PID.
         let _ = std::fs::remove_file(temporary);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(temporary)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        sync(&file)?;
         std::fs::rename(temporary, at)?;
-        File::open(&self.0)?.sync_all()
+        sync(&File::open(&self.0)?)
     }
 
     /// Returns the result of an attempt; none if there is no file. The error says what is wrong with the file.

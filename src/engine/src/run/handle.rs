@@ -29,7 +29,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::Loop;
+use super::{Loop, failures::Failures, host_programs::HostPrograms};
 use crate::{
     cancels::CancelRepeater, command::Spawner, counters::Counters, etcd_members::Poller,
     inventory_poller::InventoryPoller, probe::Prober, results::Publisher, start_gates::GatePoller,
@@ -170,9 +170,8 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         leader: None,
         tasks: JoinSet::new(),
         effects: BTreeMap::new(),
-        checks: BTreeMap::new(),
         paused: BTreeMap::new(),
-        stale: BTreeMap::new(),
+        failures: Failures::default(),
         seen_sender,
         next_try: BootTime::ZERO,
         next_publish: BootTime::ZERO,
@@ -184,9 +183,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         incomplete_since: None,
         announced: None,
         registered: None,
-        programs_of: ((None, None), None),
-        next_programs: BootTime::ZERO,
-        power_programs: None,
+        host_programs: HostPrograms::default(),
         barred: (Vec::new(), None),
         _helpers: helpers,
         options,

@@ -21,7 +21,7 @@ use cketerm_rules::{
 
 use super::{Leader, Loop};
 use crate::{
-    act::{Actor, EvictionPace, Repeated, SharedAdmission, SharedPlacement},
+    act::{Actor, EvictionPace, Repeated, SharedRead},
     event_recorder::EventRecorder,
     lead::{Campaign, CandidacyEvent, CandidacyOrder},
     metal3::Controller,
@@ -39,6 +39,14 @@ const RETRY_INTERVAL: Seconds = Seconds::new(3.0);
 
 /// Time for which a leader without work stays, so that it can remove its signs from Nodes before it resigns.
 const CLEAR_SIGNS: Seconds = Seconds::new(10.0);
+
+/// Time that the announcement stays in etcd after the end of the wait that it announces.
+const ANNOUNCEMENT_MARGIN: Duration = Duration::from_secs(15);
+
+/// Returns the TTL of the announcement that an engine waits so much longer.
+pub(super) fn announcement_ttl(left: Seconds) -> Duration {
+    Duration::from(left) + ANNOUNCEMENT_MARGIN
+}
 
 impl Loop {
     /// Campaigns, resigns, or writes schema and identity, as policy, preflight and other candidates require.
@@ -137,8 +145,6 @@ impl Loop {
         if now.boot >= until {
             tracing::warn!("the lock was not released in time; it expires with its lease");
             self.lose_leadership("its lease expires");
-        } else {
-            self.ask(CandidacyOrder::Resign);
         }
         true
     }
@@ -211,7 +217,7 @@ impl Loop {
         let registration = EngineRegistration { standing_back: Some(why), ..registration.clone() };
         let (hold, over) = tokio::sync::oneshot::channel();
         self.announced = Some(hold);
-        let ttl = Duration::from(left) + Duration::from_secs(15);
+        let ttl = announcement_ttl(left);
         cketerm_runtime::tasks::spawn(defer_election(self.store.clone(), ttl, registration, over));
     }
 
@@ -386,8 +392,8 @@ impl Loop {
             audit_count: Arc::default(),
             repeats: Repeated::default(),
             eviction_pace: EvictionPace::default(),
-            admission: SharedAdmission::default(),
-            placement: SharedPlacement::default(),
+            admission: SharedRead::default(),
+            placement: SharedRead::default(),
         };
         let actor = Arc::new(actor);
         let records = Arc::clone(&actor);

@@ -2,7 +2,9 @@
 //! it. Changes of the watched state start a pass at once; a tick is the safety net. A slow effect delays only its own
 //! machine (I36).
 
+mod failures;
 mod handle;
+mod host_programs;
 mod leadership;
 mod upkeep;
 
@@ -10,7 +12,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm_clients::{
     kubernetes::{Kube, Live as KubeLive},
-    power::{BmcInventory, Version},
     store::{Store, folders::FolderCursor, live::Live},
 };
 use cketerm_model::{
@@ -32,7 +33,7 @@ use cketerm_rules::{
     publish,
     reboot_needed::signals::SignalCache,
     seen::Seen,
-    snapshot::{BmcAccess, EffectOutcome, InFlight, Snapshot},
+    snapshot::{EffectOutcome, InFlight, Snapshot},
 };
 use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
 use tokio::{
@@ -40,6 +41,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
+use self::{failures::Failures, host_programs::HostPrograms};
 pub use self::{
     handle::{Handle, Options, start},
     upkeep::LONGEST_END,
@@ -59,8 +61,6 @@ use crate::inventory_poller::{InventoryPoller, Plans};
 
 /// Longest time between two passes.
 const TICK: Duration = Duration::from_secs(1);
-/// Time between two looks at the programs that the file of BMCs names.
-const PROGRAMS_INTERVAL: Seconds = Seconds::new(5.0);
 /// Time in which the loop gathers answers of health checks before it starts a pass.
 const GATHER: Duration = Duration::from_millis(5);
 
@@ -70,6 +70,14 @@ struct Leader {
     fence: Fence,
     metal3: Controller,
     _workers: NotificationWorkers,
+}
+
+/// An effect under way.
+struct RunningEffect {
+    entry: Option<EntryId>,
+    effect: Effect,
+    /// Set if it is a check. A graceful end does not wait for checks.
+    check: Option<AbortHandle>,
 }
 
 struct Loop {
@@ -102,13 +110,10 @@ struct Loop {
     leader: Option<Leader>,
     tasks: JoinSet<(String, EffectOutcome)>,
     /// The effect under way on each machine.
-    effects: BTreeMap<String, (Option<EntryId>, Effect)>,
-    /// Checks under way, by the same name. A graceful end does not wait for them.
-    checks: BTreeMap<String, AbortHandle>,
+    effects: BTreeMap<String, RunningEffect>,
     /// Machines without new effects after a failed one, with the boot time at which the pause ends.
     paused: BTreeMap<String, BootTime>,
-    /// Number of effects in a row that were stale, by machine.
-    stale: BTreeMap<String, u32>,
+    failures: Failures,
     seen_sender: watch::Sender<Arc<Seen>>,
     next_try: BootTime,
     next_publish: BootTime,
@@ -125,11 +130,7 @@ struct Loop {
     /// Held while the engine's registration says that it stands back.
     announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
-    programs_of: ((Option<i64>, Option<i64>), Option<Version>),
-    /// Boot time of the next look at the programs that this host lacks.
-    next_programs: BootTime,
-    /// File of BMCs that names programs of this host, and the boot time of the next look at them.
-    power_programs: Option<(Arc<BmcInventory>, BootTime)>,
+    host_programs: HostPrograms,
     /// Kinds of faults, and why this engine stands back (without digits), as logged last.
     barred: (Vec<std::mem::Discriminant<PreflightFault>>, Option<String>),
     /// Tasks that need no leadership: results of commands whose leader is gone, and lost cancels.
@@ -220,32 +221,8 @@ impl Loop {
         self.snap.start_gates = self.start_gates.seen();
         self.snap.registry = self.inventory_poller.seen();
         self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
-        let cluster = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
-        let revision = (cluster, self.snap.store.policy.as_ref().map(|policy| policy.mod_revision));
-        let file = self.options.bmcs.version();
-        if (revision, file) != self.programs_of {
-            self.programs_of = (revision, file);
-            let definition = self.snap.store.definition();
-            self.snap.engine.missing_programs = definition.map_or_else(Vec::new, |d| {
-                let hooks = &self.snap.store.policy().hooks;
-                preflight::missing_programs(&d.cluster, hooks, &self.options.spawner)
-            });
-            let (access, programs) =
-                definition.map_or((BmcAccess::Open, None), |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
-            self.snap.engine.bmcs = access;
-            self.power_programs = programs.map(|inventory| (inventory, now.boot + PROGRAMS_INTERVAL));
-        }
-        if !self.snap.engine.missing_programs.is_empty() && self.next_programs <= now.boot {
-            self.next_programs = now.boot + PROGRAMS_INTERVAL;
-            let has = |program: &String| self.options.spawner.has(program);
-            self.snap.engine.missing_programs.retain(|program| !has(program));
-        }
-        if let (Some((inventory, next)), Some(definition)) = (&mut self.power_programs, self.snap.store.definition())
-            && *next <= now.boot
-        {
-            *next = now.boot + PROGRAMS_INTERVAL;
-            self.snap.engine.bmcs = preflight::bmc_access_by(&definition.cluster, inventory);
-        }
+        let (engine, store, options) = (&mut self.snap.engine, &self.snap.store, &self.options);
+        self.host_programs.look(engine, store, &options.bmcs, &options.spawner, now.boot);
         self.snap.engine.unable = self.options.spawner.unable();
         self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());
         // The leader counts from its win, when the clock was right.
@@ -352,15 +329,13 @@ impl Loop {
                 since: now.boot,
             };
             self.snap.in_flight.insert(machine.clone(), in_flight);
-            self.effects.insert(machine.clone(), (planned.entry, planned.effect.clone()));
+            let (entry, effect) = (planned.entry, planned.effect.clone());
             let (actor, decided) = (Arc::clone(&leader.actor), now.boot);
             let is_check = matches!(planned.effect, Effect::BootCheck { .. } | Effect::HealthCheck { .. });
             let place = machine.clone();
             let task =
                 self.tasks.spawn(held(async move { (machine, Box::pin(actor.execute(planned, decided)).await) }));
-            if is_check {
-                self.checks.insert(place, task);
-            }
+            self.effects.insert(place, RunningEffect { entry, effect, check: is_check.then_some(task) });
         }
     }
 
@@ -379,41 +354,26 @@ impl Loop {
             }
         };
         self.snap.in_flight.remove(&machine);
-        self.checks.remove(&machine);
-        let Some((entry, effect)) = self.effects.remove(&machine) else { return };
+        let Some(RunningEffect { entry, effect, .. }) = self.effects.remove(&machine) else { return };
         self.counters.ended(effect.as_str(), &outcome);
         let now = self.steady.now();
-        // Signs that fail are for nobody's work: they are tried again ever more seldom.
-        let is_failed_sign = matches!((&effect, &outcome), (Effect::SetNodeSigns { .. }, EffectOutcome::Failed(_)));
-        if !matches!(outcome, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) && !is_failed_sign {
-            self.stale.remove(&machine);
-        }
-        let pause = match &outcome {
+        let pause = self.failures.pause_after(&machine, &effect, &outcome);
+        match &outcome {
             EffectOutcome::Lost => {
                 self.lose_leadership("a fenced write was refused");
                 return;
             }
             EffectOutcome::Failed(why) => {
                 tracing::warn!(machine, what = effect.as_str(), why, "effect failed; retrying");
-                let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
-                if is_failed_sign {
-                    self.stale.insert(machine.clone(), count);
-                }
-                Some(if is_failed_sign { memory::failed_sign_pause(count) } else { memory::PAUSE })
             }
             EffectOutcome::Stale(cause) => {
-                let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
-                self.stale.insert(machine.clone(), count);
-                tracing::debug!(machine, what = effect.as_str(), %cause, count, "effect is outdated; deciding again");
-                Some(memory::stale_pause(count))
+                let pause = pause.map(Seconds::get);
+                tracing::debug!(machine, what = effect.as_str(), %cause, pause, "effect is outdated; deciding again");
             }
             EffectOutcome::TooLarge(size) => {
                 tracing::error!(machine, what = effect.as_str(), %size, "too large for etcd; nothing was written");
                 if let Effect::Registry(RegistryEffect::Apply(apply)) = &effect {
                     self.snap.registry_refused = Some((apply.digest.clone(), apply.too_large(*size)));
-                    None
-                } else {
-                    Some(memory::REFUSED)
                 }
             }
             EffectOutcome::Done
@@ -422,8 +382,8 @@ impl Loop {
             | EffectOutcome::Explained(_)
             | EffectOutcome::Answers(_)
             | EffectOutcome::Check(_)
-            | EffectOutcome::Command(_) => None,
-        };
+            | EffectOutcome::Command(_) => {}
+        }
         if let Some(span) = pause {
             let at = now.boot;
             let waiting = InFlight {
@@ -447,9 +407,8 @@ impl Loop {
         self.tasks.abort_all();
         self.tasks = JoinSet::new();
         self.effects.clear();
-        self.checks.clear();
         self.paused.clear();
-        self.stale.clear();
+        self.failures.clear();
         self.snap.in_flight.clear();
         self.snap.work.clear();
     }

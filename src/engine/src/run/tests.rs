@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// The registration of an engine that waits must not vanish while it still waits.
+#[test]
+fn an_announcement_outlives_the_wait_by_fifteen_seconds() {
+    assert_eq!(leadership::announcement_ttl(Seconds::new(54.5)), Duration::from_millis(69_500));
+    assert_eq!(leadership::announcement_ttl(Seconds::ZERO), Duration::from_secs(15));
+}
+
 /// A change that a pass has already taken must not start another pass.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_was_already_read_starts_no_pass() {

@@ -5,17 +5,17 @@ use std::{sync::Arc, time::Duration};
 use cketerm_clients::store::{Store, folders::AuditRetention};
 use cketerm_model::{
     boot_time::Seconds,
-    cketerm_records::EngineRegistration,
     clock::Now,
-    entry::Stored,
     fence::Fence,
     stored::{keys::Folder, transaction::Change},
     time::after,
 };
 use cketerm_rules::{batches, decide::Decision, outcomes, publish, seen::Seen};
 
+use tokio::task::AbortHandle;
+
 use super::{Loop, TICK};
-use crate::lead::CandidacyOrder;
+use crate::{lead::CandidacyOrder, preflight};
 
 /// Time between two searches for history and audit records to prune.
 const PRUNE: Seconds = Seconds::new(600.0);
@@ -131,9 +131,7 @@ impl Loop {
     pub(super) async fn shut_down(mut self) {
         if let Some(leader) = &self.leader {
             leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
-            for check in std::mem::take(&mut self.checks).into_values() {
-                check.abort();
-            }
+            self.effects.values().filter_map(|running| running.check.as_ref()).for_each(AbortHandle::abort);
             let deadline = tokio::time::sleep(COMMANDS_TIMEOUT);
             tokio::pin!(deadline);
             loop {
@@ -149,11 +147,7 @@ impl Loop {
             }
             // If another engine is there, the next leader finishes these power cycles, as after a crash, whatever the
             // policy is.
-            let lease = self.snap.engine.lease;
-            let others = |(other, e): (&i64, &Stored<EngineRegistration>)| {
-                *other != lease && e.get().is_none_or(|e| e.standing_back.is_none())
-            };
-            let alone = !self.live.borrow().engines.iter().any(others);
+            let alone = !preflight::has_other_engine(&self.live.borrow(), self.snap.engine.lease);
             if let Some(leader) = self.leader.take().filter(|_| alone) {
                 let finished = leader.metal3.finish(POWER_CYCLES_TIMEOUT);
                 tokio::pin!(finished);

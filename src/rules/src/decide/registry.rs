@@ -13,7 +13,7 @@ use cketerm_model::{
     cluster::Cluster,
     entry::{EntryId, QueueKind, Stored},
     fault,
-    kube::{MetadataPatch, NodeRow},
+    kube::{KubeView, MetadataPatch, NodeRow},
     names::Address,
     policy::{Approval as ApprovalPolicy, Membership},
     reason::{Reason, TooLarge},
@@ -21,6 +21,7 @@ use cketerm_model::{
         keys::{Keys, prefix_end},
         limits::{MAX_REQUEST_BYTES, check_size},
         transaction::Span,
+        view::StoreView,
     },
     time::whole_seconds,
 };
@@ -434,6 +435,18 @@ impl Apply {
     /// Reports whether waiting entries are compared one by one. Above a limit they are compared as ranges.
     fn compares_each(&self) -> bool {
         self.waiting.len() <= MAX_COMPARED_ENTRIES
+    }
+
+    /// Returns the input that has changed since the decision; `None` if the definition may be written.
+    pub fn changed_input(&self, store: &StoreView, kube: &KubeView) -> Option<&'static str> {
+        // The basis contains the policy, and with it the source of the members.
+        let follows_nodes = store.policy().membership == Membership::Nodes;
+        let is_enabled = follows_nodes || store.sabakan.enabled();
+        if !is_enabled || store.registry.hold.is_some() || Basis::of(store) != self.basis {
+            return Some("the input of the definition");
+        }
+        let returned = follows_nodes && membership::returned(&self.change, store, kube).is_some();
+        returned.then_some("the Nodes")
     }
 
     /// Returns the message for a definition that is too large for etcd.

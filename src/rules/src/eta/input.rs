@@ -174,6 +174,7 @@ impl Question<'_> {
         let (mut shared, mut alone) = (Vec::new(), Vec::new());
         let policy = self.store.policy();
         let limited = self.queue == QueueKind::Reboot && policy.groups.is_some();
+        let windows = policy.windows.as_ref().filter(|windows| windows.bind(self.queue));
         let ids = self.entries().filter_map(|id| Some((id, self.store.entry(id)?)));
         let queued = ids.filter(|(_, entry)| entry.unfinished()).map(|(id, e)| (Some((id, e)), e.address()));
         for (entry, address) in queued.chain(self.added.iter().map(|address| (None, address))) {
@@ -184,9 +185,8 @@ impl Question<'_> {
             let class = self.class(entry.map(|(_, entry)| entry), address);
             let api_server = class.api_server;
             let kind = place_of(&mut classes, class);
-            let needs_labels = limited || policy.windows.as_ref().is_some_and(Windows::by_machine);
+            let needs_labels = limited || windows.is_some_and(Windows::by_machine);
             let labels = if needs_labels { labels(self.store, self.kube, address) } else { Labels::default() };
-            let windows = policy.windows.as_ref().filter(|windows| windows.bind(self.queue));
             let set = entry.map_or(Some(0), |(id, _)| (self.set)(id));
             let job = Job {
                 kind,
@@ -213,8 +213,8 @@ impl Question<'_> {
             alone_first: policy.api_server_order == ApiServerOrder::First,
             groups: policy.groups.as_ref().filter(|_| limited).map(|g| usize::try_from(g.limit.max(1)).unwrap_or(1)),
             group_hold: as_f64(usize::try_from(policy.stuck_seconds).unwrap_or(usize::MAX)),
-            windows: places.windows.iter().map(|window| self.openings(*window, work)).collect(),
-            margin: policy.windows.as_ref().map_or(0.0, |windows| f64::from(windows.margin_seconds())),
+            windows: places.windows.iter().map(|window| self.openings(windows, *window, work)).collect(),
+            margin: windows.map_or(0.0, |windows| f64::from(windows.margin_seconds())),
             backoff: self.backoff(cluster),
             shared,
             alone,
@@ -289,12 +289,11 @@ impl Question<'_> {
     }
 
     /// Returns the openings of a window, by its place in the policy, after any freeze.
-    fn openings(&self, place: usize, work: f64) -> Openings {
+    fn openings(&self, windows: Option<&Windows>, place: usize, work: f64) -> Openings {
         let policy = self.store.policy();
         let frozen = policy.freeze.as_ref().filter(|freeze| freeze.holds(self.now)).map(|freeze| freeze.until);
         let from = frozen.unwrap_or(self.now);
         let seconds = |at: Timestamp| seconds_between(self.now, at).get().max(0.0);
-        let windows = policy.windows.as_ref().filter(|windows| windows.bind(self.queue));
         let Some(window) = windows.and_then(|windows| windows.all().nth(place)).map(|(_, window)| window) else {
             return Openings(vec![(seconds(from), f64::INFINITY)]);
         };

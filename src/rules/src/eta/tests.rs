@@ -242,6 +242,14 @@ fn work_continues_in_the_next_window() {
     assert_about(scene.minutes(), 24.0 * 60.0 + 3.0);
 }
 
+/// Only the repairs wait for the night: of seven reboots, two start in each of the windows of eight minutes.
+#[test]
+fn windows_of_the_other_queue_delay_nothing() {
+    let windows = "time_zone: UTC\nallow: ['0-7 10 * * *']\nqueues: [repair]";
+    let scene = Scene::new().policy(Policy { windows: Some(Windows::read(windows).unwrap()), ..Policy::default() });
+    assert_about(scene.minutes(), 12.0);
+}
+
 #[test]
 fn a_freeze_delays_everything_but_what_was_commanded() {
     let freeze =

@@ -38,6 +38,28 @@ fn a_result_file_is_private_and_readable_until_it_is_removed() {
     assert_eq!(folder.read(&label(1)), Ok(None));
 }
 
+/// After a power failure the file has all its bytes, or there is no file.
+#[test]
+fn a_result_is_synced_before_it_gets_its_name_and_the_name_after_it() {
+    let (_dir, folder) = folder();
+    let path = folder.path().join(label(1).file_name());
+    let is_named = std::cell::RefCell::new(Vec::new());
+    let sync = |_: &File| {
+        is_named.borrow_mut().push(path.exists());
+        Ok(())
+    };
+    folder.write_synced_by(&result(1), sync).unwrap();
+    assert_eq!(*is_named.borrow(), [false, true]);
+}
+
+#[test]
+fn a_result_that_cannot_be_synced_is_not_kept() {
+    let (_dir, folder) = folder();
+    let refused = folder.write_synced_by(&result(1), |_| Err(io::Error::other("the disk is broken")));
+    assert!(refused.unwrap_err().contains("the disk is broken"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn a_directory_accessible_to_others_is_refused() {
     let (_dir, folder) = folder();

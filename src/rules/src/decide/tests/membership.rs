@@ -201,6 +201,26 @@ fn a_member_whose_node_came_back_after_the_plan_stays() {
 }
 
 #[test]
+fn a_member_whose_node_came_back_after_the_decision_stays() {
+    let mut scene = scene();
+    let row = scene.kube.by_name.get("10.0.0.15").unwrap().clone();
+    remove(&mut scene, 15);
+    scene.store.registry.absent = Some(stored("absent", 7, absences(&[(15, HOUR)])));
+    let mut snap = scene.snapshot();
+    let proposal = propose(&snap.store, &snap.kube, now());
+    snap.registry = Arc::new(Registry { proposal: Some(Arc::new(proposal)), ..Registry::default() });
+    let decision = crate::decide::decide(&snap, Now { boot: BOOT, wall: now() });
+    let apply = decision.effects.into_iter().find_map(|planned| match planned.effect {
+        Effect::Registry(RegistryEffect::Apply(apply)) => Some(apply),
+        _ => None,
+    });
+    let apply = apply.unwrap();
+    assert_eq!(apply.changed_input(&snap.store, &snap.kube), None, "the switch of sabakan is not asked");
+    scene.kube.put_node((*row).clone());
+    assert_eq!(apply.changed_input(&snap.store, &scene.kube), Some("the Nodes"));
+}
+
+#[test]
 fn many_members_without_nodes_wait_for_an_approval() {
     let mut scene = scene();
     for last in 11..14 {

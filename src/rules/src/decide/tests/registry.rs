@@ -9,7 +9,7 @@ use cketerm_model::{
     names::Address,
     policy::{Approval as Gate, Policy, Strategy},
     reboot::RebootStatus,
-    stored::view::Switch,
+    stored::view::{StoreView, Switch},
     time::after,
 };
 use cketerm_sabakan::{Machines, machine};
@@ -132,6 +132,30 @@ fn nothing_is_applied_while_disabled_on_hold_or_not_leading() {
     assert_mentions(&decision.registry, "cketerm --daemon");
     let stale = scene.clone().with(|s| s.store.last_seen = BOOT - Seconds::new(11.0));
     assert!(!apply_state(&stale, 0, &one).1, "a stale copy starts nothing new");
+}
+
+/// Between the decision and the write, the live copy is looked at again.
+#[test]
+fn a_decided_change_is_not_written_once_its_input_has_changed() {
+    let mut scene = scene();
+    scene.constraints.minimum_workers = Some(19);
+    let snap = snapshot(&scene, 0, &[(12, "UNHEALTHY")]);
+    let apply = decide(&snap).effects.into_iter().find_map(|planned| match planned.effect {
+        Effect::Registry(RegistryEffect::Apply(apply)) => Some(apply),
+        _ => None,
+    });
+    let apply = apply.unwrap();
+    assert_eq!(apply.changed_input(&snap.store, &snap.kube), None);
+    let changed = |how: &dyn Fn(&mut StoreView)| {
+        let mut store = StoreView::clone(&snap.store);
+        how(&mut store);
+        apply.changed_input(&store, &snap.kube)
+    };
+    let input = Some("the input of the definition");
+    assert_eq!(changed(&|s| s.sabakan = Switch { raw: Some("true".to_owned()), mod_revision: 9 }), input);
+    let hold = Hold { who: who(), at: now(), reason: None };
+    assert_eq!(changed(&|s| s.registry.hold = Some(stored("hold", 9, hold.clone()))), input);
+    assert_eq!(changed(&|s| s.constraints.as_mut().unwrap().mod_revision += 1), input);
 }
 
 #[test]
