@@ -7,7 +7,10 @@ use cketerm_sandbox::{
     faults::{RequestFault, State},
     machines::Behaviour,
 };
-use cketerm_sandbox::{kubernetes::resource::BARE_METAL_HOSTS, metal3::NAMESPACE};
+use cketerm_sandbox::{
+    kubernetes::resource::{BARE_METAL_HOSTS, NODES},
+    metal3::NAMESPACE,
+};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -26,6 +29,7 @@ pub const HISTORIES: &[History] = &[
     History { name: "interrupted-hosts", play: || block_on(interrupted_hosts()) },
     History { name: "failing-receiver", play: || block_on(failing_receiver()) },
     History { name: "stuck", play: || block_on(stuck()) },
+    History { name: "removed-machine", play: || block_on(removed_machine()) },
 ];
 
 impl Play {
@@ -237,5 +241,21 @@ async fn stuck() -> String {
     play.behave("w1", Behaviour::default());
     play.say("cancel", &operator.cancel_reboot(0, None, None).await);
     tokio::time::sleep(Duration::from_secs(100)).await;
+    play.history()
+}
+
+/// A machine does not come back, its reboot is cancelled, and its Node is deleted: no Node carries the record of the
+/// attempt any more, so the attempt moves into the history.
+async fn removed_machine() -> String {
+    let play = small().await;
+    let never = Behaviour { boot: cketerm_sandbox::machines::OnBoot::Never, ..Behaviour::default() };
+    play.behave("w1", never);
+    play.add(&["w1"]).await;
+    play.until_command_begins("w1").await;
+    play.until(60).await;
+    play.say("cancel", &play.operator("alice").cancel_reboot(0, None, Some("broken")).await);
+    play.until(80).await;
+    play.delete(&NODES, "w1");
+    play.until(120).await;
     play.history()
 }
