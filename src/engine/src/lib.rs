@@ -35,5 +35,7 @@ pub mod probe;
 mod results;
 pub mod run;
 mod start_gates;
+#[cfg(test)]
+mod tests;
 
 pub use counters::{COUNTERS, Counters};

@@ -55,6 +55,11 @@ impl Live {
         Self { views, _task: task }
     }
 
+    /// Creates a copy from views that another task publishes, for tests.
+    pub fn from_views(views: watch::Receiver<Arc<StoreView>>) -> Self {
+        Self { views, _task: JoinSet::new() }
+    }
+
     /// Returns the current copy.
     pub fn borrow(&self) -> Arc<StoreView> {
         self.views.borrow().clone()
