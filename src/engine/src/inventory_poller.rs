@@ -62,20 +62,7 @@ impl InventoryPoller {
     pub fn start(live: Arc<Live>, kube: Option<Arc<KubeLive>>, http: Http, clock: Clock) -> Self {
         let (wanted, want) = watch::channel(Demand::default());
         let (publish, seen) = watch::channel(Arc::<Registry>::default());
-        let poller_task = PollerTask {
-            live,
-            kube,
-            http,
-            clock,
-            registry: Registry::default(),
-            asks: JoinSet::new(),
-            asking: Vec::new(),
-            planned: None,
-            planned_at: BootTime::ZERO,
-            nodes: None,
-            membership: NodeMembership::default(),
-            publish,
-        };
+        let poller_task = PollerTask::new(live, kube, http, clock, publish);
         Self { wanted, seen, _task: OwnedTask::spawn(poller_task.run(want)) }
     }
 
@@ -157,6 +144,29 @@ async fn changed(nodes: Option<&mut watch::Receiver<Arc<KubeView>>>) {
 }
 
 impl PollerTask {
+    fn new(
+        live: Arc<Live>,
+        kube: Option<Arc<KubeLive>>,
+        http: Http,
+        clock: Clock,
+        publish: watch::Sender<Arc<Registry>>,
+    ) -> Self {
+        Self {
+            live,
+            kube,
+            http,
+            clock,
+            registry: Registry::default(),
+            asks: JoinSet::new(),
+            asking: Vec::new(),
+            planned: None,
+            planned_at: BootTime::ZERO,
+            nodes: None,
+            membership: NodeMembership::default(),
+            publish,
+        }
+    }
+
     async fn run(mut self, mut want: watch::Receiver<Demand>) {
         let mut store_changed = self.live.subscribe();
         let mut nodes_changed = self.kube.as_ref().map(|kube| kube.subscribe());
@@ -391,26 +401,4 @@ fn remaining_cache_time(changes: bool, plans: Plans, only_busy: bool, old: Secon
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A plan that the leader applies must not be kept.
-    #[test]
-    fn an_applied_plan_is_recomputed_at_once_and_a_displayed_one_is_cached() {
-        assert_eq!(remaining_cache_time(true, Plans::Applied, true, Seconds::ZERO), None);
-        let whole = Some(Duration::from(CACHE_TIME));
-        assert_eq!(remaining_cache_time(false, Plans::Applied, true, Seconds::ZERO), whole, "the plan changes nothing");
-        assert_eq!(
-            remaining_cache_time(true, Plans::Shown, true, Seconds::ZERO),
-            whole,
-            "this engine does not apply the plan"
-        );
-        assert_eq!(
-            remaining_cache_time(true, Plans::Shown, false, Seconds::ZERO),
-            None,
-            "another input has changed, too"
-        );
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, CACHE_TIME), None, "the cache time has passed");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, Seconds::new(-9.0)), whole, "the clock went back");
-    }
-}
+mod tests;
