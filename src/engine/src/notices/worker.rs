@@ -115,16 +115,11 @@ impl NotificationWorker {
         }
         let known = state.clone();
         let Some(revision) = self.write(&stored, known, revision).await? else { return Ok(ETCD_RETRY) };
-        let Some(notice) = notice else {
+        let Some(notice) = notice.filter(|_| self.may_deliver()) else {
             self.show(&state);
             self.stored = Some((state, revision));
             return Ok(if self.more_pages { Duration::ZERO } else { GATHER });
         };
-        let actor = Arc::clone(&self.context.actor);
-        if actor.permit(&Guard::default(), actor.steady.now().boot).is_err() {
-            self.stored = Some((state, revision));
-            return Ok(GATHER);
-        }
         let delivery = self.context.delivery.deliver(&self.receiver, &notice).await;
         let before = state.clone();
         self.record_delivery(&mut state, &notice.id, &notice.title, delivery);
@@ -139,6 +134,11 @@ impl NotificationWorker {
         Ok(if next { Duration::ZERO } else { GATHER })
     }
 
+    fn may_deliver(&self) -> bool {
+        let actor = &self.context.actor;
+        actor.permit(&Guard::default(), actor.steady.now().boot).is_ok()
+    }
+
     /// Records the result of a delivery.
     fn record_delivery(&mut self, state: &mut NotifierState, id: &str, title: &str, delivery: DeliveryResult) {
         let (now, name) = (self.context.actor.steady.now(), &self.receiver.name);
@@ -150,8 +150,8 @@ impl NotificationWorker {
         let (why, wait) = match delivery {
             DeliveryResult::Delivered(answer) => {
                 tracing::debug!(receiver = name, id, answer, "notice delivered");
-                if state.trouble.take().is_some() {
-                    tracing::info!(receiver = name, "the notice receiver is back");
+                if let Some(Trouble { since, .. }) = state.trouble.take() {
+                    tracing::info!(receiver = name, %since, "the notice receiver is back");
                 }
                 (self.tries, self.rejections, self.next_try) = (0, 0, BootTime::ZERO);
                 state.delivered = Some(now.wall);
@@ -312,3 +312,6 @@ impl NotificationWorker {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
