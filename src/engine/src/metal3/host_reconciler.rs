@@ -328,3 +328,6 @@ impl HostReconciler {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,8 @@
 
 mod host_reconciler;
 mod shutdown;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -65,6 +67,22 @@ struct Shared {
 }
 
 impl Shared {
+    fn new(actor: Arc<Actor>, reach: BmcClients, board: Board) -> Self {
+        Self {
+            actor,
+            reach,
+            board,
+            keeps: OnceCell::new(),
+            asked_at_once: Semaphore::new(ASKED_AT_ONCE),
+            barred: Mutex::default(),
+            retires: AtomicBool::new(false),
+            shutdown_signal: watch::channel(false).0,
+            surveyed: watch::channel(false).0,
+            interrupted_cycles: watch::Sender::default(),
+            waiting: Mutex::default(),
+        }
+    }
+
     /// Publishes a change of the state; wakes no subscriber if nothing changed.
     fn show(&self, change: impl FnOnce(&mut Metal3)) {
         self.board.send_if_modified(|seen| {
@@ -91,19 +109,7 @@ pub(super) struct Controller {
 impl Controller {
     /// Starts the controller. It does nothing until the policy enables it.
     pub fn start(actor: Arc<Actor>, reach: BmcClients, board: Board) -> Self {
-        let shared = Arc::new(Shared {
-            actor,
-            reach,
-            board,
-            keeps: OnceCell::new(),
-            asked_at_once: Semaphore::new(ASKED_AT_ONCE),
-            barred: Mutex::default(),
-            retires: AtomicBool::new(false),
-            shutdown_signal: watch::channel(false).0,
-            surveyed: watch::channel(false).0,
-            interrupted_cycles: watch::Sender::default(),
-            waiting: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(actor, reach, board));
         let supervisor = HostSupervisor {
             shared: Arc::clone(&shared),
             known_hosts: Hosts::new(),

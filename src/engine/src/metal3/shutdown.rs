@@ -210,3 +210,6 @@ impl Controller {
         Arc::clone(shared).record_unfinished_cycles().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,12 +32,17 @@ impl HostReconciler {
         }
         let fresh = self.shared.actor.kube.host(&host.namespace, &host.name).await;
         let fresh = fresh.map_err(|e| Trouble::Failed(e.to_string()))?.ok_or(Trouble::Stale)?;
-        let boot = self.shared.actor.steady.now().boot;
         let same = fresh.uid == host.uid && fresh.pending_reboot_since == host.pending_reboot_since;
         if !same || self.decide(&fresh, power) != *step {
             return Err(Trouble::Stale);
         }
+        self.order(host, &requested_by(&fresh), mode).await
+    }
+
+    /// Sends the power-off (with its mode) or power-on, and records it.
+    pub(super) async fn order(&mut self, host: &HostRow, why: &str, mode: Option<Mode>) -> Result<(), Trouble> {
         let (Some((_, found)), Some(_)) = (&self.bmc, &self.last) else { return Err(Trouble::Stale) };
+        let boot = self.shared.actor.steady.now().boot;
         let what = match mode {
             Some(mode) => format!("host off ({mode})"),
             None => "host on".to_owned(),
@@ -48,7 +53,7 @@ impl HostReconciler {
         if turns_off {
             self.shared.note_power_cycle(host, true);
         }
-        let intent = match self.record_intent(host, &what, &requested_by(&fresh), boot).await {
+        let intent = match self.record_intent(host, &what, why, boot).await {
             Ok((_permit, intent)) => intent,
             Err(trouble) => {
                 self.note_cycle(host);
