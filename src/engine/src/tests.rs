@@ -1,5 +1,5 @@
-//! A leader's actor whose servers never answer, for tests of code that needs no answer. Its live copy of etcd shows what
-//! the test publishes.
+//! A leader's actor whose servers never answer, for tests of code that needs no answer. Its live copy of etcd shows
+//! what the test publishes.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
