@@ -98,8 +98,7 @@ impl State {
     }
 
     fn answered(&mut self, took: Seconds, overloaded: bool) {
-        let quickest = self.quickest.map_or(took, |known| known * FORGETTING);
-        let quickest = if took < quickest { took } else { quickest };
+        let quickest = self.quickest.map_or(took, |known| took.min(known * FORGETTING));
         self.quickest = Some(quickest);
         let least = if overloaded { LEAST } else { LEAST_WHILE_SLOW.min(self.limit) };
         if overloaded || took >= SLOW && took >= quickest * SLOWER {
