@@ -30,7 +30,7 @@ use super::{
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 /// Time without an answer after which the watch is reopened. It is below the 10 s after which no new work starts.
 const SILENCE_LIMIT: Duration = Duration::from_secs(8);
-/// A watch that lasted this long is reopened at once when it ends.
+/// A watch that lasted longer is reopened at once when it ends.
 const SETTLED: Duration = Duration::from_secs(10);
 /// Longest pause before a failed read or watch is retried.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -101,7 +101,7 @@ impl Follower {
                 Ok(()) => self.follow().await,
                 Err(failure) => WatchEnd::Broken(failure),
             };
-            let settled = began.elapsed() >= SETTLED;
+            let settled = began.elapsed() > SETTLED;
             pause =
                 if settled { Duration::ZERO } else { (pause * 2).clamp(Duration::from_millis(50), MAX_RETRY_DELAY) };
             match ended {
