@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use cketerm_model::{
-    entry::{EntryId, Stored},
-    reboot::RebootStatus,
-    stored::view::StoreView,
-};
+use cketerm_model::{entry::EntryId, reboot::RebootStatus, stored::view::StoreView};
+use cketerm_rules::outcomes::since_reset;
 
 use super::{error::ActionError, operator::Operator};
 
@@ -24,19 +21,12 @@ pub struct BreakerContent {
 impl BreakerContent {
     /// Returns what counts now.
     pub fn of(view: &StoreView) -> Self {
-        let since = view.breaker_reset.as_ref().map_or(0, |stored| stored.mod_revision);
-        let forgiven = view.breaker_reset.as_ref().and_then(Stored::get).map_or(&[][..], |reset| &reset.forgiven);
-        let ended = view
-            .outcomes
-            .iter()
-            .filter(|(index, stored)| stored.mod_revision > since && !forgiven.contains(&EntryId::reboot(**index)));
-        let ended = ended.filter_map(|(_, stored)| stored.get());
-        let (ended, bad) =
-            ended.fold((0, 0), |(all, bad), outcome| (all + 1, bad + usize::from(outcome.bad.is_some())));
+        let ended = since_reset(view);
+        let bad = ended.iter().filter(|outcome| outcome.bad.is_some()).count();
         let in_reboot = view.reboots.entries.iter();
         let in_reboot =
             in_reboot.filter(|(_, stored)| stored.get().is_some_and(|e| e.status == RebootStatus::Rebooting));
-        Self { ended, bad, in_reboot: in_reboot.map(|(index, _)| EntryId::reboot(*index)).collect() }
+        Self { ended: ended.len(), bad, in_reboot: in_reboot.map(|(index, _)| EntryId::reboot(*index)).collect() }
     }
 }
 
@@ -76,6 +66,7 @@ mod tests {
 
     use cketerm_model::{
         cketerm_records::Who,
+        entry::Stored,
         names::Address,
         outcomes::{BadEnd, BreakerReset, Outcome},
         reboot::RebootEntry,

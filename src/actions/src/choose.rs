@@ -95,8 +95,8 @@ impl Operator {
 
     /// Returns the address of the machine that a word names. An IP address need not belong to a member.
     pub async fn resolve_machine(&self, word: &str) -> Result<Address, ActionError> {
-        if word.parse::<std::net::IpAddr>().is_ok() {
-            return Ok(Address::new(word));
+        if let Some(address) = ip_address(word) {
+            return Ok(address);
         }
         let cluster = self.definition().await?;
         machine_address(&cluster, &Members::of(&cluster), word)
@@ -105,8 +105,8 @@ impl Operator {
 
 /// Returns the address of the machine that a word names. An IP address need not belong to a member.
 pub fn machine_address(cluster: &Cluster, members: &Members, word: &str) -> Result<Address, ActionError> {
-    if word.parse::<std::net::IpAddr>().is_ok() {
-        return Ok(Address::new(word));
+    if let Some(address) = ip_address(word) {
+        return Ok(address);
     }
     match MemberNames::of(cluster, members).resolve(word) {
         Ok(member) => Ok(member.address().clone()),
@@ -118,6 +118,10 @@ pub fn machine_address(cluster: &Cluster, members: &Members, word: &str) -> Resu
         }
         Err(why @ NamingError::Ambiguous { .. }) => Err(ActionError::failed(format!("{why}; give the address"))),
     }
+}
+
+fn ip_address(word: &str) -> Option<Address> {
+    word.parse::<std::net::IpAddr>().is_ok().then(|| Address::new(word))
 }
 
 /// Returns the addresses of the members that these words name, in the order of the words.

@@ -60,19 +60,13 @@ impl Operator {
     /// Checks `options.kubelet.cri_endpoint` (CLU-38). CKE ends at its start with a definition without it, and its
     /// leader stops working. So it is refused if CKE works or has worked here; elsewhere a note is returned.
     async fn check_cri_endpoint(&self, definition: &serde_json::Value) -> Result<Option<String>, ActionError> {
-        const PATH: &str = "/options/kubelet/cri_endpoint";
-        let set =
-            |value: &serde_json::Value| value.pointer(PATH).and_then(|v| v.as_str()).is_some_and(|v| !v.is_empty());
-        if set(definition) {
+        if has_cri_endpoint(definition) {
             return Ok(None);
         }
-        let mut trace = self.store.find_cke_trace().await?;
-        if trace.is_none() {
-            // a definition that CKE has worked with has this field
-            let current = self.store.cluster_text().await?;
-            let stored = current.and_then(|raw| serde_json::from_str(&raw.text).ok());
-            trace = stored.filter(set).map(|_| "the current definition has it".to_owned());
-        }
+        let trace = match self.store.find_cke_trace().await? {
+            Some(trace) => Some(trace),
+            None => self.store.cluster_text().await?.and_then(|current| trace_in(&current.text)),
+        };
         match trace {
             Some(trace) => Err(ActionError::failed(format!(
                 "the definition was not set:\noptions.kubelet.cri_endpoint must not be empty: without it CKE exits \
@@ -104,5 +98,31 @@ impl Operator {
     pub async fn confirm_identity(&self, replace: Option<&str>) -> Result<Identity, ActionError> {
         let identities = self.identify().await?;
         Ok(self.store.confirm_identity(&identities.found, replace, &self.person).await?)
+    }
+}
+
+fn has_cri_endpoint(definition: &serde_json::Value) -> bool {
+    let value = definition.pointer("/options/kubelet/cri_endpoint");
+    value.and_then(|value| value.as_str()).is_some_and(|text| !text.is_empty())
+}
+
+/// Returns the trace of CKE in the stored definition: one that CKE has worked with has a `cri_endpoint`.
+fn trace_in(definition: &str) -> Option<String> {
+    let definition = serde_json::from_str(definition).ok()?;
+    has_cri_endpoint(&definition).then(|| "the current definition has it".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_definition_with_a_cri_endpoint_is_a_trace_of_cke() {
+        let definition = |endpoint: &str| format!(r#"{{"options": {{"kubelet": {{"cri_endpoint": "{endpoint}"}}}}}}"#);
+        let trace = trace_in(&definition("/run/containerd/containerd.sock"));
+        assert_eq!(trace.as_deref(), Some("the current definition has it"));
+        for without in [definition(""), r#"{"name": "c"}"#.to_owned(), "no JSON".to_owned()] {
+            assert_eq!(trace_in(&without), None, "{without}");
+        }
     }
 }

@@ -4,13 +4,8 @@
 use std::time::Duration;
 
 use cketerm_clients::kubernetes::Kube;
-use cketerm_model::{
-    cluster::Cluster,
-    entry::QueueKind,
-    names::{Address, NodeName},
-    stored::view::StoreView,
-};
-use cketerm_rules::add_warnings::{Added, KubeFacts, warnings};
+use cketerm_model::{cluster::Cluster, entry::QueueKind, names::Address, stored::view::StoreView};
+use cketerm_rules::add_warnings::{Added, KubeFacts, nodes_to_read, warnings};
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
@@ -97,14 +92,7 @@ async fn facts(
             return None;
         }
     }
-    if added.drain.is_none() || !facts.view.budgets.values().any(|budget| budget.never_allows()) {
-        return Some(facts);
-    }
-    let definition = view.definition()?;
-    let member = |address: &Address| definition.members.by_address(&definition.cluster, address);
-    let names: Vec<NodeName> = added.addresses.iter().filter_map(member).map(|m| m.node_name().clone()).collect();
-    let there = names.into_iter().filter(|name| facts.view.by_name.contains_key(name));
-    let names: Vec<NodeName> = there.collect();
+    let names = nodes_to_read(view, &facts.view, added);
     let (asked, mut read) = (names.len(), 0);
     let mut pods = stream::iter(names)
         .map(|name| async move {

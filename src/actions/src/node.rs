@@ -169,7 +169,10 @@ impl Operator {
                 ("the Node is gone".to_owned(), Err(ActionError::failed(text)))
             }
         };
-        let result = if outcome.is_ok() { AuditResult::Done(&result) } else { AuditResult::Failed(&result) };
+        let result = match &outcome {
+            Ok(_) => AuditResult::Done(&result),
+            Err(_) => AuditResult::Failed(&result),
+        };
         self.report("node drain", &row.name, reason, result).await?;
         outcome
     }

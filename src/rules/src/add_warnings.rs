@@ -144,6 +144,18 @@ fn named(names: &[NodeName], all: usize) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
+/// Returns the Nodes whose pods the warnings need: those of the added machines that are drained, if a budget can never
+/// allow an eviction.
+pub fn nodes_to_read(store: &StoreView, kube: &KubeView, added: Added<'_>) -> Vec<NodeName> {
+    let never_opens = kube.budgets.values().any(|budget| budget.never_allows());
+    let Some(definition) = store.definition().filter(|_| never_opens && added.drain.is_some()) else {
+        return Vec::new();
+    };
+    let member = |address: &Address| definition.members.by_address(&definition.cluster, address);
+    let names = added.addresses.iter().filter_map(member).map(|member| member.node_name().clone());
+    names.filter(|name| kube.by_name.contains_key(name)).collect()
+}
+
 /// Returns the warnings, in a fixed order. Without Kubernetes (`None`), those that need it are left out. An address of no
 /// member has none.
 pub fn warnings(store: &StoreView, kube: Option<&KubeFacts>, added: Added<'_>) -> Vec<AddWarning> {

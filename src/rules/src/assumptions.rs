@@ -104,8 +104,7 @@ impl Assumptions {
         let address = node.addresses.first().cloned().unwrap_or_else(|| Address::new(node.name.as_str()));
         let entry = assumed_entry(MANUAL_DRAIN, &address);
         let entry = RebootEntry { last_transition_time: Some(since), status: RebootStatus::Draining, ..entry };
-        let hostname = Some(node.name.clone()).filter(|name| *name != *address).unwrap_or_default();
-        let member = Node { address, hostname, ..Node::default() };
+        let member = Node { address, hostname: node.name.clone(), ..Node::default() };
         let definition = Definition::from(Cluster { nodes: vec![member], ..Cluster::default() });
         self.manual_drain = Some(AssumedDrain { entry: stored(entry), definition, settings });
         self

@@ -29,7 +29,7 @@ pub fn budget_cause(
     let mut awaited = placement.map(|view| awaited(view, pods, kube)).unwrap_or_default();
     let found = pods.iter().filter_map(|pod| unhealthy(pod, kube, awaited.remove(&pod.row.uid).unwrap_or_default()));
     let mut unhealthy: Vec<UnhealthyPod> = found.collect();
-    unhealthy.sort_by(|a, b| (urgency(&a.why), &a.pod).cmp(&(urgency(&b.why), &b.pod)));
+    unhealthy.sort_by(|a, b| (rank(&a.why), &a.pod).cmp(&(rank(&b.why), &b.pod)));
     let more = unhealthy.len().saturating_sub(MAX_UNHEALTHY_PODS);
     unhealthy.truncate(MAX_UNHEALTHY_PODS);
     BudgetCause { opens: opens(budget, pods, ended), pods: budget.pods, unhealthy, more, deadlock: Vec::new() }
@@ -149,15 +149,25 @@ fn unhealthy(pod: &BudgetPod, kube: &KubeView, waits_for: Vec<AwaitedNode>) -> O
     Some(UnhealthyPod { pod: row.full_name(), node, why })
 }
 
-/// Returns the rank of a trouble: those that last come first.
-fn urgency(trouble: &PodTrouble) -> u8 {
+/// Rank of a trouble: those that last come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Unschedulable,
+    NodeAway,
+    Waiting,
+    NotReady,
+    Terminating,
+    Starting,
+}
+
+fn rank(trouble: &PodTrouble) -> Rank {
     match trouble {
-        PodTrouble::Unschedulable { .. } => 0,
-        PodTrouble::NodeNotReady | PodTrouble::NodeGone => 1,
-        PodTrouble::Waiting { .. } => 2,
-        PodTrouble::NotReady => 3,
-        PodTrouble::Terminating => 4,
-        PodTrouble::Starting => 5,
+        PodTrouble::Unschedulable { .. } => Rank::Unschedulable,
+        PodTrouble::NodeNotReady | PodTrouble::NodeGone => Rank::NodeAway,
+        PodTrouble::Waiting { .. } => Rank::Waiting,
+        PodTrouble::NotReady => Rank::NotReady,
+        PodTrouble::Terminating => Rank::Terminating,
+        PodTrouble::Starting => Rank::Starting,
     }
 }
 

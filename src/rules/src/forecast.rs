@@ -122,7 +122,7 @@ pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[Address], now: 
                 Place::InWork(entry.status.to_string())
             }
             Some(reason) => place_of(reason, &assumed, &mut notes),
-            None => Place::Wave(0, None),
+            None => Place::Wave(UNNUMBERED, None),
         };
         match place {
             _ if !included => {}
@@ -199,6 +199,9 @@ fn queue_blockers(store: &StoreView) -> Vec<String> {
     notes
 }
 
+/// Number of a wave until [`number`] counts them.
+const UNNUMBERED: usize = 0;
+
 /// Derives the position of a queued entry from the reason that a leader would give for it.
 #[warn(clippy::wildcard_enum_match_arm)]
 fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> Place {
@@ -209,24 +212,26 @@ fn place_of(reason: &Reason, assumed: &Assumptions, notes: &mut Vec<String>) -> 
         | Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. }
         | Reason::WaitingForRepairs { .. }
-        | Reason::LeaderOnNode { .. } => Place::Wave(0, None),
+        | Reason::LeaderOnNode { .. } => Place::Wave(UNNUMBERED, None),
         Reason::UnreachableGate { .. } | Reason::BreakerOpen { .. } | Reason::StartGateClosed { .. } => {
             let note = format!("nothing starts now: {reason}");
             if !notes.contains(&note) {
                 notes.push(note);
             }
-            Place::Wave(0, None)
+            Place::Wave(UNNUMBERED, None)
         }
         // an assumed entry has no number that a reader could look up
         Reason::WaitingForBudget { holder, .. } => {
-            Place::Wave(0, assumed.entry(*holder).is_none().then(|| reason.to_string()))
+            Place::Wave(UNNUMBERED, assumed.entry(*holder).is_none().then(|| reason.to_string()))
         }
         Reason::WaitingForGroup { by, group, holder } => {
             // An assumed entry has no number that a reader could look up: its machine is named.
             let machine = assumed.entry(*holder).map(|entry| format!("waits for {by} {group} ({})", entry.node));
-            Place::Wave(0, Some(machine.unwrap_or_else(|| reason.to_string())))
+            Place::Wave(UNNUMBERED, Some(machine.unwrap_or_else(|| reason.to_string())))
         }
-        Reason::CanaryPending { .. } | Reason::ControlPlaneUnhealthy { .. } => Place::Wave(0, Some(reason.to_string())),
+        Reason::CanaryPending { .. } | Reason::ControlPlaneUnhealthy { .. } => {
+            Place::Wave(UNNUMBERED, Some(reason.to_string()))
+        }
         other @ (Reason::EtcdMemberUnhealthy { .. }
         | Reason::EtcdQuorumWouldBeLost { .. }
         | Reason::EtcdUnchecked { .. }

@@ -75,6 +75,17 @@ pub fn upkeep(keys: &Keys, store: &StoreView) -> Vec<Change> {
     outdated.chunks(REMOVED_AT_ONCE).map(removal).collect()
 }
 
+/// Returns the readable outcomes that the breaker counts, oldest first: those since its last reset that it did not forgive.
+pub fn since_reset(store: &StoreView) -> Vec<&Outcome> {
+    let outcomes = in_order(store).into_iter();
+    let Some(reset) = &store.breaker_reset else { return outcomes.map(|(.., outcome)| outcome).collect() };
+    let forgiven: &[EntryId] = reset.get().map_or(&[], |reset| &reset.forgiven);
+    outcomes
+        .filter(|(revision, id, _)| *revision > reset.mod_revision && !forgiven.contains(id))
+        .map(|(.., outcome)| outcome)
+        .collect()
+}
+
 /// Returns the readable outcomes in the order in which they were written, with their revisions and entries.
 pub(crate) fn in_order(store: &StoreView) -> Vec<(i64, EntryId, &Outcome)> {
     let readable = |(index, stored): (&u64, &'_ Stored<Outcome>)| (stored.mod_revision, EntryId::reboot(*index));

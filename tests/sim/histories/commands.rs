@@ -185,7 +185,7 @@ async fn nodes() -> String {
         HostAction::Reboot(Mode::Soft),
         HostAction::Reboot(Mode::Hard),
         HostAction::Hold(Mode::Hard),
-        HostAction::Release(key),
+        HostAction::Release(key.clone()),
         HostAction::Online(false),
         HostAction::Online(true),
     ] {
@@ -193,5 +193,9 @@ async fn nodes() -> String {
         play.until(play.seconds() + 20).await;
     }
     play.say("another host", &operator.host(&name, "another", HostAction::Online(true), None).await);
+    operator.set_policy("metal3_controller", "false", None).await.unwrap();
+    let held = hosts.hold(&name, &key, Mode::Hard).await.unwrap();
+    play.say("wait for a host that stays on", &hosts.wait_until_off(&held.host, &key, 10).await.map(drop));
+    play.say("release", &hosts.release(&name, &key).await.map(drop));
     play.history()
 }

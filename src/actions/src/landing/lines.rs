@@ -33,24 +33,33 @@ pub(super) fn lines(pods: &[LandingPod]) -> Vec<String> {
 
 /// Returns the pods that do not simply fit elsewhere, by answer and controller.
 fn groups(pods: &[LandingPod]) -> Vec<Group<'_>> {
-    let mut groups: BTreeMap<(u8, &PodAnswer, Option<Owner<'_>>), (usize, Group<'_>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(Rank, &PodAnswer, Option<Owner<'_>>), (usize, Group<'_>)> = BTreeMap::new();
     for (place, pod) in pods.iter().enumerate() {
         let Some(rank) = rank(&pod.answer) else { continue };
         groups.entry((rank, &pod.answer, owner(pod))).or_insert_with(|| (place, Vec::new())).1.push(pod);
     }
-    let mut groups: Vec<(u8, usize, Group<'_>)> =
+    let mut groups: Vec<(Rank, usize, Group<'_>)> =
         groups.into_iter().map(|((rank, ..), (place, group))| (rank, place, group)).collect();
     groups.sort_by_key(|(rank, place, _)| (*rank, *place));
     groups.into_iter().map(|(_, _, group)| group).collect()
 }
 
-/// Returns the rank of an answer, the worst first; `None` for pods that fit.
-fn rank(answer: &PodAnswer) -> Option<u8> {
+/// Rank of an answer, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Cannot,
+    OnlyHere,
+    Uncertain,
+    NotRecreated,
+}
+
+/// Returns the rank of an answer; `None` for pods that fit.
+fn rank(answer: &PodAnswer) -> Option<Rank> {
     match answer {
-        PodAnswer::Cannot(_) => Some(0),
-        PodAnswer::OnlyHere { .. } => Some(1),
-        PodAnswer::Uncertain(_) => Some(2),
-        PodAnswer::NotRecreated => Some(3),
+        PodAnswer::Cannot(_) => Some(Rank::Cannot),
+        PodAnswer::OnlyHere { .. } => Some(Rank::OnlyHere),
+        PodAnswer::Uncertain(_) => Some(Rank::Uncertain),
+        PodAnswer::NotRecreated => Some(Rank::NotRecreated),
         PodAnswer::Fits => None,
     }
 }

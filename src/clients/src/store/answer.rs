@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use etcd_client::{Error, GetOptions, GetResponse};
+use etcd_client::{Error, GetOptions, GetResponse, KeyValue, TxnOpResponse};
 
 use super::{connect::Store, error::StoreError, failure::Failure};
 
@@ -13,6 +13,14 @@ pub(super) const RETRY_DELAY: Duration = Duration::from_millis(15);
 
 /// Beginning of a timeout's cause.
 const NO_ANSWER_WITHIN: &str = "no answer within";
+
+/// Returns the key that a read in a transaction found: of one key, or of a range with a limit of one key.
+pub(super) fn found_key(answer: TxnOpResponse) -> Option<KeyValue> {
+    match answer {
+        TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
+        _ => None,
+    }
+}
 
 impl Store {
     /// Sends one request, bounded by the timeout.

@@ -11,12 +11,12 @@ use cketerm_model::{
     },
 };
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+    Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnResponse,
     proto::{PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp},
 };
 
 use super::{
-    answer::{MAX_TRIES, RETRY_DELAY},
+    answer::{MAX_TRIES, RETRY_DELAY, found_key},
     connect::Store,
     failure::Failure,
 };
@@ -171,23 +171,17 @@ impl Store {
         if answer.succeeded() {
             return Ok(answer.header().map_or(0, etcd_client::ResponseHeader::revision));
         }
-        let mut seen = answer.op_responses().into_iter().map(|op| match op {
-            TxnOpResponse::Get(got) => got
-                .kvs()
-                .first()
-                .map(|kv| (String::from_utf8_lossy(kv.key()).into_owned(), kv.create_revision(), kv.mod_revision())),
-            _ => None,
-        });
-        if seen.next().flatten().is_none_or(|(_, created, _)| created != permit.create_revision()) {
+        let mut seen = answer.op_responses().into_iter().map(found_key);
+        if seen.next().flatten().is_none_or(|leader| leader.create_revision() != permit.create_revision()) {
             return Err(CommitError::LostLeadership);
         }
         let mut keys = Vec::new();
         for ((key, expected), found) in change.compares.into_iter().zip(seen.by_ref()) {
-            if expected != found.map_or(0, |(.., revision)| revision) {
+            if expected != found.map_or(0, |kv| kv.mod_revision()) {
                 keys.push(key);
             }
         }
-        keys.extend(seen.flatten().map(|(key, ..)| key));
+        keys.extend(seen.flatten().map(|written| String::from_utf8_lossy(written.key()).into_owned()));
         Err(CommitError::Conflict { keys })
     }
 }

@@ -347,6 +347,17 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_login_ends_if_no_endpoint_can_be_reached() {
+        let closed_port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let endpoints = vec![closed_port(), closed_port()];
+        let settings = EtcdSettings { endpoints, username: Some("u".to_owned()), ..EtcdSettings::default() };
+        let connecting =
+            Store::connect(&settings, cketerm_runtime::tokio_clock::starting_at(jiff::Timestamp::UNIX_EPOCH));
+        let ended = tokio::time::timeout(Duration::from_mins(1), connecting).await.expect("it gives up");
+        assert!(matches!(ended, Err(StoreError::Unreachable { .. })), "{ended:?}");
+    }
+
     #[test]
     fn secrets_are_not_printed() {
         let settings = EtcdSettings {

@@ -10,11 +10,11 @@ use cketerm_model::{
 use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
 use etcd_client::{
     Compare, CompareOp, EventType, GetOptions, LeaseKeepAliveStream, LeaseKeeper, PutOptions, SortOrder, SortTarget,
-    TxnOp, TxnOpResponse, WatchOptions,
+    TxnOp, WatchOptions,
 };
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 
-use super::{connect::Store, error::StoreError, failure::Failure, operator::json};
+use super::{answer::found_key, connect::Store, error::StoreError, failure::Failure, operator::json};
 
 /// Time between two tries of a request without an answer.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -129,10 +129,7 @@ impl Candidacy {
                 }
                 Err(failure) => return Err(self.store.store_error("campaign for the lock", failure).await),
             };
-            let mut found = answer.op_responses().into_iter().map(|op| match op {
-                TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
-                _ => None,
-            });
+            let mut found = answer.op_responses().into_iter().map(found_key);
             let (predecessor, own) = (found.next().flatten(), found.next().flatten());
             if own.is_none_or(|kv| kv.create_revision() != self.create_revision) {
                 let cause = "its key in leader/ is gone".to_owned();
@@ -262,12 +259,8 @@ async fn register_candidate(
                 return Ok(answer.header().map_or(0, etcd_client::ResponseHeader::revision));
             }
             Ok(answer) => {
-                let created = answer.op_responses().into_iter().find_map(|op| match op {
-                    TxnOpResponse::Get(got) => got.kvs().first().map(etcd_client::KeyValue::create_revision),
-                    _ => None,
-                });
-                match created {
-                    Some(created) => return Ok(created),
+                match answer.op_responses().into_iter().find_map(found_key) {
+                    Some(existing) => return Ok(existing.create_revision()),
                     // Another daemon was the first one, which this engine's copy of etcd did not show yet.
                     None if first_daemon.is_some() => first_daemon = None,
                     None => return Err(Failure::Refused("the key in leader/ disappeared".to_owned())),

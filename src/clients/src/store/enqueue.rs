@@ -14,11 +14,12 @@ use cketerm_model::{
     repair::RepairEntry,
     stored::{keys::KeyKind, limits::MAX_OPS},
 };
-use etcd_client::{Compare, CompareOp, GetOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, SortOrder, SortTarget, TxnOp};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
+    answer::found_key,
     batches::read_batch,
     connect::Store,
     error::StoreError,
@@ -93,7 +94,10 @@ impl Store {
                 (move |index| RebootEntry::queued(index, address), request)
             });
             let note = Note { person, what: "reboot add", on: some.join(" ") };
-            match self.add_entries(QueueKind::Reboot, &note, entries.collect(), asked, &mut cursor, Vec::new()).await {
+            match self
+                .add_entries(QueueKind::Reboot, &note, entries.collect(), asked as u64, &mut cursor, Vec::new())
+                .await
+            {
                 Ok(Some(indexes)) => {
                     added.extend(indexes);
                     conflicts = 0;
@@ -130,7 +134,7 @@ impl Store {
         }
         for _ in 0..=MAX_CONFLICTS {
             let entries = vec![(|index| RepairEntry { index, ..entry.clone() }, request.clone())];
-            let asked = cursor.batch.as_ref().map_or(1, |(batch, _)| usize::try_from(batch.asked).unwrap_or(0) + 1);
+            let asked = cursor.batch.as_ref().map_or(1, |(batch, _)| batch.asked + 1);
             match self.add_entries(QueueKind::Repair, &note, entries, asked, &mut cursor, Vec::new()).await {
                 Ok(Some(indexes)) => {
                     let batch = cursor.batch.map(|_| cursor.id);
@@ -158,7 +162,7 @@ impl Store {
         further: Vec<Compare>,
     ) -> Result<Option<Vec<u64>>, StoreError> {
         let mut cursor = Cursor { denied: true, ..Cursor::at(self.clock().wall()) };
-        let asked = entries.len();
+        let asked = entries.len() as u64;
         self.add_entries(queue, note, entries, asked, &mut cursor, further).await
     }
 
@@ -168,7 +172,7 @@ impl Store {
         queue: QueueKind,
         note: &Note<'_>,
         entries: Vec<(impl Fn(u64) -> E, Request)>,
-        asked: usize,
+        asked: u64,
         cursor: &mut Cursor,
         further: Vec<Compare>,
     ) -> Result<Option<Vec<u64>>, StoreError> {
@@ -187,9 +191,9 @@ impl Store {
             known.clone()
         } else {
             let (who, at) = (note.person.who().clone(), self.clock().wall());
-            (Batch::new(queue, who, at, reason.clone(), asked as u64), 0)
+            (Batch::new(queue, who, at, reason.clone(), asked), 0)
         };
-        batch.asked = asked as u64;
+        batch.asked = asked;
         batch.added = batch.added.saturating_add(count);
         batch.ended = None;
         let mut compares = further;
@@ -269,10 +273,7 @@ impl Store {
             Ok(answer) => answer,
             Err(failure) => return Err(self.store_error(&format!("read {key}"), failure).await),
         };
-        let mut found = answer.op_responses().into_iter().map(|op| match op {
-            TxnOpResponse::Get(got) => got.kvs().first().cloned(),
-            _ => None,
-        });
+        let mut found = answer.op_responses().into_iter().map(found_key);
         let (stored, last) = (found.next().flatten(), found.next().flatten());
         let last = last.and_then(|kv| match self.keys().parse(kv.key()) {
             Some(KeyKind::Entry(_, Ok(index))) => Some(index),

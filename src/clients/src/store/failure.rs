@@ -1,7 +1,7 @@
 //! Meaning of etcd's errors: whether the request was executed, and whether it may be repeated.
 
 use cketerm_model::reason::TooLarge;
-use etcd_client::Error;
+use etcd_client::{Error, WatchResponse};
 
 /// Meaning of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +44,14 @@ impl From<Error> for Failure {
             }
         }
     }
+}
+
+/// Returns the reason for which etcd cancelled a watch; `None` if it did not.
+pub(super) fn cancellation(answer: &WatchResponse) -> Option<Failure> {
+    answer.canceled().then(|| match answer.compact_revision() {
+        0 => Failure::Refused(format!("the watch was cancelled: {}", answer.cancel_reason())),
+        _ => Failure::Compacted,
+    })
 }
 
 /// Returns an error with its causes, each once, without gRPC's frame around them.

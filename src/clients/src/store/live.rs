@@ -12,7 +12,7 @@ use cketerm_model::{
     },
 };
 use etcd_client::{EventType, GetOptions, WatchOptions, WatchResponse};
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -20,15 +20,21 @@ use tokio::{
 };
 
 use super::read::row;
-use super::{connect::Store, failure::Failure, read::Reading};
+use super::{
+    connect::Store,
+    failure::{Failure, cancellation},
+    read::Reading,
+};
 
 /// Time between two requests for progress. While etcd answers, the copy never looks older than this (SAF-22).
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 /// Time without an answer after which the watch is reopened. It is below the 10 s after which no new work starts.
 const SILENCE_LIMIT: Duration = Duration::from_secs(8);
+/// A watch that lasted longer is reopened at once when it ends.
+const SETTLED: Duration = Duration::from_secs(10);
 /// Longest pause before a failed read or watch is retried.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
-/// Number of answers that are applied together before the copy is published.
+/// Most answers that are applied together before the copy is published.
 const MAX_BATCH: usize = 256;
 
 /// Live copy that follows etcd until it is dropped.
@@ -100,7 +106,7 @@ impl Follower {
                 Ok(()) => self.follow().await,
                 Err(failure) => WatchEnd::Broken(failure),
             };
-            let settled = began.elapsed() > Duration::from_secs(10);
+            let settled = began.elapsed() > SETTLED;
             pause =
                 if settled { Duration::ZERO } else { (pause * 2).clamp(Duration::from_millis(50), MAX_RETRY_DELAY) };
             match ended {
@@ -175,27 +181,30 @@ impl Follower {
         let options = WatchOptions::new().with_prefix().with_start_revision(from).with_progress_notify();
         let prefix = self.store.keys().prefix().to_owned();
         let mut watch_client = self.store.watch_client();
-        let mut stream = match self.store.with_timeout(watch_client.watch(prefix, Some(options))).await {
+        let stream = match self.store.with_timeout(watch_client.watch(prefix, Some(options))).await {
             Ok(stream) => stream,
             Err(failure) => return WatchEnd::Broken(failure),
         };
+        let (mut requests, answers) = stream.split();
+        // Answers that have arrived already are applied together.
+        let mut answers = answers.ready_chunks(MAX_BATCH);
         let mut progress_timer = interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
         progress_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = Instant::now();
         // Time of the request for progress that is not answered yet.
         let mut requested_at: Option<Instant> = None;
         loop {
-            let message = tokio::select! {
+            let answers = tokio::select! {
                 biased;
-                message = stream.next() => Some(message),
+                answers = answers.next() => Some(answers),
                 _ = progress_timer.tick() => None,
             };
-            let Some(mut message) = message else {
+            let Some(answers) = answers else {
                 if last.elapsed() > SILENCE_LIMIT {
                     let cause = format!("the watch was silent for {SILENCE_LIMIT:?}");
                     return WatchEnd::Broken(Failure::NoAnswer { cause, sent: true });
                 }
-                match timeout(self.store.timeout(), stream.request_progress()).await {
+                match timeout(self.store.timeout(), requests.request_progress()).await {
                     Ok(Ok(())) => {
                         requested_at.get_or_insert_with(Instant::now);
                         continue;
@@ -207,34 +216,24 @@ impl Follower {
                     }
                 }
             };
-            for batched in 0.. {
-                match message {
-                    Some(Ok(answer)) => {
-                        if answer.created() {
-                            // etcd does not answer a request for progress before this.
-                            progress_timer.reset_immediately();
-                        } else if let Some(requested_at) = requested_at.take() {
-                            self.view.watch_health.lag = requested_at.elapsed().as_secs();
-                        }
-                        if let Err(gap) = self.answer(&answer) {
-                            self.publish_view();
-                            return gap;
-                        }
-                    }
-                    Some(Err(error)) => return WatchEnd::Broken(error.into()),
-                    None => {
-                        let cause = "etcd ended the watch".to_owned();
-                        return WatchEnd::Broken(Failure::NoAnswer { cause, sent: true });
-                    }
+            let Some(answers) = answers else {
+                let cause = "etcd ended the watch".to_owned();
+                return WatchEnd::Broken(Failure::NoAnswer { cause, sent: true });
+            };
+            for answer in answers {
+                let answer = match answer {
+                    Ok(answer) => answer,
+                    Err(error) => return WatchEnd::Broken(error.into()),
+                };
+                if answer.created() {
+                    // etcd does not answer a request for progress before this.
+                    progress_timer.reset_immediately();
+                } else if let Some(requested_at) = requested_at.take() {
+                    self.view.watch_health.lag = requested_at.elapsed().as_secs();
                 }
-                match stream.next().now_or_never() {
-                    Some(next) if batched < MAX_BATCH => message = next,
-                    // Never dropped: the next round handles this message.
-                    Some(next) => {
-                        message = next;
-                        self.publish_view();
-                    }
-                    None => break,
+                if let Err(gap) = self.answer(&answer) {
+                    self.publish_view();
+                    return gap;
                 }
             }
             last = Instant::now();
@@ -244,11 +243,10 @@ impl Follower {
 
     /// Applies one answer of the watch.
     fn answer(&mut self, answer: &WatchResponse) -> Result<(), WatchEnd> {
-        if answer.canceled() {
-            return Err(match answer.compact_revision() {
-                0 => WatchEnd::Broken(Failure::Refused(format!("the watch was cancelled: {}", answer.cancel_reason()))),
-                _ => WatchEnd::Compacted,
-            });
+        match cancellation(answer) {
+            None => {}
+            Some(Failure::Compacted) => return Err(WatchEnd::Compacted),
+            Some(failure) => return Err(WatchEnd::Broken(failure)),
         }
         for event in answer.events() {
             let Some(kv) = event.kv() else { continue };

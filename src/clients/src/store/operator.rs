@@ -16,7 +16,7 @@ use cketerm_model::{
 use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
 use jiff::Timestamp;
 
-use super::{connect::Store, error::StoreError, failure::Failure};
+use super::{answer::found_key, connect::Store, error::StoreError, failure::Failure};
 
 /// Description of a write, for its audit record. Outside the store only an operator's request makes one.
 #[derive(Clone, Copy, Debug)]
@@ -153,11 +153,10 @@ impl Store {
                     return Ok((WriteOutcome::At(revision), answer.op_responses()));
                 }
                 Ok(answer) => {
-                    let earlier = answer.op_responses().into_iter().find_map(|op| match op {
-                        TxnOpResponse::Get(got) => got.kvs().first().map(etcd_client::KeyValue::mod_revision),
-                        _ => None,
-                    });
-                    return Ok((earlier.map_or(WriteOutcome::Conflict, WriteOutcome::At), Vec::new()));
+                    let earlier = answer.op_responses().into_iter().find_map(found_key);
+                    let outcome =
+                        earlier.map_or(WriteOutcome::Conflict, |audit| WriteOutcome::At(audit.mod_revision()));
+                    return Ok((outcome, Vec::new()));
                 }
                 Err(Failure::NoAnswer { cause, sent: true }) => {
                     if sends >= MAX_SENDS {

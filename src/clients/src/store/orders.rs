@@ -6,9 +6,10 @@ use cketerm_model::{
     fence::Person,
     stored::leadership::LeaderGuard,
 };
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, TxnOp};
 
 use super::{
+    answer::found_key,
     connect::Store,
     error::StoreError,
     leadership::compare,
@@ -73,10 +74,7 @@ impl Store {
             Ok(answer) => answer,
             Err(failure) => return Err(self.store_error(&format!("read {entry}"), failure).await),
         };
-        let mut found = answer.op_responses().into_iter().map(|op| match op {
-            TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
-            _ => None,
-        });
+        let mut found = answer.op_responses().into_iter().map(found_key);
         Ok((found.next().flatten(), found.next().flatten()))
     }
 }

@@ -121,7 +121,7 @@ impl Store {
         let names: Vec<&str> = got.kvs().iter().filter_map(|kv| kv.key_str().ok()).collect();
         let seen: BTreeSet<&str> = known.iter().map(|value| value.key.as_str()).collect();
         let missing: Vec<&str> = names.into_iter().filter(|name| !seen.contains(name)).collect();
-        if missing.is_empty() { Ok(Vec::new()) } else { self.read_keys(&missing).await }
+        self.read_keys(&missing).await
     }
 
     async fn read_page<T: DeserializeOwned>(&self, prefix: &str, part: Part, n: u32) -> Result<Page<T>, Failure> {

@@ -64,16 +64,18 @@ impl Store {
         to: &[u8],
         revision: i64,
     ) -> Result<((i64, u64), Vec<KeyValue>), Failure> {
-        let (mut head, mut at) = ((0, 0), revision);
+        // Every page is read at the revision of the first one.
+        let mut first: Option<(i64, u64)> = None;
         let mut kvs: Vec<KeyValue> = Vec::new();
         let mut next = from.to_vec();
         loop {
+            let at = first.map_or(revision, |(at, _)| at);
             let options = GetOptions::new().with_range(to).with_limit(PAGE).with_revision(at);
             let mut page = self.get(next.as_slice(), options).await?;
-            if at == revision {
-                head = page.header().map_or((0, 0), |h| (h.revision(), h.cluster_id()));
-                at = if revision == 0 { head.0 } else { revision };
-            }
+            let head = *first.get_or_insert_with(|| {
+                let (now, cluster) = page.header().map_or((0, 0), |h| (h.revision(), h.cluster_id()));
+                (if revision == 0 { now } else { revision }, cluster)
+            });
             let more = page.more();
             kvs.extend(page.take_kvs());
             match kvs.last() {
@@ -81,7 +83,7 @@ impl Store {
                     next = last.key().to_vec();
                     next.push(0);
                 }
-                _ => return Ok(((at, head.1), kvs)),
+                _ => return Ok((head, kvs)),
             }
         }
     }

@@ -7,9 +7,10 @@ use cketerm_model::{
     fence::Person,
     stored::{keys::SwitchName, view::Switch},
 };
-use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, TxnOp};
 
 use super::{
+    answer::found_key,
     connect::Store,
     error::StoreError,
     operator::{AuditNote, WriteOutcome, json},
@@ -130,10 +131,7 @@ impl Store {
             Ok(answer) => answer,
             Err(failure) => return Err(self.store_error("read the queues' switches", failure).await),
         };
-        let mut found = answer.op_responses().into_iter().map(|op| match op {
-            TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
-            _ => None,
-        });
+        let mut found = answer.op_responses().into_iter().map(found_key);
         let switches = QueueKind::QUEUES.map(|queue| {
             let kv = found.next().flatten();
             let switch = kv.map_or_else(Switch::default, |kv| Switch {

@@ -8,7 +8,10 @@ use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use super::{connect::Store, failure::Failure};
+use super::{
+    connect::Store,
+    failure::{Failure, cancellation},
+};
 
 /// Time between two requests for progress, and the silence after which the watch is reopened.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
@@ -98,15 +101,15 @@ impl Store {
             };
             last = Instant::now();
             // The next trouble is a different one.
-            *reported &= answer.canceled();
-            if answer.canceled() {
-                if answer.compact_revision() > 0 {
+            let cancelled = cancellation(&answer);
+            *reported &= cancelled.is_some();
+            if let Some(failure) = cancelled {
+                if failure == Failure::Compacted {
                     let gap = format!("etcd was compacted; some changes below {folder} were missed");
                     on_item(Tailed::Trouble(gap))?;
                     *next = answer.compact_revision();
-                    return Ok(Failure::Compacted);
                 }
-                return Ok(Failure::Refused(format!("the watch was cancelled: {}", answer.cancel_reason())));
+                return Ok(failure);
             }
             for event in answer.events() {
                 let Some(kv) = event.kv() else { continue };

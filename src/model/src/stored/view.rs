@@ -355,4 +355,9 @@ impl StoreView {
     pub fn attempts_of(&self, entry: EntryId) -> impl DoubleEndedIterator<Item = &Stored<Attempt>> {
         self.attempts.range((entry, 0)..=(entry, u32::MAX)).map(|(_, attempt)| attempt)
     }
+
+    /// Returns the number of the last attempt of an entry, whether or not it can be read; `None` if there is none.
+    pub fn last_attempt(&self, entry: EntryId) -> Option<u32> {
+        self.attempts.range((entry, 0)..=(entry, u32::MAX)).next_back().map(|((_, number), _)| *number)
+    }
 }

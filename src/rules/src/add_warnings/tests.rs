@@ -103,22 +103,23 @@ fn unreachable_nodes_are_counted_by_the_rule_of_cke() {
     assert_eq!(lines(&store(&[limit(1)]), None, QueueKind::Reboot, &["10.0.0.1"]), [] as [&str; 0], "unknown");
 }
 
+fn budget(needed: i32, pods: i32) -> Arc<BudgetRow> {
+    let selector = serde_json::from_value(json!({"matchLabels": {"app": "db"}})).unwrap();
+    let (namespace, name) = ("shop".to_owned(), "db".to_owned());
+    Arc::new(BudgetRow {
+        namespace,
+        name,
+        selector: Some(selector),
+        needed,
+        pods,
+        healthy: pods,
+        ..BudgetRow::default()
+    })
+}
+
 #[test]
 fn a_budget_that_can_never_open_is_named_once_a_node_with_its_numbers() {
     let mut facts = kube(&[]);
-    let budget = |needed, pods| {
-        let selector = serde_json::from_value(json!({"matchLabels": {"app": "db"}})).unwrap();
-        let (namespace, name) = ("shop".to_owned(), "db".to_owned());
-        Arc::new(BudgetRow {
-            namespace,
-            name,
-            selector: Some(selector),
-            needed,
-            pods,
-            healthy: pods,
-            ..BudgetRow::default()
-        })
-    };
     let pod = |name: &str, app: &str| PodRow {
         namespace: "shop".to_owned(),
         name: name.to_owned(),
@@ -139,4 +140,20 @@ fn a_budget_that_can_never_open_is_named_once_a_node_with_its_numbers() {
     facts.view.budgets.insert(("shop".into(), "db".into()), budget(3, 3));
     let added = Added { queue: QueueKind::Repair, addresses: &[Address::new("10.0.0.11".to_owned())], drain: None };
     assert_eq!(warnings(&store(&[]), Some(&facts), added), [], "a repair that drains nothing");
+}
+
+/// Reading the pods of all machines takes long, and only a budget that can never open needs them.
+#[test]
+fn pods_are_read_for_drained_machines_if_a_budget_can_never_open() {
+    let (store, mut kube) = (store(&[]), KubeView::default());
+    kube.put_node(NodeRow { name: NodeName::new("w1"), ..NodeRow::default() });
+    let addresses: Vec<Address> = ["10.0.0.11", "10.0.0.12", "10.0.0.99"].map(Address::new).into();
+    let rules = Reboot::default();
+    let added = Added { queue: QueueKind::Reboot, addresses: &addresses, drain: Some(rules.eviction()) };
+    assert_eq!(nodes_to_read(&store, &kube, added), [] as [NodeName; 0], "there is no budget");
+    kube.budgets.insert(("shop".into(), "db".into()), budget(2, 3));
+    assert_eq!(nodes_to_read(&store, &kube, added), [] as [NodeName; 0], "one pod may be evicted");
+    kube.budgets.insert(("shop".into(), "db".into()), budget(3, 3));
+    assert_eq!(nodes_to_read(&store, &kube, added), [NodeName::new("w1")], "w2 has no Node, the last one is no member");
+    assert_eq!(nodes_to_read(&store, &kube, Added { drain: None, ..added }), [] as [NodeName; 0]);
 }

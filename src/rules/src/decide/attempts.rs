@@ -353,8 +353,7 @@ impl<'a> Pass<'a> {
         node: Option<&NodeRow>,
     ) -> Attempt {
         // Number by key, so that an attempt that cannot be read is not overwritten.
-        let all = self.snap.store.attempts.range((ctx.id, 0)..=(ctx.id, u32::MAX));
-        let number = all.into_iter().next_back().map_or(1, |((_, last), _)| last.saturating_add(1));
+        let number = self.snap.store.last_attempt(ctx.id).map_or(1, |last| last.saturating_add(1));
         let mut argv = command_spec.argv.to_vec();
         argv.push(ctx.address.to_string());
         let (machine_type, operation) = match ctx.kind {

@@ -51,13 +51,11 @@ impl Pass<'_> {
     /// are stuck, and those that were withdrawn and whose outcome is written next.
     fn looked_at(&self) -> Vec<Looked<'_>> {
         let store = &self.snap.store;
-        let reset = store.breaker_reset.as_ref();
-        let reset_revision = reset.map_or(0, |stored| stored.mod_revision);
-        let forgiven: &[EntryId] = reset.and_then(Stored::get).map_or(&[], |reset| &reset.forgiven);
-        let ended = outcomes::in_order(store).into_iter();
+        let reset = store.breaker_reset.as_ref().and_then(Stored::get);
+        let forgiven: &[EntryId] = reset.map_or(&[], |reset| &reset.forgiven);
+        let ended = outcomes::since_reset(store).into_iter();
         let mut looked: Vec<Looked<'_>> = ended
-            .filter(|(revision, id, _)| *revision > reset_revision && !forgiven.contains(id))
-            .map(|(.., outcome)| Looked {
+            .map(|outcome| Looked {
                 from: outcome.counts_from(),
                 address: &outcome.address,
                 is_bad: outcome.bad.is_some(),

@@ -101,8 +101,8 @@ impl Pass<'_> {
     /// Queues reboots of one cause, as many as the limits allow.
     fn queue_needed_reboots(&mut self) {
         let store = Arc::clone(&self.snap.store);
-        let has_command = self.definition.is_some_and(|d| d.cluster.reboot.reboot_command.is_some());
-        if !has_command || !self.queue_enabled(QueueKind::Reboot) {
+        let Some(definition) = self.definition else { return };
+        if definition.cluster.reboot.reboot_command.is_none() || !self.queue_enabled(QueueKind::Reboot) {
             return;
         }
         let Some(room) = room(&store, &self.policy, self.now.wall).filter(|room| *room > 0) else { return };

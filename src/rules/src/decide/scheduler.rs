@@ -127,7 +127,7 @@ impl<'a> Pass<'a> {
     fn continue_with_api_server(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
         let is_own = |address: &Address| {
             fault!(TwoApiServers => return true);
-            api_servers.first().is_some_and(|m| m.address == address)
+            api_servers.first().map(|m| m.address) == Some(address)
         };
         let in_work = &self.claims.api_servers;
         let Some(address) = in_work.keys().find(|a| !is_own(a)).or_else(|| in_work.keys().next()).cloned() else {

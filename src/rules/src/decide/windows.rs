@@ -70,9 +70,6 @@ impl<'a> Pass<'a> {
     /// Returns the reason why no power command may run on this machine now: a freeze, a closed window, or an unreadable
     /// policy. An unreadable policy stops commands and starts, but unwinds no drain.
     pub(super) fn command_window_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
-        if self.schedule.is_empty() {
-            return None;
-        }
         self.schedule.unreadable.clone().or_else(|| self.window_blocker(ctx))
     }
 

@@ -1,7 +1,7 @@
 //! Everything that one question needs, indexed once: nodes, classes of pods, counters, and the pods that are bound.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     rc::Rc,
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Cluster<'a> {
     pub(super) counters: Counters<'a>,
     pub(super) bound: Vec<BoundPod<'a>>,
     /// Host ports that one of the classes asks for.
-    ports: Vec<&'a HostPort>,
+    ports: BTreeSet<&'a HostPort>,
     /// Open nodes that take no pods because they, or a pod on them, cannot be understood.
     pub(super) unknown: BTreeMap<NodeId, Doubt>,
 }
@@ -101,9 +101,7 @@ pub(super) fn index<'a>(
         Some(BoundPod { pod, node, requests: amounts(&names, &pod.spec.requests), raises: counters.raised_by(pod) })
     });
     let bound = bound.collect();
-    let mut ports: Vec<&HostPort> = classes.iter().flat_map(|class| &class.pod.spec.host_ports).collect();
-    ports.sort_unstable();
-    ports.dedup();
+    let ports = classes.iter().flat_map(|class| &class.pod.spec.host_ports).collect();
     Indexed { cluster: Cluster { nodes, resources: names, classes, counters, bound, ports, unknown }, class_of }
 }
 

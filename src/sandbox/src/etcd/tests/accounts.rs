@@ -8,14 +8,14 @@ use etcd_client::{
 use super::*;
 
 /// Returns a logged-in client of the same etcd.
-async fn client_of(etcd: &Etcd, name: &str, password: &str) -> Result<Client, Error> {
+pub(super) async fn client_of(etcd: &Etcd, name: &str, password: &str) -> Result<Client, Error> {
     let mut client = etcd.client();
     client.update_user(Some((name.to_owned(), password.to_owned()))).await?;
     Ok(client)
 }
 
 /// Returns an etcd whose user `u` may read `/r/`, write `/w/`, and do both in `/rw/`.
-async fn etcd_with_auth() -> (Etcd, Client) {
+pub(super) async fn etcd_with_auth() -> (Etcd, Client) {
     let (etcd, mut client) = etcd();
     assert_eq!(outcome(client.auth_enable().await), "FailedPrecondition: root user does not exist");
     client.user_add("root", "pw", None).await.unwrap();

@@ -1,20 +1,65 @@
 //! cketerm's own store on the sandbox's etcd.
 
+mod answers;
+mod copies;
+mod leading;
+mod queues;
+
 use std::time::Duration;
 
 use cketerm_clients::store::{Store, election::Candidacy, live::Live};
-use cketerm_runtime::heartbeat::Heartbeat;
+use cketerm_model::{
+    cketerm_records::{EngineRegistration, Request, Who},
+    fence::Person,
+    names::Address,
+};
+use cketerm_runtime::{heartbeat::Heartbeat, tasks::Gate};
 
 use super::*;
+use crate::faults::Link;
 
 fn clock() -> Clock {
     cketerm_runtime::tokio_clock::starting_at(jiff::Timestamp::UNIX_EPOCH)
 }
 
-async fn campaign(store: &Store, host: &str) -> Candidacy {
+/// Returns an empty etcd, a store on it, and the link between them.
+fn linked() -> (Etcd, Store, Link) {
+    let (etcd, _) = etcd();
+    let (store, link) = store_over_link(&etcd);
+    (etcd, store, link)
+}
+
+/// Returns a store on this etcd, and the link between them.
+fn store_over_link(etcd: &Etcd) -> (Store, Link) {
+    let link = Link::new("a", Gate::default(), 1);
+    let client = etcd.client_through(|wire| link.wrap(wire, tonic::body::Body::new, tonic::body::Body::new));
+    (Store::from_client(client, "/cke/", clock()), link)
+}
+
+fn who() -> Who {
+    Who { user: "ann".to_owned(), host: "desk".to_owned(), ssh_client: None }
+}
+
+fn person() -> Person {
+    Person::asks(&who())
+}
+
+fn request() -> Request {
+    Request { who: who(), at: jiff::Timestamp::UNIX_EPOCH, reason: None, node_uid: None, batch: None }
+}
+
+fn addresses(count: usize) -> Vec<Address> {
+    (0..count).map(|i| Address::new(format!("10.0.{}.{}", i / 256, i % 256))).collect()
+}
+
+fn registration(host: &str) -> EngineRegistration {
     let registration = serde_json::json!({"host": host, "pid": 1, "version": "1", "mode": "daemon"});
-    let (ttl, registration) = (Duration::from_secs(10), serde_json::from_value(registration).unwrap());
-    Candidacy::campaign(store, ttl, host, registration, &Heartbeat::new(ttl)).await.unwrap()
+    serde_json::from_value(registration).unwrap()
+}
+
+async fn campaign(store: &Store, host: &str) -> Candidacy {
+    let ttl = Duration::from_secs(10);
+    Candidacy::campaign(store, ttl, host, registration(host), &Heartbeat::new(ttl)).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,9 +113,7 @@ async fn a_stuck_main_loop_releases_the_lock_and_permits_nothing_more() {
     let ttl = Duration::from_mins(1);
     let heartbeat = Heartbeat::new(ttl);
     tokio::spawn(heartbeat.clone().watch());
-    let registration = serde_json::json!({"host": "a", "pid": 1, "version": "1", "mode": "daemon"});
-    let registration = serde_json::from_value(registration).unwrap();
-    let mut candidacy = Candidacy::campaign(&store, ttl, "a", registration, &heartbeat).await.unwrap();
+    let mut candidacy = Candidacy::campaign(&store, ttl, "a", registration("a"), &heartbeat).await.unwrap();
     let fence = candidacy.elected().await.unwrap();
     for _ in 0..60 {
         heartbeat.beat();
