@@ -71,14 +71,13 @@ async fn an_unreadable_history_record_is_reported_and_hides_no_other() {
 #[tokio::test]
 async fn lists_with_an_unreadable_value_print_the_others_and_exit_with_5() {
     let Some(rig) = Rig::start().await else { return };
-    let ending = json!({"entry": "repairs/3", "address": "10.0.0.3", "end": "succeeded",
-        "outcome": "succeeded", "last": {}, "at": "2026-11-21T10:00:00Z"});
-    rig.put("/cke/cketerm/history/repairs-0000000000000003", &ending.to_string()).await;
-    rig.put("/cke/cketerm/history/repairs-0000000000000004", "{").await;
+    let ended = ending(3, "10.0.0.3", "booted", "2026-06-01T00:01:00Z");
+    rig.put("/cke/cketerm/history/reboots-0000000000000003", &ended).await;
+    rig.put("/cke/cketerm/history/reboots-0000000000000004", "{").await;
     let ran = rig.run(&["history", "--ended"]);
     assert_eq!(ran.status, 5, "{}", ran.stderr);
-    assert!(ran.stdout.starts_with("repairs/3 10.0.0.3: "), "{}", ran.stdout);
-    assert!(ran.stderr.contains("/cke/cketerm/history/repairs-0000000000000004: "), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("reboots/3 10.0.0.3: "), "{}", ran.stdout);
+    assert!(ran.stderr.contains("/cke/cketerm/history/reboots-0000000000000004: "), "{}", ran.stderr);
 
     let entry = json!({"index": "3", "node": "10.0.0.3", "status": "in-maintenance", "until": "2126-11-21T10:00:00Z"});
     rig.put("/cke/cketerm/maintenance/data/0000000000000003", &entry.to_string()).await;

@@ -28,6 +28,22 @@ pub enum Tailed<T> {
     Trouble(String),
 }
 
+/// Place in the revisions of etcd up to which a folder was followed.
+struct Place {
+    /// The last revision of which everything is known.
+    seen: i64,
+    /// The compaction that ended the last watch, if any: etcd starts no watch before it.
+    compacted: i64,
+}
+
+impl Place {
+    /// Returns the first revision of the next watch. It is one that exists: etcd 3.6 answers no request for progress of a
+    /// watch that starts in the future.
+    fn start(&self) -> i64 {
+        self.seen.max(self.compacted).max(1)
+    }
+}
+
 /// Returns one value below a folder.
 pub(super) fn stored<T: DeserializeOwned>(kv: &KeyValue) -> Stored<T> {
     let key = String::from_utf8_lossy(kv.key()).into_owned();
@@ -44,9 +60,9 @@ impl Store {
         revision: i64,
         mut on_item: impl FnMut(Tailed<T>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut next, mut reported) = (revision + 1, false);
+        let (mut place, mut reported) = (Place { seen: revision, compacted: 0 }, false);
         loop {
-            let failure = match self.tail_once(folder, &mut next, &mut reported, &mut on_item).await {
+            let failure = match self.tail_once(folder, &mut place, &mut reported, &mut on_item).await {
                 Ok(failure) => failure,
                 Err(e) => return Err(e),
             };
@@ -67,11 +83,12 @@ impl Store {
     async fn tail_once<T: DeserializeOwned, E>(
         &self,
         folder: &str,
-        next: &mut i64,
+        place: &mut Place,
         reported: &mut bool,
         on_item: &mut impl FnMut(Tailed<T>) -> Result<(), E>,
     ) -> Result<Failure, E> {
-        let options = WatchOptions::new().with_prefix().with_start_revision(*next);
+        let known = place.seen;
+        let options = WatchOptions::new().with_prefix().with_start_revision(place.start());
         let mut watch_client = self.watch_client();
         let mut stream = match self.with_timeout(watch_client.watch(folder, Some(options))).await {
             Ok(stream) => stream,
@@ -107,14 +124,14 @@ impl Store {
                 if failure == Failure::Compacted {
                     let gap = format!("etcd was compacted; some changes below {folder} were missed");
                     on_item(Tailed::Trouble(gap))?;
-                    *next = answer.compact_revision();
+                    place.compacted = answer.compact_revision();
                 }
                 return Ok(failure);
             }
             for event in answer.events() {
                 let Some(kv) = event.kv() else { continue };
-                *next = (*next).max(kv.mod_revision() + 1);
-                if event.event_type() == EventType::Put {
+                place.seen = place.seen.max(kv.mod_revision());
+                if kv.mod_revision() > known && event.event_type() == EventType::Put {
                     on_item(Tailed::Value(stored(kv)))?;
                 }
             }

@@ -102,6 +102,17 @@ async fn a_followed_folder_names_a_compacted_gap_once_and_goes_on_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_followed_folder_of_an_idle_etcd_is_not_reported_as_silent() {
+    let (etcd, store, _) = linked();
+    etcd.put("/cke/folder/1", "1");
+    let revision = etcd.put("/cke/folder/2", "2");
+    let mut items = tail(store, "/cke/folder/", revision);
+    assert!(within_a_minute(&mut items).await.is_empty());
+    etcd.put("/cke/folder/1", "3");
+    assert_eq!(within_a_minute(&mut items).await, ["Ok(3)"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_folder_that_may_not_be_followed_is_reported_once() {
     let (etcd, _) = etcd_with_auth().await;
     let user = client_of(&etcd, "u", "pw").await.unwrap();
