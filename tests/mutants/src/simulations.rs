@@ -26,7 +26,7 @@ const STORIES: [(&str, u64); 12] = [
 ];
 
 /// Histories (tests/sim/histories), each a part of its own.
-const HISTORIES: [&str; 38] = [
+const HISTORIES: [&str; 39] = [
     "calm",
     "budget",
     "dead-api-server",
@@ -39,6 +39,7 @@ const HISTORIES: [&str; 38] = [
     "beside-cke",
     "conditions",
     "failover",
+    "removed-machine",
     "shutdown",
     "handover",
     "maintenance",

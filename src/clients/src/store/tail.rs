@@ -42,6 +42,11 @@ impl Place {
     fn start(&self) -> i64 {
         self.seen.max(self.compacted).max(1)
     }
+
+    /// Reports whether the compaction may have removed a revision after the last known one.
+    fn has_gap(&self) -> bool {
+        self.compacted > self.seen + 1
+    }
 }
 
 /// Returns one value below a folder.
@@ -122,9 +127,11 @@ impl Store {
             *reported &= cancelled.is_some();
             if let Some(failure) = cancelled {
                 if failure == Failure::Compacted {
-                    let gap = format!("etcd was compacted; some changes below {folder} were missed");
-                    on_item(Tailed::Trouble(gap))?;
                     place.compacted = answer.compact_revision();
+                    if place.has_gap() {
+                        let gap = format!("etcd was compacted; some changes below {folder} were missed");
+                        on_item(Tailed::Trouble(gap))?;
+                    }
                 }
                 return Ok(failure);
             }

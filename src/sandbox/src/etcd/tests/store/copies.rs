@@ -102,6 +102,16 @@ async fn a_followed_folder_names_a_compacted_gap_once_and_goes_on_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_compaction_of_what_is_known_leaves_no_gap() {
+    let (etcd, store, _) = linked();
+    let known = etcd.put("/cke/folder/1", "1");
+    etcd.put("/cke/folder/1", "2");
+    etcd.compact(known + 1).unwrap();
+    let mut items = tail(store, "/cke/folder/", known);
+    assert_eq!(within_a_minute(&mut items).await, ["Ok(2)"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_followed_folder_of_an_idle_etcd_is_not_reported_as_silent() {
     let (etcd, store, _) = linked();
     etcd.put("/cke/folder/1", "1");
