@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    act::{Actor, EvictionPace, Repeated, SharedAdmission, SharedPlacement},
+    act::{Actor, EvictionPace, Repeated, SharedRead},
     command::Spawner,
     event_recorder::EventRecorder,
 };
@@ -71,8 +71,8 @@ pub(crate) async fn actor(views: &watch::Sender<Arc<StoreView>>) -> Arc<Actor> {
         audit_count: Arc::default(),
         repeats: Repeated::default(),
         eviction_pace: EvictionPace::default(),
-        admission: SharedAdmission::default(),
-        placement: SharedPlacement::default(),
+        admission: SharedRead::default(),
+        placement: SharedRead::default(),
     })
 }
 
