@@ -15,10 +15,13 @@ def check():
     named = set(re.findall(r"^      - alert: (\w+)$", RULES.read_text(), re.MULTILINE))
     tested = set(re.findall(r'alertname="?(\w+)', CASES.read_text()))
     expect_equal("each alert has a test in which it fires", tested, named)
+    recorded = set(re.findall(r"^      - record: (\S+)$", RULES.read_text(), re.MULTILINE))
+    computed = {name for name in recorded if name in CASES.read_text()}
+    expect_equal("each recording rule has a test of its value", computed, recorded)
     promtool = BIN / "promtool"
     if not promtool.exists():
         return skip("no promtool (tests/servers/build promtool): THE RULES OF docs/alerts.yaml ARE NOT RUN")
-    for what, arguments in (("rules are valid", ["check", "rules", RULES]), ("the right alerts fire", ["test", "rules", CASES])):
+    for what, arguments in (("rules are valid", ["check", "rules", RULES]), ("the right alerts fire, and the aggregates are right", ["test", "rules", CASES])):
         done = run(promtool, *arguments, check=False)
         expect(f"promtool: {what}", done.returncode == 0, done.stdout + done.stderr)
     rules = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(expressions())]

@@ -451,7 +451,7 @@ pub(super) fn markdown() -> String {
         "# Metrics\n\nGenerated from the tables in `src/cketerm/src/daemon/gauges.rs` and `src/engine/src/counters.rs`; a test compares them \
          (`make docs` writes this file).\n`cketerm --daemon` serves them as OpenMetrics text under `/metrics`, by default on \
          `127.0.0.1:10181` (`--http`). Values are read at each scrape.\n\nThe names that begin with `cke_` are CKE's, \
-         with CKE's meaning; *leader*: only the leader has samples. Reasons are explained in [reasons.md](reasons.md), alert \
+         with CKE's meaning; *leader*: only the leader has samples. Reasons are explained in [reasons.md](reasons.md), alert and recording \
          rules are in [alerts.yaml](alerts.yaml).\n\n| name | labels | what it says | |\n| --- | --- | --- | --- |\n",
     );
     let ticked = |labels: &[&str]| labels.iter().map(|l| format!("`{l}`")).collect::<Vec<_>>().join(" ");
