@@ -316,7 +316,7 @@ impl World {
     }
 }
 
-/// How the request of an effect fares.
+/// Fate of the request of an effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Whether it is sent however late, because the process stood still after it got the permit.

@@ -48,7 +48,7 @@ pub enum Stage {
     Begin,
     /// It has its permit. What it does next, it does however late.
     Permitted,
-    /// Its request is carried out and unanswered. This is the outcome once the engine knows.
+    /// Its request, or the answer to it, is lost. This is the outcome once the engine waits no longer.
     Unanswered(EffectOutcome),
     /// The attempt is written at this revision, and the entry has the second one.
     Written(Box<Attempt>, i64, i64),

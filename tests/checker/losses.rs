@@ -1,5 +1,11 @@
 //! Requests and answers that get lost between an engine and its servers.
 
+use std::collections::BTreeMap;
+
+use cketerm_model::{
+    boot_time::BootTime,
+    drain::{Answer, Undecided, Verdict},
+};
 use cketerm_rules::{decide::Effect, snapshot::EffectOutcome};
 
 use crate::{
@@ -15,7 +21,7 @@ enum Target {
     /// In one transaction. Without an answer, the engine reads the audit record of the transaction, and so knows whether
     /// it went through.
     Etcd,
-    /// Without an answer, the engine knows nothing and decides again from what it sees.
+    /// Without an answer, the engine decides again from what it sees; for an eviction it remembers that no answer came.
     Kubernetes,
 }
 
@@ -71,19 +77,21 @@ impl World {
             .map(|(number, _)| number)
     }
 
-    /// The request does not arrive. The engine waits for its answer, and tries again.
+    /// Loses the request of an effect: the engine waits for an answer, and tries again.
     pub fn lose_request(&mut self, place: usize, number: usize) {
+        let boot = self.boot();
         let flight = &mut self.engines[place].flights[number];
-        flight.stage = Stage::Unanswered(no_answer());
+        flight.stage = Stage::Unanswered(unanswered(&flight.planned.effect, boot));
     }
 
-    /// The request is carried out, and the engine waits for its answer.
+    /// Carries out the request of an effect, and loses the answer.
     pub fn lose_answer(&mut self, place: usize, number: usize) -> Result<(), Breach> {
         let Flight { planned, decided, stage } = self.engines[place].flights.remove(number);
         let request = Request { late: matches!(stage, Stage::Permitted), answered: false };
         match (self.act(place, &planned, decided, request)?, written(&planned.effect)) {
             (Done::With(outcome), target) if is_carried_out(&outcome) => {
-                let known = if target == Some(Target::Kubernetes) { no_answer() } else { outcome };
+                let lost = target == Some(Target::Kubernetes);
+                let known = if lost { unanswered(&planned.effect, self.boot()) } else { outcome };
                 self.engines[place]
                     .flights
                     .insert(number, Flight { planned, decided, stage: Stage::Unanswered(known) });
@@ -100,6 +108,12 @@ fn is_carried_out(outcome: &EffectOutcome) -> bool {
     matches!(outcome, EffectOutcome::Done | EffectOutcome::Answers(_))
 }
 
-fn no_answer() -> EffectOutcome {
-    EffectOutcome::Failed("no answer".to_owned())
+/// Returns the outcome of an effect whose request was not answered.
+fn unanswered(effect: &Effect, at: BootTime) -> EffectOutcome {
+    let silence = || "no answer".to_owned();
+    let Effect::Evict { evict, delete, .. } = effect else { return EffectOutcome::Failed(silence()) };
+    let verdict = Verdict::Undecided { by: Undecided::Silence, answer: silence(), retry_after: None };
+    let answer = Answer { verdict, at, budgets: BTreeMap::new(), undecided: 0 };
+    let pods = evict.iter().map(|(pod, _)| pod).chain(delete);
+    EffectOutcome::Answers(pods.map(|pod| (pod.uid.clone(), answer.clone())).collect())
 }

@@ -206,14 +206,14 @@ impl SeriesTable {
             series.written = now;
             return EventWrite::Again(series.name.clone(), series.count);
         }
-        self.make_room(now);
+        self.drop_expired(now);
         let name = event.event_name(&format!("{mark:x}"));
         self.0.insert(key, Series { name: name.clone(), count: 1, last: now, written: now });
         EventWrite::New(name)
     }
 
     /// Forgets series that are over, or else the one that was repeated least recently.
-    fn make_room(&mut self, now: BootTime) {
+    fn drop_expired(&mut self, now: BootTime) {
         if self.0.len() < REMEMBERED {
             return;
         }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_bounded_and_those_that_are_over_make_room() {
+    fn expired_refusals_are_dropped_when_the_table_is_full() {
         let mut refusals = Refusals::default();
         for n in 0..MAX_REFUSING {
             assert!(refusals.note(&n.to_string(), at(1.0)));

@@ -7,7 +7,7 @@ use cketerm_model::{
     cketerm_records::{EngineRegistration, FirstDaemon, Who},
     fence::Fence,
 };
-use cketerm_runtime::heartbeat::Heartbeat;
+use cketerm_runtime::{heartbeat::Heartbeat, tasks::OwnedTask};
 use tokio::sync::{mpsc, watch};
 
 /// Most events that wait for the main loop.
@@ -41,17 +41,11 @@ pub(super) enum CandidacyOrder {
 
 /// A running candidacy.
 pub(super) struct Campaign {
-    /// Newest order; none yet. No queue, so that an order to resign is never lost.
+    /// The newest order; `None` before the first one. It is no queue, so that an order to resign is never lost.
     orders: watch::Sender<Option<CandidacyOrder>>,
     /// Events of the candidacy.
     pub events: mpsc::Receiver<CandidacyEvent>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Campaign {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: OwnedTask,
 }
 
 impl Campaign {
@@ -68,7 +62,7 @@ impl Campaign {
         let (orders, inbox) = watch::channel(None);
         let (outbox, events) = mpsc::channel(MOST_EVENTS);
         let (store, host, heartbeat) = (store.clone(), host.to_owned(), heartbeat.clone());
-        let task = cketerm_runtime::tasks::spawn(async move {
+        let task = OwnedTask::spawn(async move {
             let candidacy =
                 Candidacy::campaign_as_first(&store, ttl, &host, registration, &heartbeat, first_daemon).await;
             let last = match candidacy {
@@ -77,7 +71,7 @@ impl Campaign {
             };
             let _ = outbox.send(last).await;
         });
-        Self { orders, events, task }
+        Self { orders, events, _task: task }
     }
 
     /// Gives an order in place of the last one. An order to resign stays.
@@ -167,7 +161,7 @@ mod tests {
     fn running() -> (Campaign, watch::Receiver<Option<CandidacyOrder>>) {
         let (orders, inbox) = watch::channel(None);
         let events = mpsc::channel(MOST_EVENTS).1;
-        (Campaign { orders, events, task: tokio::spawn(std::future::pending()) }, inbox)
+        (Campaign { orders, events, _task: OwnedTask::spawn(std::future::pending()) }, inbox)
     }
 
     #[tokio::test]

@@ -40,6 +40,7 @@ where
 }
 
 /// Task that is aborted when its owner drops it.
+#[must_use = "dropping it aborts the task"]
 #[derive(Debug)]
 pub struct OwnedTask(JoinHandle<()>);
 

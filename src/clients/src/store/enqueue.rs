@@ -134,7 +134,7 @@ impl Store {
         }
         for _ in 0..=MAX_CONFLICTS {
             let entries = vec![(|index| RepairEntry { index, ..entry.clone() }, request.clone())];
-            let asked = cursor.batch.as_ref().map_or(1, |(batch, _)| batch.asked + 1);
+            let asked = cursor.batch.as_ref().map_or(1, |(batch, _)| batch.asked.saturating_add(1));
             match self.add_entries(QueueKind::Repair, &note, entries, asked, &mut cursor, Vec::new()).await {
                 Ok(Some(indexes)) => {
                     let batch = cursor.batch.map(|_| cursor.id);

@@ -61,7 +61,7 @@ impl Live {
         Self { views, _task: task }
     }
 
-    /// Creates a copy from views that another task publishes, for tests.
+    /// Creates a copy from views that another task publishes. It follows no etcd.
     pub fn from_views(views: watch::Receiver<Arc<StoreView>>) -> Self {
         Self { views, _task: JoinSet::new() }
     }

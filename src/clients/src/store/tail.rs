@@ -30,9 +30,11 @@ pub enum Tailed<T> {
 
 /// Place in the revisions of etcd up to which a folder was followed.
 struct Place {
-    /// The last revision of which everything is known.
+    /// Revision of the last change that was passed, or of the read before the watch.
     seen: i64,
-    /// The compaction that ended the last watch, if any: etcd starts no watch before it.
+    /// Revision up to which etcd has said that there was no other change.
+    confirmed: i64,
+    /// The last compaction that ended a watch; 0 = none. etcd starts no watch before it.
     compacted: i64,
 }
 
@@ -45,7 +47,7 @@ impl Place {
 
     /// Reports whether the compaction may have removed a revision after the last known one.
     fn has_gap(&self) -> bool {
-        self.compacted > self.seen + 1
+        self.compacted > self.seen.max(self.confirmed).saturating_add(1)
     }
 }
 
@@ -65,7 +67,7 @@ impl Store {
         revision: i64,
         mut on_item: impl FnMut(Tailed<T>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut place, mut reported) = (Place { seen: revision, compacted: 0 }, false);
+        let (mut place, mut reported) = (Place { seen: revision, confirmed: revision, compacted: 0 }, false);
         loop {
             let failure = match self.tail_once(folder, &mut place, &mut reported, &mut on_item).await {
                 Ok(failure) => failure,
@@ -134,6 +136,10 @@ impl Store {
                     }
                 }
                 return Ok(failure);
+            }
+            if answer.events().is_empty() && !answer.created() {
+                let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+                place.confirmed = place.confirmed.max(revision);
             }
             for event in answer.events() {
                 let Some(kv) = event.kv() else { continue };

@@ -18,7 +18,7 @@ impl Failures {
     pub(super) fn pause_after(&mut self, machine: &str, effect: &Effect, outcome: &EffectOutcome) -> Option<Seconds> {
         match outcome {
             EffectOutcome::Stale(_) => Some(memory::stale_pause(self.count(machine))),
-            // Signs that fail are for nobody's work: they are tried again ever more seldom.
+            // No entry waits for signs, so failed ones are tried again after growing pauses.
             EffectOutcome::Failed(_) if matches!(effect, Effect::SetNodeSigns { .. }) => {
                 Some(memory::failed_sign_pause(self.count(machine)))
             }

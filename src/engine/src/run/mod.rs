@@ -367,8 +367,9 @@ impl Loop {
                 tracing::warn!(machine, what = effect.as_str(), why, "effect failed; retrying");
             }
             EffectOutcome::Stale(cause) => {
-                let pause = pause.map(Seconds::get);
-                tracing::debug!(machine, what = effect.as_str(), %cause, pause, "effect is outdated; deciding again");
+                let pause_seconds = pause.map(Seconds::get);
+                let what = effect.as_str();
+                tracing::debug!(machine, what, %cause, pause_seconds, "effect is outdated; deciding again");
             }
             EffectOutcome::TooLarge(size) => {
                 tracing::error!(machine, what = effect.as_str(), %size, "too large for etcd; nothing was written");

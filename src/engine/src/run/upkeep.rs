@@ -11,7 +11,6 @@ use cketerm_model::{
     time::after,
 };
 use cketerm_rules::{batches, decide::Decision, outcomes, publish, seen::Seen};
-
 use tokio::task::AbortHandle;
 
 use super::{Loop, TICK};

@@ -112,6 +112,30 @@ async fn a_compaction_of_what_is_known_leaves_no_gap() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_reopened_repeats_nothing_and_reports_no_gap_that_etcd_has_denied() {
+    let (etcd, store, link) = linked();
+    let known = etcd.put("/cke/folder/1", "1");
+    let mut items = tail(store, "/cke/folder/", known);
+    etcd.put("/cke/folder/1", "2");
+    assert_eq!(within_a_minute(&mut items).await, ["Ok(2)"]);
+    // etcd goes on elsewhere, and its answers say so
+    for value in 0..9 {
+        etcd.put("/cke/other", value.to_string());
+    }
+    let now = etcd.put("/cke/other", "9");
+    assert!(within_a_minute(&mut items).await.is_empty());
+    link.set_state(State::Cut);
+    etcd.compact(now).unwrap();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    link.set_state(State::Open);
+    etcd.put("/cke/folder/1", "3");
+    let after = within_a_minute(&mut items).await;
+    let values: Vec<&String> = after.iter().filter(|item| item.starts_with("Ok(")).collect();
+    assert_eq!(values, ["Ok(3)"], "{after:?}");
+    assert!(!after.iter().any(|item| item.contains("were missed")), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_followed_folder_of_an_idle_etcd_is_not_reported_as_silent() {
     let (etcd, store, _) = linked();
     etcd.put("/cke/folder/1", "1");
