@@ -106,7 +106,7 @@ impl Rounds {
 
     /// Reports whether this host's ability to start programs is tested in this round.
     fn is_retry_due(&self) -> bool {
-        self.0 % RETRY == 0
+        self.0.is_multiple_of(RETRY)
     }
 }
 

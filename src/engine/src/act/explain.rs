@@ -48,7 +48,7 @@ impl Actor {
 
     /// Reads all pods, unless a drain has just done so: many budgets change at the same time.
     async fn shared_placement(&self) -> Option<Arc<PlacementView>> {
-        let read = async { self.kube.read_placement().await.map(Arc::new) };
+        let read = Box::pin(async { self.kube.read_placement().await.map(Arc::new) });
         let placement = self.placement.get(|| self.steady.now().boot, read).await;
         placement.inspect_err(|why| tracing::debug!(%why, "the nodes that pods wait for are not known")).ok()
     }
