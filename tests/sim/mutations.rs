@@ -157,7 +157,7 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::UncordonUnseen => 55,
         Mutation::OwnDrainForgotten => 61,
         Mutation::OrderAcceptedAnyway => 63,
-        Mutation::OtherEntryForgotten => 126,
+        Mutation::OtherEntryForgotten => 212,
         Mutation::UnhealthyControlPlaneIgnored => 132,
         Mutation::LateEffect => 222,
         Mutation::ClockTrusted => 345,
