@@ -152,7 +152,7 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::SilenceTrusted => 16,
         Mutation::KeepForgotten => 20,
         Mutation::BackoffForEver => 21,
-        Mutation::SharedArguments => 15,
+        Mutation::SharedArguments => 22,
         Mutation::DeferredDeleted => 29,
         Mutation::UncordonUnseen => 55,
         Mutation::OwnDrainForgotten => 61,
@@ -241,7 +241,7 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         }
         Mutation::OtherDrainerIgnored => stories(&other_drainers::STORIES, 1),
         Mutation::AgentRebootsTwice | Mutation::AgentBelieved => stories(&agents::STORIES, 1),
-        Mutation::WithdrawnOrderObeyed => stories(&agents::STORIES, 13),
+        Mutation::WithdrawnOrderObeyed => stories(&agents::STORIES, 18),
         Mutation::AnswerOfAnother => stories(&agents::STORIES, 5),
         Mutation::OrderBootIgnored => stories(&agents::STORIES, 14),
         Mutation::HookSkipped
