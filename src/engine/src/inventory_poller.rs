@@ -21,7 +21,11 @@ use cketerm_model::{
 };
 use cketerm_rules::registry::{Basis, GoodAnswer, Proposal, QueryState, Registry, propose};
 use cketerm_runtime::tasks::{OwnedTask, held};
-use cketerm_sabakan::{Machines, variables};
+use cketerm_sabakan::{
+    Machines,
+    unchanged::{PlannedMachines, give_the_same_plan},
+    variables,
+};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
 
@@ -108,6 +112,8 @@ struct PollerTask {
     planned: Option<PlannedFrom>,
     /// Boot time of the last plan.
     planned_at: BootTime,
+    /// Machines and wall time of the last plan, or of the last check that it still holds.
+    planned_machines: Option<(Arc<Machines>, Timestamp)>,
     /// Taints of the Nodes, and the Nodes that they were taken from.
     nodes: Option<(Nodes, Arc<Taints>)>,
     /// Members without a Node, if the definition follows the Nodes.
@@ -161,6 +167,7 @@ impl PollerTask {
             asking: Vec::new(),
             planned: None,
             planned_at: BootTime::ZERO,
+            planned_machines: None,
             nodes: None,
             membership: NodeMembership::default(),
             publish,
@@ -328,12 +335,37 @@ impl PollerTask {
         if let Some(remaining_cache_time) = self.cache_time(&from, plans, now) {
             return remaining_cache_time;
         }
-        let proposal = propose(view, &good, from.2.as_deref(), self.clock.wall());
+        let wall = self.clock.wall();
+        let proposal = match self.plan_that_still_holds(&from, &good, view, wall) {
+            Some(held) => Proposal { asked: good.asked, ..held },
+            None => propose(view, &good, from.2.as_deref(), wall),
+        };
+        self.planned_machines = Some((Arc::clone(&good.machines), wall));
         self.planned = Some(from);
         self.planned_at = now;
         self.registry.proposal = Some(Arc::new(proposal));
         self.publish_state();
         NEVER
+    }
+
+    /// Returns the last plan if it changes nothing, has no warning, and would be the same from this answer. Answers
+    /// seldom differ by more than durations, so that most of them cost no plan.
+    fn plan_that_still_holds(
+        &self,
+        from: &PlannedFrom,
+        good: &GoodAnswer,
+        view: &StoreView,
+        wall: Timestamp,
+    ) -> Option<Proposal> {
+        let (basis, _, taints) = self.planned.as_ref()?;
+        let (machines, planned_at) = self.planned_machines.as_ref()?;
+        let last = self.registry.proposal.as_ref()?;
+        let is_quiet = last.outcome.as_ref().is_ok_and(|p| !p.plan.changed && p.plan.warnings.is_empty());
+        let was = PlannedMachines { machines: &machines.list, now: *planned_at };
+        let is = PlannedMachines { machines: &good.machines.list, now: wall };
+        let wait = Seconds::from(view.policy().removal_wait_seconds);
+        let holds = is_quiet && (basis, taints) == (&from.0, &from.2) && give_the_same_plan(was, is, wait);
+        holds.then(|| Proposal::clone(last))
     }
 
     /// Plans from the Nodes; returns the time until the next look.
@@ -367,6 +399,7 @@ impl PollerTask {
             self.registry.members = QueryState::default();
             self.registry.proposal = None;
             self.planned = None;
+            self.planned_machines = None;
             self.publish_state();
         }
     }

@@ -22,6 +22,7 @@ mod shared_actions;
 mod state_taint;
 mod step;
 pub mod template;
+pub mod unchanged;
 pub mod unused_machines;
 pub mod variables;
 mod weighted;

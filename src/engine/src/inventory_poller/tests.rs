@@ -3,8 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use bytes::Bytes;
-use cketerm_rules::membership;
+use cketerm_rules::{membership, registry::Proposed};
 use cketerm_runtime::tokio_clock;
+use cketerm_sabakan::{
+    Action, Plan, State,
+    change::{Change, Missing},
+};
 use http::Response;
 use tokio::time::sleep;
 
@@ -68,6 +72,52 @@ fn a_plan_that_no_query_was_needed_for_is_dropped_once_when_none_is_wanted() {
     assert!(seen.borrow_and_update().proposal.is_none());
     task.forget_members();
     assert!(!seen.has_changed().unwrap());
+}
+
+/// Returns an answer at this wall time with one machine, which has been in its state for `seconds`.
+fn answer(state: State, seconds: f64, wall: Timestamp) -> GoodAnswer {
+    let text = format!(
+        r#"{{"data": {{"searchMachines": [{{"spec": {{"serial": "s1", "labels": [], "rack": 0, "indexInRack": 4,
+        "role": "cs", "ipv4": ["10.0.0.4"], "registerDate": "2026-01-01T00:00:00Z",
+        "retireDate": "2031-01-01T00:00:00Z", "bmc": {{"bmcType": "iDRAC-9", "ipv4": ""}}}},
+        "status": {{"state": "{state}", "timestamp": "2026-01-01T00:00:00Z", "duration": {seconds}}}}}]}}}}"#,
+        state = state.as_str().to_uppercase()
+    );
+    let machines = Arc::new(cketerm_sabakan::machine::read(&text).unwrap());
+    GoodAnswer { machines, at: BootTime::new(seconds), wall, asked: wall, with: Basis::of(&view()).question }
+}
+
+/// An outcome that no plan of these tests has, with this definition and this warning.
+fn marked(changed: bool, warnings: Vec<String>) -> Proposed {
+    let plan = Plan { action: Action::None, reason: String::new(), changed, cluster: None, nodes: vec![], warnings };
+    let none = Change::default();
+    let gate = none.gate(None, Missing::Machines(0), 10);
+    Proposed { plan, change: Change::default(), gate, digest: "marked".to_owned(), json: String::new() }
+}
+
+#[test]
+fn an_answer_that_differs_only_in_durations_costs_no_plan() {
+    let (early, late) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(60).unwrap());
+    let plans_again = |outcome: Proposed, newer: GoodAnswer| {
+        let views = watch::channel(view()).0;
+        let live = Arc::new(Live::from_views(views.subscribe()));
+        let mut task = PollerTask::new(live, None, recovering(), Clock::host(), watch::channel(Arc::default()).0);
+        let first = answer(State::Healthy, 100.0, early);
+        task.planned = Some((Basis::of(&view()), first.at, None));
+        task.planned_machines = Some((Arc::clone(&first.machines), early));
+        let basis = Basis::of(&view());
+        task.registry.proposal = Some(Arc::new(Proposal { basis, asked: early, outcome: Ok(outcome) }));
+        task.registry.members.good = Some(newer);
+        task.plan(&view(), Plans::Applied);
+        let proposal = task.registry.proposal.clone().unwrap();
+        assert_eq!(proposal.asked, late, "the plan is as good as one from the newer answer");
+        // there is no template, so a new plan has no outcome
+        proposal.outcome.is_err()
+    };
+    assert!(!plans_again(marked(false, vec![]), answer(State::Healthy, 160.0, late)));
+    assert!(plans_again(marked(false, vec![]), answer(State::Unhealthy, 160.0, late)), "the state changed");
+    assert!(plans_again(marked(true, vec![]), answer(State::Healthy, 160.0, late)), "its texts name durations");
+    assert!(plans_again(marked(false, vec!["w".into()]), answer(State::Healthy, 160.0, late)), "so does a warning");
 }
 
 /// A plan that the leader applies must not be kept.
