@@ -40,7 +40,6 @@ test-simulations:
 	@mkdir -p $(TARGET)
 	@echo "the simulations run beside the tests; their output is printed at their end, until then it is in $(TARGET)/simulations.log"
 	@{ nice -n 19 $(MAKE) sim SEEDS=150 STORIES_PART=3 && nice -n 19 $(MAKE) sim MUTATION=all \
-	  && OBSERVERS=oracle nice -n 19 $(MAKE) sim MUTATION=all \
 	  && nice -n 19 $(MAKE) checker; } >$(TARGET)/simulations.log 2>&1 \
 	  && cat $(TARGET)/simulations.log || { cat $(TARGET)/simulations.log; exit 1; }
 

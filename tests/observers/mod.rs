@@ -169,13 +169,6 @@ pub static ALL: &[(&str, Observer)] = &[
     (oracle::CODE, oracle::duties),
 ];
 
-/// Reports whether the environment selects an observer: `OBSERVERS=oracle` leaves only those of that code.
-fn is_selected(code: &str) -> bool {
-    static ONLY: std::sync::LazyLock<Option<String>> =
-        std::sync::LazyLock::new(|| std::env::var("OBSERVERS").ok().filter(|only| !only.is_empty()));
-    ONLY.as_deref().is_none_or(|only| only == code)
-}
-
 /// Returns every breach of every invariant, ordered by time.
 pub fn observe(record: &Record) -> Vec<Breach> {
     judge(&View::of(record))
@@ -183,8 +176,7 @@ pub fn observe(record: &Record) -> Vec<Breach> {
 
 /// Same as [`observe`], for a record that was replayed already.
 pub fn judge(view: &View<'_>) -> Vec<Breach> {
-    let mut all: Vec<Breach> =
-        ALL.iter().filter(|(code, _)| is_selected(code)).flat_map(|(_, observer)| observer(view)).collect();
+    let mut all: Vec<Breach> = ALL.iter().flat_map(|(_, observer)| observer(view)).collect();
     all.sort_by_key(|b| b.at);
     all
 }

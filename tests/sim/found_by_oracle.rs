@@ -1,17 +1,12 @@
-//! Faults that the oracle finds alone (`make sim MUTATION=all OBSERVERS=oracle`): those that make a step of an entry or of
-//! a cordon that its table forbids, or leave out one that it demands.
+//! Faults that the oracle has to find too (`make sim MUTATION=all`), not only the observer of one invariant: those that
+//! make a step of an entry or of a cordon that its table forbids, or leave out one that it demands.
 //!
 //! It does not judge requests about pods, hosts and hooks, texts, records, and starts that come later than they could.
 //! Other observers do.
 
 use cketerm_model::mutation::Mutation;
 
-/// Reports whether the oracle judges alone.
-pub fn judges_alone() -> bool {
-    std::env::var("OBSERVERS").is_ok_and(|only| only == "oracle")
-}
-
-/// Faults that the oracle has to find without any other observer.
+/// Faults that the oracle has to find without the help of any other observer.
 pub const FOUND_BY_ORACLE: &[Mutation] = &[
     // which entry may start, and when
     Mutation::SwitchIgnored,

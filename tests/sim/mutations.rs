@@ -14,23 +14,19 @@ use std::{
 
 use cketerm_model::mutation::{self, Mutation};
 
+use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{
     agents, breaker, enqueues, found_by_oracle::FOUND_BY_ORACLE, handovers, hooks, long_runs, maintenance_requests,
-    membership, node_maintenance, node_signs, other_drainers, outages, reboot_needed, refusals, selection::Selection,
-    shrink, start_gates, stories::Stories,
+    membership, node_maintenance, node_signs, observers::record::Breach, other_drainers, outages, reboot_needed,
+    refusals, selection::Selection, shrink, start_gates, stories::Stories,
 };
-use crate::{found_by_oracle::judges_alone, run};
 
 /// Number of seeds within which each mutation has to be found, unless fewer are asked for.
 const MAX_SEEDS: u64 = 1000;
 
-/// Invariants that a mutation breaks. A breach of another invariant would be found by chance. If the oracle judges alone
-/// (`OBSERVERS=oracle`), it has to find it.
+/// Invariants that a mutation breaks. A breach of another invariant would be found by chance.
 fn names(mutation: Mutation) -> &'static [&'static str] {
-    if judges_alone() {
-        return &["oracle"];
-    }
     match mutation {
         Mutation::CompareNothing | Mutation::UnfencedWrite => &["I23"],
         Mutation::ForgottenCordon => &["I10"],
@@ -122,6 +118,18 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
     }
 }
 
+/// Returns the verdicts that a mutation needs: each is a list of rules, one of which has to break. The oracle is asked
+/// beside the invariants, on the same run, because observers change nothing.
+#[cfg(feature = "mutations")]
+fn verdicts(mutation: Mutation) -> Vec<&'static [&'static str]> {
+    const ORACLE: &[&str] = &["oracle"];
+    let mut verdicts = vec![names(mutation)];
+    if FOUND_BY_ORACLE.contains(&mutation) && names(mutation) != ORACLE {
+        verdicts.push(ORACLE);
+    }
+    verdicts
+}
+
 /// Seed that found it in an earlier run. It is tried first, because others would take minutes.
 fn remembered_seed(mutation: Mutation) -> u64 {
     match mutation {
@@ -175,7 +183,6 @@ pub fn find_mutations(name: &str, seeds: u64, from: u64, threads: u64) -> ExitCo
         .iter()
         .copied()
         .filter(|m| name == "all" || format!("{m:?}").eq_ignore_ascii_case(name))
-        .filter(|m| name != "all" || !judges_alone() || FOUND_BY_ORACLE.contains(m))
         .collect();
     if selected.is_empty() {
         println!("MUTATION={name}: unknown; known: all, {:?}", mutation::ALL);
@@ -203,7 +210,7 @@ pub fn find_mutations(name: &str, seeds: u64, from: u64, threads: u64) -> ExitCo
     for mutation in missed {
         println!("MISSED {mutation:?}");
     }
-    if name == "all" && !judges_alone() {
+    if name == "all" {
         let seed = found.iter().find(|(mutation, _)| *mutation == Mutation::EvictionWithoutUid);
         not_found += usize::from(!seed.is_some_and(|(_, seed)| shrinks_well(*seed)));
     }
@@ -264,69 +271,91 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
     }
 }
 
-/// Returns the rules that a seed breaks without a mutation. Each seed is played once for all mutations.
+/// Returns the rules that a seed breaks without the mutation, which is active again afterwards. Each seed is played once
+/// for all mutations.
 #[cfg(feature = "mutations")]
-fn codes_without_mutation(seed: u64) -> Arc<BTreeSet<&'static str>> {
+fn codes_without_mutation(mutation: Mutation, seed: u64) -> Arc<BTreeSet<&'static str>> {
     static PLAYED: Mutex<BTreeMap<u64, Arc<BTreeSet<&'static str>>>> = Mutex::new(BTreeMap::new());
     if let Some(codes) = PLAYED.lock().unwrap().get(&seed) {
         return Arc::clone(codes);
     }
+    mutation::set(None);
     let codes: Arc<BTreeSet<_>> = Arc::new(run::seed(seed).breaches.into_iter().map(|b| b.code).collect());
+    mutation::set(Some(mutation));
     PLAYED.lock().unwrap().insert(seed, Arc::clone(&codes));
     codes
 }
 
-/// Plays seeds until the mutation is found, and returns the seed that found it.
+/// Plays seeds until every verdict on the mutation is found, and returns a seed that found the first one.
 #[cfg(feature = "mutations")]
 fn find_one(mutation: Mutation, from: u64, most: u64) -> Option<u64> {
     mutation::set(Some(mutation));
+    let found = match scenario_for(mutation) {
+        Some(played) => find_in_scenario(mutation, &played).then_some(0),
+        None => find_in_seeds(mutation, from, most),
+    };
+    mutation::set(None);
+    found
+}
+
+#[cfg(feature = "mutations")]
+fn find_in_scenario(mutation: Mutation, played: &Played) -> bool {
     let began = Instant::now();
-    if let Some(played) = scenario_for(mutation) {
-        let result = match played {
-            Played::Scenario(scenario) => scenario(),
-            Played::Stories(stories, seed) => stories.until_a_breach(seed, names(mutation)),
+    let mut all_found = true;
+    let mut result: Option<long_runs::ScenarioResult> = None;
+    for codes in verdicts(mutation) {
+        let breaks = |result: &long_runs::ScenarioResult| result.breaches.iter().any(|b| codes.contains(&b.code));
+        // most runs show both verdicts
+        let shown = match (result.take_if(|shown| breaks(shown)), played) {
+            (Some(shown), _) => shown,
+            (None, Played::Scenario(scenario)) => scenario(),
+            (None, Played::Stories(stories, seed)) => stories.until_a_breach(*seed, codes),
         };
-        let found = result.breaches.into_iter().find(|b| names(mutation).contains(&b.code));
-        mutation::set(None);
         // each simulation also runs this scenario without a mutation, which shows that the scenario itself breaks
         // nothing
         let seconds = began.elapsed().as_secs_f64();
-        match &found {
-            Some(breach) => {
-                let (code, what, summary) = (breach.code, &breach.what, &result.summary);
-                println!("found  {mutation:?} by {code} in {summary} in {seconds:.1} s: {what}");
+        match shown.breaches.iter().find(|b| codes.contains(&b.code)) {
+            Some(Breach { code, what, .. }) => {
+                println!("found  {mutation:?} by {code} in {} in {seconds:.1} s: {what}", shown.summary);
             }
-            None => println!("MISSED {mutation:?}: not by {:?} in its scenario, {seconds:.1} s", names(mutation)),
+            None => {
+                all_found = false;
+                println!("MISSED {mutation:?}: not by {codes:?} in its scenario, {seconds:.1} s");
+            }
         }
-        return found.map(|_| 0);
+        result = Some(shown);
     }
+    all_found
+}
+
+#[cfg(feature = "mutations")]
+fn find_in_seeds(mutation: Mutation, from: u64, most: u64) -> Option<u64> {
+    let began = Instant::now();
     let remembered = remembered_seed(mutation);
-    let mut seeds = std::iter::once(remembered).chain((from..from + most).filter(|seed| *seed != remembered));
-    let found = seeds.find_map(|seed| {
+    let mut missing = verdicts(mutation);
+    let mut first = None;
+    for seed in std::iter::once(remembered).chain((from..from + most).filter(|seed| *seed != remembered)) {
         let breaches = run::seed(seed).breaches;
-        breaches.into_iter().find(|b| names(mutation).contains(&b.code)).map(|breach| (seed, breach))
-    });
-    mutation::set(None);
-    // the seed must break the invariant because of the mutation, and not without it
-    let found = found.filter(|(seed, breach)| {
-        let without = codes_without_mutation(*seed).contains(breach.code);
-        if without {
-            println!("seed {seed} breaks {} even without {mutation:?}", breach.code);
+        missing.retain(|codes| {
+            let Some(breach) = breaches.iter().find(|b| codes.contains(&b.code)) else { return true };
+            // the seed must break the rule because of the mutation, and not without it
+            if codes_without_mutation(mutation, seed).contains(breach.code) {
+                println!("seed {seed} breaks {} even without {mutation:?}", breach.code);
+                return true;
+            }
+            let (code, what, seconds) = (breach.code, &breach.what, began.elapsed().as_secs_f64());
+            let other = if seed == remembered { "" } else { " (to be remembered)" };
+            println!("found  {mutation:?} by {code} with seed {seed}{other} in {seconds:.1} s: {what}");
+            first = first.or(Some(seed));
+            false
+        });
+        if missing.is_empty() {
+            return first;
         }
-        !without
-    });
-    let seconds = began.elapsed().as_secs_f64();
-    match &found {
-        Some((seed, breach)) => {
-            let other = if *seed == remembered { "" } else { " (to be remembered)" };
-            println!(
-                "found  {mutation:?} by {} with seed {seed}{other} in {seconds:.1} s: {}",
-                breach.code, breach.what
-            );
-        }
-        None => println!("MISSED {mutation:?}: not by {:?} within {most} seeds, {seconds:.1} s", names(mutation)),
     }
-    found.map(|(seed, _)| seed)
+    let seconds = began.elapsed().as_secs_f64();
+    println!("MISSED {mutation:?}: not by {missing:?} within {most} seeds, {seconds:.1} s");
+    None
 }
 
 /// Reports whether a seed that fails for a mutation shrinks well: a handful of some sixty names is left.
