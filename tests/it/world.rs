@@ -354,8 +354,15 @@ fn has(program: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-fn script(name: &str) -> Command {
-    Command::new(Path::new(crate::ROOT).join("tests/servers").join(name))
+/// Share of the heap, in percent, by which the servers' memory may grow before Go collects garbage. Most of a server's
+/// time in these tests is its start, and with Go's default of 100 a quarter of that is garbage collection.
+const GO_GARBAGE_PERCENT: &str = "800";
+
+/// Returns the command of a script in `tests/servers`.
+pub fn script(name: &str) -> Command {
+    let mut command = Command::new(Path::new(crate::ROOT).join("tests/servers").join(name));
+    command.env("GOGC", GO_GARBAGE_PERCENT);
+    command
 }
 
 fn fact(facts: &str, name: &str) -> String {

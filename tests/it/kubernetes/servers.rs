@@ -2,7 +2,6 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
     sync::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -39,7 +38,7 @@ fn shared(old: bool) -> Option<Server> {
     let version = if old { EtcdVersion::V34 } else { EtcdVersion::V36 };
     let args = world::kubernetes_on(version)?;
     let dir = tempfile::Builder::new().prefix("cketerm-kube-").tempdir().unwrap().keep();
-    let mut up = Command::new(Path::new(crate::ROOT).join("tests/servers/up"));
+    let mut up = world::script("up");
     let up = up.args(["--audit", "--while", &std::process::id().to_string()]).args(args).arg(&dir);
     let out = up.output().unwrap();
     assert!(out.status.success(), "the servers did not start: {}", String::from_utf8_lossy(&out.stderr));
