@@ -8,5 +8,6 @@ mod connections;
 mod cordons;
 mod eviction_results;
 mod live;
+mod manifests;
 mod probes;
 mod servers;
