@@ -226,8 +226,7 @@ impl Stage {
         if bare {
             // A bare registry has no definition until one is generated.
         } else if let Err(e) = operator.set_cluster(&text, None).await {
-            // A real site of this size raises etcd's --max-request-bytes. The sandbox's limit is fixed, so the
-            // definition is stored directly.
+            // The definition is larger than cketerm writes. The sandbox may be that large, so it is stored directly.
             if text.len() < 1 << 20 {
                 return Err(e);
             }

@@ -144,7 +144,7 @@ async fn a_definition_beyond_etcds_size_limit_is_refused_with_the_remedy() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let error = store.set_cluster(&"x".repeat(1_700_000), None, &person(), None).await.unwrap_err().to_string();
-    for words in ["/cke/cluster", "1700012", "--max-request-bytes"] {
+    for words in ["/cke/cluster", "1700012", "cketerm sends at most 128 operations and 1572608 bytes"] {
         assert!(error.contains(words), "{error}");
     }
     // the largest text that fits is accepted
@@ -152,6 +152,18 @@ async fn a_definition_beyond_etcds_size_limit_is_refused_with_the_remedy() {
     store.set_cluster(&text, Some(0), &person(), None).await.unwrap();
     let error = store.set_cluster("{}", Some(0), &person(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+}
+
+/// A higher limit of etcd changes nothing, and the message does not advise it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_size_limit_that_is_exceeded_is_named() {
+    let Some(version) = versions().pop() else { return };
+    let higher = Etcd::start(&version, &["--max-request-bytes=8388608".to_owned()]);
+    let error = higher.store().await.set_cluster(&"x".repeat(1_700_000), None, &person(), None).await.unwrap_err();
+    assert!(error.to_string().contains("make it smaller") && !error.to_string().contains("raise"), "{error}");
+    let lower = Etcd::start(&version, &["--max-request-bytes=600000".to_owned()]);
+    let error = lower.store().await.set_cluster(&"x".repeat(1_300_000), None, &person(), None).await.unwrap_err();
+    assert!(error.to_string().contains("raise its --max-request-bytes"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

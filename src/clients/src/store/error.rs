@@ -1,6 +1,6 @@
 //! Errors of etcd as messages: what failed, on which object, and what to do.
 
-use cketerm_model::stored::limits::{MAX_OPS, MAX_REQUEST_BYTES};
+use cketerm_model::stored::limits::{MAX_OPS, MAX_REQUEST_BYTES, MAX_VALUE_BYTES};
 
 /// Error of this module. Every variant except [`StoreError::Unknown`] and [`StoreError::Partial`] means that nothing
 /// was written.
@@ -40,11 +40,7 @@ pub enum StoreError {
         cause: String,
     },
     /// Larger than etcd's limits.
-    #[error(
-        "{key} needs {operations} operations and {bytes} bytes in one request, etcd allows {MAX_OPS} and \
-         {MAX_REQUEST_BYTES}: make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has its \
-         own limits)"
-    )]
+    #[error("{key} needs {operations} operations and {bytes} bytes in one request, {}", limit(*.operations, *.bytes))]
     TooLarge {
         /// The key or the transaction.
         key: String,
@@ -107,4 +103,12 @@ pub enum StoreError {
         /// Cause.
         cause: String,
     },
+}
+/// Returns whose limit a request of this size exceeds, and the remedy.
+fn limit(operations: usize, bytes: usize) -> String {
+    if operations > MAX_OPS || bytes > MAX_VALUE_BYTES {
+        let most = format!("{MAX_OPS} operations and {MAX_REQUEST_BYTES} bytes");
+        return format!("and cketerm sends at most {most}, whatever etcd's own limits are: make it smaller");
+    }
+    "and etcd refuses that: raise its --max-request-bytes (1.5 MiB by default) and --max-txn-ops (128)".to_owned()
 }

@@ -231,8 +231,9 @@ impl Pass<'_> {
         if let Err(size) = check_size("cluster", &proposed.json) {
             let nodes = proposed.plan.nodes.len();
             return ApplyState::Error(format!(
-                "the definition of {nodes} nodes needs {} bytes, and one request to etcd may have {MAX_REQUEST_BYTES}: use fewer \
-                 machines (`constraints set maximum-workers`, `sabakan set-variables`), or raise etcd's --max-request-bytes",
+                "the definition of {nodes} nodes needs {} bytes, and cketerm sends at most {MAX_REQUEST_BYTES} to etcd in one \
+                 request: use fewer machines (`constraints set maximum-workers`, `sabakan set-variables`), or fewer labels and \
+                 annotations in the template",
                 size.bytes
             ));
         }
