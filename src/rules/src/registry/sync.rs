@@ -24,15 +24,31 @@ pub fn description(desired: &Node, found: &NodeMetadata) -> Option<MetadataPatch
     (!nothing).then_some(MetadataPatch { labels, annotations, taints })
 }
 
-/// Returns the values to set, and (none) to remove.
+/// Returns the values to set, and (none) to remove. Both sides are ordered by name, so that each is read once: a pass
+/// compares every Node.
 fn string_changes(
     desired: &BTreeMap<String, String>,
     found: &cketerm_model::kube::PackedPairs,
 ) -> BTreeMap<String, Option<String>> {
-    let set =
-        desired.iter().filter(|(k, v)| found.get(k) != Some(v.as_str())).map(|(k, v)| (k.clone(), Some(v.clone())));
-    let removable = found.iter().map(|(k, _)| k).filter(|k| removable(k) && !desired.contains_key(*k));
-    set.chain(removable.map(|k| (k.to_owned(), None))).collect()
+    let mut changes = BTreeMap::new();
+    let mut found = found.iter().peekable();
+    for (name, value) in desired {
+        while let Some((unwanted, _)) = found.next_if(|(other, _)| *other < name.as_str()) {
+            remove(unwanted, &mut changes);
+        }
+        let present = found.next_if(|(other, _)| *other == name.as_str());
+        if present.is_none_or(|(_, old)| old != value) {
+            changes.insert(name.clone(), Some(value.clone()));
+        }
+    }
+    found.for_each(|(unwanted, _)| remove(unwanted, &mut changes));
+    changes
+}
+
+fn remove(name: &str, changes: &mut BTreeMap<String, Option<String>>) {
+    if removable(name) {
+        changes.insert(name.to_owned(), None);
+    }
 }
 
 fn removable(key: &str) -> bool {
@@ -123,5 +139,32 @@ mod tests {
         assert_eq!(other.taints, Some(vec![foreign.clone(), unreachable]));
         assert_eq!(description(&Node::default(), &both).unwrap().taints, Some(vec![foreign.clone()]));
         assert_eq!(description(&Node::default(), &found(&[foreign])), None, "a second run changes nothing");
+    }
+
+    /// The names of both sides in any order: only first, only last, only in the middle, on both sides.
+    #[test]
+    fn every_name_of_both_sides_is_compared_once() {
+        let names = ["cke.cybozu.com/a", "cke.cybozu.com/b", "cke.cybozu.com/c"];
+        let side = |bits: u32, value: &str| -> Vec<(String, String)> {
+            let chosen = names.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0);
+            chosen.map(|(_, name)| ((*name).to_owned(), value.to_owned())).collect()
+        };
+        for (wanted, present) in (0..8).flat_map(|wanted| (0..8).map(move |present| (wanted, present))) {
+            for found_value in ["new", "old"] {
+                let desired: BTreeMap<String, String> = side(wanted, "new").into_iter().collect();
+                let found: PackedPairs = side(present, found_value).into_iter().collect();
+                let changes = string_changes(&desired, &found);
+                for (i, name) in names.iter().enumerate() {
+                    let (wanted, present) = (wanted & (1 << i) != 0, present & (1 << i) != 0);
+                    let expected = match (wanted, present) {
+                        (true, true) if found_value == "new" => None,
+                        (true, _) => Some(Some("new".to_owned())),
+                        (false, true) => Some(None),
+                        (false, false) => None,
+                    };
+                    assert_eq!(changes.get(*name), expected.as_ref(), "{name}: {desired:?}, {found:?}");
+                }
+            }
+        }
     }
 }
