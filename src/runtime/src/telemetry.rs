@@ -14,7 +14,10 @@ use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},
 };
-use tracing_appender::{non_blocking::WorkerGuard, rolling};
+use tracing_appender::{
+    non_blocking::{NonBlockingBuilder, WorkerGuard},
+    rolling,
+};
 use tracing_subscriber::{
     EnvFilter, Layer,
     fmt::MakeWriter,
@@ -26,6 +29,9 @@ use tracing_subscriber::{
 const KEPT_DAYS: usize = 14;
 /// Number of lines in a ring.
 pub const LINES: usize = 2000;
+/// Number of lines that may wait for the disk; further ones are dropped. The library's default of 128,000 takes 4 MiB,
+/// which it writes at once: a third of the time to the console's first bytes.
+const WAITING: usize = 4096;
 /// Number of characters kept of each line.
 const LONGEST: usize = 2000;
 
@@ -167,7 +173,7 @@ pub fn start_with(target: Target<'_>, level: &str, json: bool, ring: Option<Ring
                 .max_log_files(KEPT_DAYS)
                 .build(directory)
                 .map_err(|e| anyhow::anyhow!("log directory {}: {e}", directory.display()))?;
-            let (writer, guard) = tracing_appender::non_blocking(files);
+            let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING).finish(files);
             init(filter, json, ring, writer);
             Ok(Logs(Some(guard)))
         }
