@@ -1,15 +1,23 @@
 //! Cases whose cost is counted.
 
-use std::{hint::black_box, sync::Arc};
+use std::{collections::BTreeSet, hint::black_box, sync::Arc};
 
 use cketerm_console::state::event::Event;
 use cketerm_model::{
+    boot_time::Seconds,
+    cluster::Cluster,
+    constraints::Constraints,
     kube::{KubeView, NodeRow},
     names::{Address, NodeName},
+    policy::Strategy,
     reboot::{RebootEntry, RebootStatus},
     stored::{keys::Keys, row::Row},
 };
 use cketerm_rules::{beside_cke, decide::decide, seen::Seen};
+use cketerm_sabakan::{
+    Input, Template, plan,
+    unchanged::{PlannedMachines, give_the_same_plan},
+};
 use crossterm::event::KeyCode;
 
 use crate::scene::{self, Console, key, node};
@@ -26,6 +34,14 @@ pub struct Case {
     pub prepare: fn(&Seen) -> Box<dyn FnMut()>,
 }
 
+/// Template of the definition that is planned again.
+const TEMPLATE: &str = "\
+name: large
+nodes:
+- {user: u, control_plane: true, labels: {cke.cybozu.com/role: compute}}
+- {user: u, labels: {cke.cybozu.com/role: compute}}
+";
+
 /// A pass looks at every entry. It may grow with the queue, and a little more for the depth of trees.
 const PER_ENTRY_GROWTH: f64 = 11.5;
 /// For costs that follow the amount of work: hardly more in a large cluster, again for the depth of trees.
@@ -35,7 +51,7 @@ const CONSTANT_GROWTH: f64 = 1.5;
 const SCAN_GROWTH: f64 = 2.0;
 
 /// All cases.
-pub const CASES: [Case; 10] = [
+pub const CASES: [Case; 16] = [
     Case {
         name: "a pass, nothing changed",
         max_allocation_growth: PER_ENTRY_GROWTH,
@@ -84,6 +100,58 @@ pub const CASES: [Case; 10] = [
             let in_work = usize::try_from(scene::SLOTS).unwrap();
             assert!((in_work..=in_work + 12).contains(&watched), "the pods of {watched} nodes are read");
             Box::new(move || drop(black_box(beside_cke::decision(black_box(&snapshot), scene::now()))))
+        },
+    },
+    Case {
+        name: "a pass, sabakan's Nodes compared",
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
+        prepare: |seen| {
+            let snapshot = scene::with_sabakan(&seen.snapshot);
+            Box::new(move || drop(black_box(decide(black_box(&snapshot), scene::now()))))
+        },
+    },
+    Case {
+        name: "sabakan's answer, compared with the one before",
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
+        prepare: |seen| {
+            let old = scene::machines(seen.snapshot.kube.nodes.len() as u64);
+            let mut new = old.clone();
+            new.iter_mut().for_each(|machine| machine.duration = machine.duration + Seconds::new(60.0));
+            let now = scene::now().wall;
+            Box::new(move || {
+                let [was, is] = [&old, &new].map(|machines| PlannedMachines { machines, now });
+                assert!(black_box(give_the_same_plan(was, is, Seconds::new(300.0))));
+            })
+        },
+    },
+    Case {
+        name: "sabakan's definition planned again, nothing changes",
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
+        prepare: |seen| {
+            let machines = scene::machines(seen.snapshot.kube.nodes.len() as u64);
+            let template = Template::read(TEMPLATE).unwrap();
+            let workers = i64::try_from(machines.len() * 9 / 10).unwrap();
+            let constraints = Constraints { minimum_workers: Some(workers), ..Constraints::default() };
+            let planned = move |current: Option<&Cluster>| {
+                let input = Input {
+                    machines: &machines,
+                    template: &template,
+                    constraints: &constraints,
+                    current,
+                    kubernetes_nodes: None,
+                    rebooting: &BTreeSet::new(),
+                    template_changed: false,
+                    wait_seconds: 300,
+                    strategy: Strategy::Weighted,
+                    now: scene::now().wall,
+                };
+                plan(&input).unwrap()
+            };
+            let current = planned(None).cluster.unwrap();
+            Box::new(move || assert!(!black_box(planned(Some(&current))).changed))
         },
     },
     Case {
@@ -143,6 +211,40 @@ pub const CASES: [Case; 10] = [
         max_allocation_growth: CONSTANT_GROWTH,
         max_instruction_growth: CONSTANT_GROWTH,
         prepare: |seen| cursor_move('1', seen),
+    },
+    Case {
+        name: "a cursor move and its frame, hosts",
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: CONSTANT_GROWTH,
+        prepare: |seen| {
+            let snapshot = scene::with_hosts(&seen.snapshot);
+            cursor_move('6', &Seen { snapshot, ..seen.clone() })
+        },
+    },
+    Case {
+        // the filter looks at every row
+        name: "a letter typed into the filter and its frame, nodes",
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
+        prepare: |seen| {
+            let mut console = Console::new(seen.clone());
+            console.take(key(KeyCode::Char('2')));
+            console.take(key(KeyCode::Char('/')));
+            Box::new(move || {
+                console.take(key(KeyCode::Char('1')));
+                console.take(key(KeyCode::Backspace));
+            })
+        },
+    },
+    Case {
+        name: "a frame of the overview",
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
+        prepare: |seen| {
+            let mut console = Console::new(seen.clone());
+            console.take(key(KeyCode::Char('0')));
+            Box::new(move || console.draw())
+        },
     },
     Case {
         name: "news of a Node and the console's frame",

@@ -17,10 +17,11 @@ use cketerm_console::{
     views,
 };
 use cketerm_model::{
-    boot_time::BootTime,
+    boot_time::{BootTime, Seconds},
     clock::Now,
     cluster::{Cluster, Members, Node},
     entry::{EntryId, Stored},
+    host::HostRow,
     kube::{KubeView, NodePods, NodeRow, PodRow, SourceState},
     names::{Address, NodeName},
     reason::Reason,
@@ -31,6 +32,7 @@ use cketerm_rules::{
     seen::Seen,
     snapshot::{Engine, Leading, Snapshot},
 };
+use cketerm_sabakan::{Machine, State, machine::Date};
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::{Terminal, layout::Size};
 
@@ -146,6 +148,74 @@ pub fn beside_cke(of: &Snapshot) -> Snapshot {
         let pods = NodePods { synced: true, pods: (0..10).map(pod).collect(), ..NodePods::default() };
         kube.pods.insert(node.clone(), pods);
     }
+    snapshot
+}
+
+/// The same snapshot with sabakan enabled, and eight labels for each member, which its Node has already.
+pub fn with_sabakan(of: &Snapshot) -> Snapshot {
+    let mut snapshot = of.clone();
+    let (store, kube) = (Arc::make_mut(&mut snapshot.store), Arc::make_mut(&mut snapshot.kube));
+    let mut cluster = store.definition().unwrap().cluster.clone();
+    for (i, member) in (0..).zip(&mut cluster.nodes) {
+        let labels: BTreeMap<_, _> =
+            (0..8).map(|n| (format!("cke.cybozu.com/label-{n}"), format!("{}", i % (n + 2)))).collect();
+        let mut row = node(i, "v1.35.0");
+        row.described.labels = labels.clone().into();
+        member.labels = Some(labels);
+        kube.put_node(row);
+    }
+    let members = Members::of(&cluster);
+    store.cluster = Some(stored("/cke/cluster".to_owned(), Definition { cluster, members }));
+    store.registry.template = Some(stored("/cke/sabakan/template".to_owned(), String::new()));
+    snapshot
+}
+
+/// Machines of sabakan, one for each node.
+pub fn machines(nodes: u64) -> Vec<Machine> {
+    let date = |day: &str| Date::parse(&format!("{day}T00:00:00Z")).unwrap();
+    let machine = |i: u64| Machine {
+        serial: format!("SN{i:06}"),
+        labels: vec![("product".to_owned(), "r640".to_owned())],
+        rack: i64::try_from(i / 20).unwrap(),
+        index_in_rack: i64::try_from(i % 20).unwrap() + 4,
+        role: "compute".to_owned(),
+        ipv4: vec![address(i)],
+        address: Address::new(address(i)),
+        register_date: date("2025-01-01"),
+        retire_date: date("2030-01-01"),
+        bmc_type: "iDRAC-9".to_owned(),
+        bmc_ipv4: String::new(),
+        state: State::Healthy,
+        since: None,
+        duration: Seconds::new(86_400.0),
+    };
+    (0..nodes).map(machine).collect()
+}
+
+/// The same snapshot with a BareMetalHost for each node; one of twenty has a reboot annotation.
+pub fn with_hosts(of: &Snapshot) -> Snapshot {
+    let mut snapshot = of.clone();
+    let kube = Arc::make_mut(&mut snapshot.kube);
+    for i in 0..kube.nodes.len() as u64 {
+        let mut host = HostRow {
+            namespace: "metal3".to_owned(),
+            name: format!("host-{i:05}"),
+            uid: i.to_string(),
+            online: true,
+            powered_on: Some(true),
+            provisioning: "provisioned".to_owned(),
+            consumer: name(i),
+            node: NodeName::new(name(i)),
+            addresses: vec![Address::new(address(i))],
+            ..HostRow::default()
+        };
+        if i % 20 == 0 {
+            host.asked.base = Some(String::new());
+        }
+        kube.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
+    }
+    let nodes = kube.sources["nodes"].clone();
+    kube.sources.insert("baremetalhosts".to_owned(), nodes);
     snapshot
 }
 
