@@ -141,7 +141,9 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         | Mutation::DenialIgnored
         | Mutation::ResetIgnored
         | Mutation::BackoffOverflow
-        | Mutation::DeferralBlocks => 2,
+        | Mutation::DeferralBlocks
+        | Mutation::CancelWaits
+        | Mutation::RefusalUnnamed => 2,
         Mutation::WindowForgotten
         | Mutation::QuorumForgotten
         | Mutation::DrainedTooEarly
@@ -163,6 +165,7 @@ fn remembered_seed(mutation: Mutation) -> u64 {
         Mutation::SharedArguments => 22,
         Mutation::DeferredDeleted => 29,
         Mutation::UncordonUnseen => 55,
+        Mutation::DeleteProtected => 41,
         Mutation::OwnDrainForgotten => 61,
         Mutation::OrderAcceptedAnyway => 63,
         Mutation::OtherEntryForgotten => 212,
