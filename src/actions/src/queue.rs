@@ -8,7 +8,6 @@ use cketerm_model::{
     cluster::{Cluster, Member, Members},
     entry::{EntryId, QueueKind, Stored},
     entry_ref::EntryRef,
-    kube::NodeRow,
     names::{Address, NodeName},
     reboot::{RebootEntry, RebootStatus},
     stored::{leadership::LeaderGuard, view::StoreView},
@@ -220,14 +219,14 @@ impl Operator {
         let named: Vec<Member<'_>> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
         let request = async {
             if named.len() > SINGLE_NODE_READS {
-                return kube.nodes().await.unwrap_or_default();
+                return kube.node_uids().await.unwrap_or_default();
             }
             let each = named.iter().map(|member| kube.node(member.node_name()));
-            futures::future::join_all(each).await.into_iter().filter_map(|row| row.ok().flatten()).collect()
+            let rows = futures::future::join_all(each).await.into_iter().filter_map(|row| row.ok().flatten());
+            rows.map(|row| (row.name, row.uid)).collect()
         };
-        let rows: Vec<NodeRow> = tokio::time::timeout(TIMEOUT, request).await.unwrap_or_default();
-        let by_name: BTreeMap<&NodeName, &str> = rows.iter().map(|r| (&r.name, r.uid.as_str())).collect();
-        let uid = |member: &Member<'_>| Some((member.address.clone(), (*by_name.get(member.node_name())?).to_owned()));
+        let by_name: BTreeMap<NodeName, String> = tokio::time::timeout(TIMEOUT, request).await.unwrap_or_default();
+        let uid = |member: &Member<'_>| Some((member.address.clone(), by_name.get(member.node_name())?.clone()));
         named.iter().filter_map(uid).collect()
     }
 }

@@ -15,6 +15,10 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Rows of one page of a list.
 pub(super) const PAGE: u32 = 500;
 
+/// Media types of a list of whole objects, and of one with their metadata alone.
+const WHOLE: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
 /// One page of a list with its resource version and the token of the next page.
 #[derive(Deserialize)]
 #[serde(bound = "W: DeserializeOwned")]
@@ -66,10 +70,35 @@ impl Kube {
         self.fold_list(path, query, |rows: &mut Vec<R>, object: W| rows.push(R::from(object))).await
     }
 
+    /// Reads the metadata of a whole list like [`Kube::list`]. A Node of a real cluster is many times larger: it names
+    /// each image that is present.
+    pub(super) async fn list_metadata<W, R>(&self, path: &str) -> Result<Vec<R>, Fault>
+    where
+        W: DeserializeOwned,
+        R: From<W>,
+    {
+        let add = |rows: &mut Vec<R>, object: W| rows.push(R::from(object));
+        Ok(self.fold_list_as(METADATA, path, "", add).await?.0)
+    }
+
     /// Reads a whole list like [`Kube::list`], and adds each object to a value that starts as the default one. It starts
     /// again when the list expires between two pages.
     pub(super) async fn fold_list<W, A>(
         &self,
+        path: &str,
+        query: &str,
+        add: impl FnMut(&mut A, W),
+    ) -> Result<(A, String), Fault>
+    where
+        W: DeserializeOwned,
+        A: Default,
+    {
+        self.fold_list_as(WHOLE, path, query, add).await
+    }
+
+    async fn fold_list_as<W, A>(
+        &self,
+        accept: &str,
         path: &str,
         query: &str,
         mut add: impl FnMut(&mut A, W),
@@ -86,7 +115,8 @@ impl Kube {
                     url = format!("{url}&{name}{value}");
                 }
             }
-            let page: ListPage<W> = match self.send(get(&url)).await {
+            let request = Request::get(&url).header("accept", accept).body(Vec::new());
+            let page: ListPage<W> = match self.send(request).await {
                 // The rest of an old list is gone: start again.
                 Err(Fault::Answered(status)) if status.code == 410 && !next.is_empty() => {
                     all = A::default();

@@ -96,9 +96,28 @@ impl Kube {
             }
         }
         let path = "/api/v1/nodes";
-        let rows = self.list::<Labelled, Row>(path, "").await;
-        let (rows, _) = rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
+        let rows = self.list_metadata::<Labelled, Row>(path).await;
+        let rows = rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
         Ok(rows.into_iter().map(|Row(name, labels)| (NodeName::new(name), labels)).collect())
+    }
+
+    /// Reads the UIDs of all Nodes, by name.
+    pub async fn node_uids(&self) -> Result<BTreeMap<NodeName, String>, KubeError> {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Named {
+            metadata: Meta,
+        }
+        struct Row(String, String);
+        impl From<Named> for Row {
+            fn from(node: Named) -> Self {
+                Self(node.metadata.name, node.metadata.uid)
+            }
+        }
+        let path = "/api/v1/nodes";
+        let rows = self.list_metadata::<Named, Row>(path).await;
+        let rows = rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
+        Ok(rows.into_iter().map(|Row(name, uid)| (NodeName::new(name), uid)).collect())
     }
 
     /// Reads what drains depend on beside the pods: all namespaces and all budgets, in a view that holds nothing else.
