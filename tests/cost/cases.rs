@@ -118,7 +118,9 @@ pub const CASES: [Case; 16] = [
         prepare: |seen| {
             let old = scene::machines(seen.snapshot.kube.nodes.len() as u64);
             let mut new = old.clone();
-            new.iter_mut().for_each(|machine| machine.duration = machine.duration + Seconds::new(60.0));
+            for machine in &mut new {
+                machine.duration = machine.duration + Seconds::new(60.0);
+            }
             let now = scene::now().wall;
             Box::new(move || {
                 let [was, is] = [&old, &new].map(|machines| PlannedMachines { machines, now });

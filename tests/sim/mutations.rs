@@ -317,14 +317,11 @@ fn find_in_scenario(mutation: Mutation, played: &Played) -> bool {
         // each simulation also runs this scenario without a mutation, which shows that the scenario itself breaks
         // nothing
         let seconds = began.elapsed().as_secs_f64();
-        match shown.breaches.iter().find(|b| codes.contains(&b.code)) {
-            Some(Breach { code, what, .. }) => {
-                println!("found  {mutation:?} by {code} in {} in {seconds:.1} s: {what}", shown.summary);
-            }
-            None => {
-                all_found = false;
-                println!("MISSED {mutation:?}: not by {codes:?} in its scenario, {seconds:.1} s");
-            }
+        if let Some(Breach { code, what, .. }) = shown.breaches.iter().find(|b| codes.contains(&b.code)) {
+            println!("found  {mutation:?} by {code} in {} in {seconds:.1} s: {what}", shown.summary);
+        } else {
+            all_found = false;
+            println!("MISSED {mutation:?}: not by {codes:?} in its scenario, {seconds:.1} s");
         }
         result = Some(shown);
     }
