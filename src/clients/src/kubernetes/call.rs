@@ -70,14 +70,13 @@ impl Kube {
         self.fold_list(path, query, |rows: &mut Vec<R>, object: W| rows.push(R::from(object))).await
     }
 
-    /// Reads the metadata of a whole list like [`Kube::list`]. A Node of a real cluster is many times larger: it names
-    /// each image that is present.
-    pub(super) async fn list_metadata<W, R>(&self, path: &str) -> Result<Vec<R>, Fault>
+    /// Reads the metadata of a whole list like [`Kube::fold_list`]. A Node of a real cluster is many times larger: it
+    /// names each image that is present.
+    pub(super) async fn fold_metadata<W, A>(&self, path: &str, add: impl FnMut(&mut A, W)) -> Result<A, Fault>
     where
         W: DeserializeOwned,
-        R: From<W>,
+        A: Default,
     {
-        let add = |rows: &mut Vec<R>, object: W| rows.push(R::from(object));
         Ok(self.fold_list_as(METADATA, path, "", add).await?.0)
     }
 

@@ -84,40 +84,26 @@ impl Kube {
 
     /// Reads all labels of all Nodes, by name.
     pub async fn node_labels(&self) -> Result<BTreeMap<NodeName, BTreeMap<String, String>>, KubeError> {
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct Labelled {
-            metadata: Meta,
-        }
-        struct Row(String, BTreeMap<String, String>);
-        impl From<Labelled> for Row {
-            fn from(node: Labelled) -> Self {
-                Self(node.metadata.name, node.metadata.labels)
-            }
-        }
-        let path = "/api/v1/nodes";
-        let rows = self.list_metadata::<Labelled, Row>(path).await;
-        let rows = rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
-        Ok(rows.into_iter().map(|Row(name, labels)| (NodeName::new(name), labels)).collect())
+        self.node_metadata(|node| node.labels).await
     }
 
     /// Reads the UIDs of all Nodes, by name.
     pub async fn node_uids(&self) -> Result<BTreeMap<NodeName, String>, KubeError> {
+        self.node_metadata(|node| node.uid).await
+    }
+
+    /// Reads a part of the metadata of all Nodes, by name. The rest of each page is dropped before the next one.
+    async fn node_metadata<V>(&self, part: fn(Meta) -> V) -> Result<BTreeMap<NodeName, V>, KubeError> {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
         struct Named {
             metadata: Meta,
         }
-        struct Row(String, String);
-        impl From<Named> for Row {
-            fn from(node: Named) -> Self {
-                Self(node.metadata.name, node.metadata.uid)
-            }
-        }
         let path = "/api/v1/nodes";
-        let rows = self.list_metadata::<Named, Row>(path).await;
-        let rows = rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
-        Ok(rows.into_iter().map(|Row(name, uid)| (NodeName::new(name), uid)).collect())
+        let add = |nodes: &mut BTreeMap<NodeName, V>, Named { metadata }: Named| {
+            nodes.insert(NodeName::new(metadata.name.clone()), part(metadata));
+        };
+        self.fold_metadata(path, add).await.map_err(|fault| self.error(&format!("GET {path}"), fault))
     }
 
     /// Reads what drains depend on beside the pods: all namespaces and all budgets, in a view that holds nothing else.

@@ -69,6 +69,11 @@ const GATHER_PASSES: u32 = 3;
 /// Longest time for which it gathers them.
 const MAX_GATHER: Duration = Duration::from_millis(50);
 
+/// Returns the time for which news of Kubernetes are gathered after a pass that took `pass`; none after a quick one.
+fn gather_time(pass: Duration) -> Option<Duration> {
+    Some((pass * GATHER_PASSES).min(MAX_GATHER)).filter(|gather| *gather >= GATHER)
+}
+
 /// State of one leadership.
 struct Leader {
     actor: Arc<Actor>,
@@ -151,7 +156,7 @@ impl Loop {
             self.heartbeat.beat();
             let began = tokio::time::Instant::now();
             let wake = self.pass();
-            let gather = (began.elapsed() * GATHER_PASSES).min(MAX_GATHER);
+            let gather = gather_time(began.elapsed());
             tokio::select! {
                 // The order is fixed, so that frequent changes starve no branch and a simulation is reproducible.
                 biased;
@@ -167,7 +172,7 @@ impl Loop {
                 }
                 changed = store_changed.changed() => if changed.is_err() { break },
                 () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => {
-                    if gather >= GATHER {
+                    if let Some(gather) = gather {
                         tokio::time::sleep(gather).await;
                     }
                 }
