@@ -195,8 +195,7 @@ def host(i):
 
 
 def create_hosts(cluster):
-    # kubectl reads YAML 1.1, where On without quotes is a boolean
-    crd = re.sub(r"\bname: On\b", 'name: "On"', open(f"{ROOT}/docs/baremetalhost-crd.yaml").read())
+    crd = open(f"{ROOT}/docs/baremetalhost-crd.yaml").read()
     run([KUBECTL, "--kubeconfig", cluster.facts["KUBECONFIG"], "apply", "-f", "-"], crd)
     run([KUBECTL, "--kubeconfig", cluster.facts["KUBECONFIG"], "wait", "--for=condition=Established", "--timeout=60s", "crd/baremetalhosts.metal3.io"])
     run([KUBECTL, "--kubeconfig", cluster.facts["KUBECONFIG"], "create", "namespace", NAMESPACE])

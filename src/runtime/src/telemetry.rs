@@ -30,7 +30,7 @@ const KEPT_DAYS: usize = 14;
 /// Number of lines in a ring.
 pub const LINES: usize = 2000;
 /// Number of lines that may wait for the disk; further ones are dropped. The library's default of 128,000 takes 4 MiB,
-/// which it writes at once: a third of the time to the console's first bytes.
+/// all of which it writes at the start, before the console's first bytes.
 const WAITING: usize = 4096;
 /// Number of characters kept of each line.
 const LONGEST: usize = 2000;
