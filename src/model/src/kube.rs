@@ -268,6 +268,10 @@ pub struct BudgetRow {
     /// Whether pods that are not Ready are always evicted (`spec.unhealthyPodEvictionPolicy: AlwaysAllow`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always_allows_unhealthy: bool,
+    /// Whether the controller has not seen the newest spec (`status.observedGeneration` is below
+    /// `metadata.generation`). The API server evicts no pod that the budget counts until then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub status_lags: bool,
     /// Message of the condition `DisruptionAllowed` while the controller cannot count the pods (`SyncFailed`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_failure: Option<Box<str>>,

@@ -29,6 +29,7 @@ pub(super) struct Meta {
     pub(super) namespace: String,
     pub(super) uid: String,
     pub(super) resource_version: String,
+    generation: i64,
     pub(super) labels: StringMap,
     pub(super) annotations: StringMap,
     #[serde(deserialize_with = "time_or_nearest")]
@@ -327,6 +328,7 @@ struct BudgetStatus {
     current_healthy: i32,
     desired_healthy: i32,
     expected_pods: i32,
+    observed_generation: i64,
     conditions: Vec<Condition>,
 }
 
@@ -353,6 +355,7 @@ impl From<Budget> for BudgetRow {
             pods: status.expected_pods,
             limit,
             always_allows_unhealthy,
+            status_lags: status.observed_generation < meta.generation,
             sync_failure: status.sync_failure(),
         }
     }

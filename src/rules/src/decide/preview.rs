@@ -12,23 +12,27 @@ use cketerm_model::{
     reason::{PodHold, Reason},
 };
 
-use super::{budget_room::BudgetUse, pods::pod_hold_reason};
+use super::{
+    budget_room::{BudgetUse, counting},
+    pods::pod_hold_reason,
+};
 
 /// A pod and the budgets that select it.
 pub type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 /// Returns the pods of a preview that a round asks about. If nothing but budgets decides on evictions, these are one for
-/// all pods that the API server judges alike, and none for pods without a budget. In any case it is one for each budget
-/// that allows no eviction, of the protected pods: the others get the same answer. They are asked about in the next round
-/// if that one passes.
+/// all pods that the API server judges alike, and none for pods without a budget, or whose budget allows the evictions of
+/// all pods that it counts here. In any case it is one for each budget that allows no eviction, of the protected pods: the
+/// others get the same answer. They are asked about in the next round if that one passes.
 pub fn dry_runs(pods: &[Budgeted], unprotected: &BTreeSet<String>, admission: EvictionAdmission) -> Vec<Budgeted> {
     let (none_under_way, mut full_budgets, mut alike) = (BudgetUse::default(), BTreeSet::new(), BTreeSet::new());
+    let sure = SureBudgets::of(pods);
     let is_asked = |(pod, budgets): &&Budgeted| {
         let full = none_under_way.refusing(pod, budgets).filter(|_| !unprotected.contains(&pod.uid));
         full.is_none_or(|full| full_budgets.insert(full.full_name()))
             && match admission {
                 EvictionAdmission::EachPod => true,
-                EvictionAdmission::BudgetsOnly => Likeness::of(pod, budgets).is_some_and(|of| alike.insert(of)),
+                EvictionAdmission::BudgetsOnly => Likeness::of(pod, budgets, &sure).is_some_and(|of| alike.insert(of)),
             }
     };
     pods.iter().filter(is_asked).cloned().collect()
@@ -36,8 +40,30 @@ pub fn dry_runs(pods: &[Budgeted], unprotected: &BTreeSet<String>, admission: Ev
 
 /// Whether fewer dry runs are sent if nothing but budgets decides on evictions.
 pub fn saves_dry_runs(pods: &[Budgeted]) -> bool {
-    let mut alike = BTreeSet::new();
-    !pods.iter().all(|(pod, budgets)| Likeness::of(pod, budgets).is_some_and(|of| alike.insert(of)))
+    let (sure, mut alike) = (SureBudgets::of(pods), BTreeSet::new());
+    !pods.iter().all(|(pod, budgets)| Likeness::of(pod, budgets, &sure).is_some_and(|of| alike.insert(of)))
+}
+
+/// Budgets (`namespace/name`) that allow the evictions of all pods of a preview that they count, as their watch shows
+/// them. The API server judges by the same numbers.
+struct SureBudgets(BTreeSet<String>);
+
+impl SureBudgets {
+    fn of(pods: &[Budgeted]) -> Self {
+        let mut counted: BTreeMap<String, (i32, bool)> = BTreeMap::new();
+        for (pod, budgets) in pods {
+            let Some(budget) = counting(pod, budgets) else { continue };
+            let (count, sure) = counted.entry(budget.full_name()).or_default();
+            *count = count.saturating_add(1);
+            *sure = *count <= budget.allowed && !budget.status_lags;
+        }
+        Self(counted.into_iter().filter_map(|(name, (_, sure))| sure.then_some(name)).collect())
+    }
+
+    /// Whether the API server would accept the eviction of this pod, budgets considered.
+    fn allow(&self, pod: &PodRow, budgets: &[Arc<BudgetRow>]) -> bool {
+        counting(pod, budgets).is_some_and(|budget| self.0.contains(&budget.full_name()))
+    }
 }
 
 /// Everything on which the API server's answer to an eviction depends, if no webhook and no policy decides: budgets, and
@@ -51,8 +77,11 @@ struct Likeness {
 
 impl Likeness {
     /// Returns none if there is nothing on which the answer depends.
-    fn of(pod: &PodRow, budgets: &[Arc<BudgetRow>]) -> Option<Self> {
+    fn of(pod: &PodRow, budgets: &[Arc<BudgetRow>], sure: &SureBudgets) -> Option<Self> {
         fault!(PreviewSkipped => return None);
+        if sure.allow(pod, budgets) {
+            return None;
+        }
         let budgets: Vec<_> = budgets.iter().map(|budget| (budget.full_name(), budget.judges(pod))).collect();
         (!budgets.is_empty()).then(|| Self { namespace: pod.namespace.clone(), budgets })
     }
@@ -74,7 +103,9 @@ pub fn preview_result(
     answers: &BTreeMap<String, Answer>,
 ) -> Preview {
     let accepted = |(pod, _): &&Budgeted| answers.get(&pod.uid).is_some_and(|a| a.verdict == Verdict::Accepted);
-    let alike: BTreeSet<_> = pods.iter().filter(accepted).map(|(pod, budgets)| Likeness::of(pod, budgets)).collect();
+    let sure = SureBudgets::of(pods);
+    let alike: BTreeSet<_> =
+        pods.iter().filter(accepted).map(|(pod, budgets)| Likeness::of(pod, budgets, &sure)).collect();
     let mut passed = BTreeSet::new();
     let (mut blocked, mut undecided, mut unasked) = (None, None, false);
     for (pod, budgets) in pods {
@@ -82,7 +113,7 @@ pub fn preview_result(
             let needs_none = match admission {
                 EvictionAdmission::EachPod => false,
                 EvictionAdmission::BudgetsOnly => {
-                    let likeness = Likeness::of(pod, budgets);
+                    let likeness = Likeness::of(pod, budgets, &sure);
                     likeness.is_none() || alike.contains(&likeness)
                 }
             };
