@@ -63,13 +63,14 @@ use crate::inventory_poller::{InventoryPoller, Plans};
 const TICK: Duration = Duration::from_secs(1);
 /// Time in which the loop gathers answers of health checks before it starts a pass.
 const GATHER: Duration = Duration::from_millis(5);
-/// Factor of the last pass's duration for which the loop gathers news of Kubernetes: of a processor, the passes for
-/// hundreds of pods that leave take at most a quarter. Quick passes need no such limit.
+/// Factor of the last pass's duration for which the loop gathers news and outcomes of effects: of a processor, the
+/// passes for hundreds of pods that leave, or of entries that end, take at most a quarter. Quick passes need no such
+/// limit.
 const GATHER_PASSES: u32 = 3;
 /// Longest time for which it gathers them.
 const MAX_GATHER: Duration = Duration::from_millis(50);
 
-/// Returns the time for which news of Kubernetes are gathered after a pass that took `pass`; none after a quick one.
+/// Returns the time for which news are gathered after a pass that took `pass`; none after a quick one.
 fn gather_time(pass: Duration) -> Option<Duration> {
     Some((pass * GATHER_PASSES).min(MAX_GATHER)).filter(|gather| *gather >= GATHER)
 }
@@ -156,7 +157,8 @@ impl Loop {
             self.heartbeat.beat();
             let began = tokio::time::Instant::now();
             let wake = self.pass();
-            let gather = gather_time(began.elapsed());
+            let after_slow_pass = gather_time(began.elapsed());
+            let mut gather = None;
             tokio::select! {
                 // The order is fixed, so that frequent changes starve no branch and a simulation is reproducible.
                 biased;
@@ -166,16 +168,15 @@ impl Loop {
                     let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH_CHECK_PREFIX));
                     self.effect_completed(done);
                     // A thousand health checks may end at once. A pass for each of them would be most of the work.
-                    if health {
-                        tokio::time::sleep(GATHER).await;
-                    }
+                    gather = after_slow_pass.or(health.then_some(GATHER));
                 }
-                changed = store_changed.changed() => if changed.is_err() { break },
-                () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => {
-                    if let Some(gather) = gather {
-                        tokio::time::sleep(gather).await;
+                changed = store_changed.changed() => {
+                    if changed.is_err() {
+                        break;
                     }
+                    gather = after_slow_pass;
                 }
+                () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => gather = after_slow_pass,
                 () = self.prober.changed() => {}
                 () = self.etcd.changed() => {}
                 () = self.start_gates.changed() => {}
@@ -183,6 +184,9 @@ impl Loop {
                 _ = self.metal3_seen.changed() => {}
                 () = answered(self.options.answer.as_mut()) => {}
                 () = tokio::time::sleep(wake) => {}
+            }
+            if let Some(time) = gather {
+                tokio::time::sleep(time).await;
             }
             // Everything else that has ended meanwhile belongs to the same pass.
             while let Some(done) = self.tasks.try_join_next() {
