@@ -15,9 +15,10 @@ use super::{connect::Store, error::StoreError, failure::Failure, tail::stored};
 const MAX_PAGES: usize = 4;
 /// Number of old records read together: those of the history contain outputs, some 10 KiB each.
 const PAGE_SIZE: i64 = 64;
-/// Number of keys read together, and of old keys remembered for each kind of author.
-const KEYS_PAGE_SIZE: i64 = 2000;
-const MAX_OLDEST: usize = 1000;
+/// Number of keys read together. For each page etcd counts all keys that follow.
+const KEYS_PAGE_SIZE: i64 = 10_000;
+/// Number of old keys remembered for each kind of author, some 100 bytes each. All keys are read again for the next ones.
+const MAX_OLDEST: usize = 20_000;
 
 impl Store {
     /// Reads the newest `n` values below a folder (see [`cketerm_model::stored::keys::Keys::audit_prefix`] and similar functions),
