@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo dev test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench wave records registry operations build package release site setup aarch64 image chart agent-logind eta
+.PHONY: run demo dev test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench wave records registry flames operations build package release site setup aarch64 image chart agent-logind eta
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -149,11 +149,14 @@ scale: setup build ## an engine and a console on 1,000, 5,000 and 20,000 nodes w
 wave: setup build ## 750 nodes with 15 pods each, drained by one daemon, beside evictions alone, into docs/performance.md; on an idle machine; fails if a budget is missed
 	python3 tests/figures/wave.py $(BINARY) --connections 8 --write docs/performance.md
 
-records: setup build ## history and audit with RECORDS=1000000, and what a reboot adds to etcd; fails if a budget is missed
-	python3 tests/figures/records.py $(BINARY) --records $(or $(RECORDS),1000000)
+records: setup build ## history and audit with RECORDS=1000000, and what a reboot adds to etcd, into docs/performance.md; fails if a budget is missed
+	python3 tests/figures/records.py $(BINARY) --records $(or $(RECORDS),1000000) --write docs/performance.md
 
-registry: setup build ## a daemon and observing consoles with sabakan's machines and BareMetalHosts of MACHINES=5000 nodes; fails if a budget is missed (20 minutes)
-	python3 tests/figures/registry.py $(BINARY) --machines $(or $(MACHINES),5000)
+registry: setup build ## a daemon and observing consoles with sabakan's machines and BareMetalHosts of MACHINES=5000 nodes, into docs/performance.md; fails if a budget is missed (20 minutes)
+	python3 tests/figures/registry.py $(BINARY) --machines $(or $(MACHINES),5000) --write docs/performance.md
+
+flames: setup ## flamegraphs of a pass, a frame and the start of a console into docs/pictures; needs perf, installs inferno at first
+	python3 tests/figures/flames.py
 
 eta: ## simulated weeks of nine clusters: how often batches end within the estimated interval, into docs/performance.md (a minute)
 	python3 tests/figures/eta.py docs/performance.md
