@@ -10,6 +10,7 @@ use cketerm_model::{
     kube::{KubeView, NodeRow},
     names::{Address, NodeName},
     policy::Strategy,
+    reason::Reason,
     reboot::{RebootEntry, RebootStatus},
     stored::{keys::Keys, row::Row},
 };
@@ -51,7 +52,7 @@ const CONSTANT_GROWTH: f64 = 1.5;
 const SCAN_GROWTH: f64 = 2.0;
 
 /// All cases.
-pub const CASES: [Case; 16] = [
+pub const CASES: [Case; 17] = [
     Case {
         name: "a pass, nothing changed",
         max_allocation_growth: PER_ENTRY_GROWTH,
@@ -86,6 +87,19 @@ pub const CASES: [Case; 16] = [
             for i in 0..kube.nodes.len() as u64 {
                 kube.remove_node(&NodeName::new(scene::name(i)));
             }
+            Box::new(move || drop(black_box(decide(black_box(&snapshot), scene::now()))))
+        },
+    },
+    Case {
+        // each drain looks into maps of all drains
+        name: "a pass, a tenth of the nodes drains",
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: 12.5,
+        prepare: |seen| {
+            let snapshot = scene::draining(&seen.snapshot);
+            let reasons = decide(&snapshot, scene::now()).reasons;
+            let waits = reasons.values().filter(|reason| matches!(reason, Reason::PodsLeaving { .. })).count();
+            assert_eq!(waits, snapshot.kube.nodes.len() / 10, "drains that wait for their pods");
             Box::new(move || drop(black_box(decide(black_box(&snapshot), scene::now()))))
         },
     },

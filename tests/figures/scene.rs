@@ -20,9 +20,10 @@ use cketerm_model::{
     boot_time::{BootTime, Seconds},
     clock::Now,
     cluster::{Cluster, Members, Node},
+    drain::{Answer, Verdict},
     entry::{EntryId, Stored},
     host::HostRow,
-    kube::{KubeView, NodePods, NodeRow, PodRow, SourceState},
+    kube::{BudgetRow, KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
     names::{Address, NodeName},
     reason::Reason,
     reboot::{RebootEntry, RebootStatus},
@@ -147,6 +148,70 @@ pub fn beside_cke(of: &Snapshot) -> Snapshot {
         };
         let pods = NodePods { synced: true, pods: (0..10).map(pod).collect(), ..NodePods::default() };
         kube.pods.insert(node.clone(), pods);
+    }
+    snapshot
+}
+
+/// The same snapshot while a tenth of the nodes drains, each with ten pods under one budget. All evictions were accepted:
+/// half of the pods are gone, and the others terminate.
+pub fn draining(of: &Snapshot) -> Snapshot {
+    let mut snapshot = of.clone();
+    let (store, kube) = (Arc::make_mut(&mut snapshot.store), Arc::make_mut(&mut snapshot.kube));
+    let nodes = kube.nodes.len() as u64;
+    let mut cluster = store.definition().unwrap().cluster.clone();
+    cluster.reboot.max_concurrent_reboots = Some(i64::try_from(nodes / 10).unwrap());
+    let members = Members::of(&cluster);
+    store.cluster = Some(stored("/cke/cluster".to_owned(), Definition { cluster, members }));
+    let selector = serde_json::from_value(serde_json::json!({})).unwrap();
+    let budget = BudgetRow {
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+        resource_version: "5".to_owned(),
+        selector: Some(selector),
+        allowed: 1000,
+        ..BudgetRow::default()
+    };
+    kube.budgets.insert((budget.namespace.clone(), budget.name.clone()), Arc::new(budget.clone()));
+    for index in 5..5 + nodes / 10 {
+        let id = EntryId::reboot(index);
+        let entry = RebootEntry::queued(index, &Address::new(address(index)));
+        store.reboots.entries.insert(index, stored(key_of(index), entry.moved_to(RebootStatus::Draining, now().wall)));
+        let mut row = node(index, "v1.35.0");
+        (row.unschedulable, row.cke_mark) = (true, true);
+        row.owner = Some(Ok(Owner {
+            lease: 1,
+            entry: id,
+            schedulable_before: true,
+            uid: row.uid.clone(),
+            boot_id: "before".to_owned(),
+            taken_over_rebooting: false,
+            called_done: false,
+            since: None,
+            recordoned: 0,
+        }));
+        let name = row.name.clone();
+        kube.put_node(row);
+        let pod = |n: u64| PodRow {
+            namespace: "shop".to_owned(),
+            name: format!("web-{index}-{n}"),
+            uid: format!("{index}-{n}"),
+            node: name.clone(),
+            phase: "Running".to_owned(),
+            ready: true,
+            terminating_since: Some(now().wall),
+            ..PodRow::default()
+        };
+        let pods = (0..5).map(|n| (pod(n).uid, Arc::new(pod(n)))).collect();
+        kube.pods.insert(name.clone(), NodePods { synced: true, fresh_as_of: BootTime::new(1000.0), pods });
+        let answer = Answer {
+            verdict: Verdict::Accepted,
+            at: now().boot,
+            budgets: [(budget.full_name(), "5".to_owned())].into(),
+            undecided: 0,
+        };
+        let drain = &mut snapshot.work.entry(id).or_default().drain;
+        (drain.previewed, drain.accepted, drain.pods_at_start) = (true, true, Some(10));
+        drain.answers = (0..10).map(|n| (format!("{index}-{n}"), answer.clone())).collect();
     }
     snapshot
 }

@@ -1,7 +1,10 @@
 //! Evictions that each budget still allows (REB-67). A drain sends no eviction that its budget would refuse: it waits
 //! for the budget's watch, and the API server gets no storm of requests that it answers with 429.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use cketerm_model::{
     boot_time::Seconds,
@@ -37,11 +40,14 @@ impl BudgetUse {
                 uses.add(budget, i32::try_from(*n).unwrap_or(i32::MAX));
             }
         }
-        for work in snap.work.values() {
-            for (uid, answer) in &work.drain.answers {
-                for budget in unseen(&snap.kube, uid, answer) {
-                    uses.add(budget, 1);
-                }
+        let answers = snap.work.values().flat_map(|work| &work.drain.answers);
+        let accepted =
+            |(_, answer): &(&String, &Answer)| answer.verdict == Verdict::Accepted && !answer.budgets.is_empty();
+        let mut accepted = answers.filter(accepted).peekable();
+        let running = accepted.peek().map(|_| running_pods(&snap.kube)).unwrap_or_default();
+        for (uid, answer) in accepted {
+            for budget in unseen(&snap.kube, running.contains(uid.as_str()), answer) {
+                uses.add(budget, 1);
             }
         }
         uses
@@ -82,13 +88,15 @@ pub(super) fn counting<'b, B: AsRef<BudgetRow>>(pod: &PodRow, budgets: &'b [B]) 
     }
 }
 
-/// Returns the budgets of an accepted eviction whose effect the live copy does not show yet.
-fn unseen<'a>(kube: &KubeView, uid: &str, answer: &'a Answer) -> Vec<&'a str> {
-    if answer.verdict != Verdict::Accepted {
-        return Vec::new();
-    }
-    let pod = kube.pods.values().find_map(|on| on.pods.get(uid));
-    let runs = pod.is_some_and(|pod| pod.terminating_since.is_none());
+/// Returns the UIDs of the watched pods that do not terminate.
+fn running_pods(kube: &KubeView) -> HashSet<&str> {
+    let pods = kube.pods.values().flat_map(|on| on.pods.iter());
+    pods.filter(|(_, pod)| pod.terminating_since.is_none()).map(|(uid, _)| uid.as_str()).collect()
+}
+
+/// Returns the budgets of an accepted eviction whose effect the live copy does not show yet. `runs`: it shows the pod, and
+/// not as terminating.
+fn unseen<'a>(kube: &KubeView, runs: bool, answer: &'a Answer) -> Vec<&'a str> {
     let as_before = |name: &str, version: &str| {
         let key = name.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
         key.and_then(|key| kube.budgets.get(&key)).is_some_and(|row| row.resource_version == version)
