@@ -21,7 +21,7 @@ use cketerm_model::{
     },
 };
 use cketerm_runtime::heartbeat::Heartbeat;
-use etcd_client::Client;
+use etcd_client::{Client, DeleteOptions, Txn, TxnOp};
 
 use super::{
     etcd::{Etcd, any, versions},
@@ -151,6 +151,52 @@ async fn i48_engine_audit_records_never_displace_those_of_operators() {
     client.put(key.as_str(), serde_json::to_string(&tried).unwrap(), None).await.unwrap();
     let aged = store.outdated_audit(keep, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap();
     assert!(aged.len() == 24 && !aged.contains(&key), "{} of 25", aged.len());
+}
+
+/// Three pages of keys: engines' records before and after the first page end, operators' records in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn i48_records_beyond_the_limits_are_found_page_by_page_and_counted_once() {
+    let Some(etcd) = any() else { return };
+    let (store, mut client) = (etcd.store().await, client(&etcd).await);
+    let (folder, people) = (store.keys().audit_prefix(), 9_990..10_020_u64);
+    let name = |at: u64| {
+        if people.contains(&at) {
+            format!("{folder}{at:020}-{at:016x}")
+        } else {
+            format!("{folder}{at:020}-1-reboots-3-1")
+        }
+    };
+    let keys: Vec<String> = (0..21_000_u64).map(name).collect();
+    for some in keys.chunks(100) {
+        let puts = some.iter().map(|key| TxnOp::put(key.as_str(), "{}", None)).collect::<Vec<_>>();
+        client.txn(Txn::new().and_then(puts)).await.unwrap();
+    }
+    let (keep, ages_ago) = (AuditRetention { engine: 5, people: 10 }, jiff::Timestamp::UNIX_EPOCH);
+    let (mut walk, mut gone) = (FolderCursor::default(), Vec::new());
+    loop {
+        let found = store.outdated_audit(keep, ages_ago, &mut walk).await.unwrap();
+        if found.is_empty() {
+            break;
+        }
+        for some in found.chunks(100) {
+            let deletes = some.iter().map(|key| TxnOp::delete(key.as_str(), None)).collect::<Vec<_>>();
+            client.txn(Txn::new().and_then(deletes)).await.unwrap();
+        }
+        gone.extend(found);
+    }
+    let kept: Vec<&String> = keys.iter().filter(|key| !gone.contains(key)).collect();
+    let newest = keys[10_010..10_020].iter().chain(&keys[20_995..]);
+    assert_eq!(kept, newest.collect::<Vec<_>>());
+    // another engine has pruned meanwhile: nothing more goes
+    for some in keys[..9_990].chunks(100).chain(keys[10_020..].chunks(100)) {
+        let puts = some.iter().map(|key| TxnOp::put(key.as_str(), "{}", None)).collect::<Vec<_>>();
+        client.txn(Txn::new().and_then(puts)).await.unwrap();
+    }
+    let keep = AuditRetention { engine: 6, people: 3 };
+    assert_eq!(store.outdated_audit(keep, ages_ago, &mut walk).await.unwrap().len(), 9_997);
+    client.delete(folder.as_str(), Some(DeleteOptions::new().with_range(keys[20_994].as_str()))).await.unwrap();
+    walk.count_again();
+    assert!(store.outdated_audit(keep, ages_ago, &mut walk).await.unwrap().is_empty());
 }
 
 /// Record of an attempt that version 0.1 withheld, byte for byte.

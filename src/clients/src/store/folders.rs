@@ -17,8 +17,6 @@ const MAX_PAGES: usize = 4;
 const PAGE_SIZE: i64 = 64;
 /// Number of keys read together. For each page etcd counts all keys that follow.
 const KEYS_PAGE_SIZE: i64 = 10_000;
-/// Number of old keys remembered for each kind of author, some 100 bytes each. All keys are read again for the next ones.
-const MAX_OLDEST: usize = 20_000;
 
 impl Store {
     /// Reads the newest `n` values below a folder (see [`cketerm_model::stored::keys::Keys::audit_prefix`] and similar functions),
@@ -171,7 +169,8 @@ impl Store {
 
     /// Returns audit records to prune, oldest first: those beyond the limits for engines and for operators. Each is
     /// counted separately, so that no engine displaces operators' records (I48). Otherwise returns those before
-    /// `before`, as [`Store::outdated`] finds them.
+    /// `before`, as [`Store::outdated`] finds them. Some are returned at a time, so it must be called until the result
+    /// is empty; the records are counted again only then, or after [`FolderCursor::count_again`].
     pub async fn outdated_audit(
         &self,
         keep: AuditRetention,
@@ -179,7 +178,7 @@ impl Store {
         walk: &mut FolderCursor,
     ) -> Result<Vec<String>, StoreError> {
         let folder = self.keys().audit_prefix();
-        let found = match self.surplus(&folder, keep).await {
+        let found = match self.surplus(&folder, keep, walk).await {
             Ok(surplus) if surplus.is_empty() => self.expired(&folder, before, walk).await,
             found => found,
         };
@@ -190,28 +189,54 @@ impl Store {
     }
 
     /// Reads only keys, and only if there are more records than the smaller limit.
-    async fn surplus(&self, folder: &str, keep: AuditRetention) -> Result<Vec<String>, Failure> {
+    async fn surplus(
+        &self,
+        folder: &str,
+        keep: AuditRetention,
+        walk: &mut FolderCursor,
+    ) -> Result<Vec<String>, Failure> {
         fault!(AuditFlooded => keep = AuditRetention { engine: 5, people: 0 });
-        if self.count(folder, folder).await? <= keep.engine.min(keep.people) {
-            return Ok(Vec::new());
-        }
-        let (end, mut from) = (prefix_end(folder.as_bytes()), folder.as_bytes().to_vec());
-        let (mut engine, mut people) = (Oldest::default(), Oldest::default());
-        loop {
-            let options = GetOptions::new().with_range(end.clone()).with_limit(KEYS_PAGE_SIZE).with_keys_only();
-            let got = self.get(from, options).await?;
-            for kv in got.kvs() {
-                let key = String::from_utf8_lossy(kv.key());
-                let by_person = self.keys().is_person_audit(&key);
-                fault!(AuditFlooded => by_person = false);
-                if by_person { people.add(&key) } else { engine.add(&key) }
+        let is_by_person = |key: &str| {
+            fault!(AuditFlooded => return false);
+            self.keys().is_person_audit(key)
+        };
+        if walk.surplus.is_none() {
+            if self.count(folder, folder).await? <= keep.engine.min(keep.people) {
+                return Ok(Vec::new());
             }
-            match got.kvs().last().filter(|_| got.more()) {
-                Some(last) => from = [last.key(), &[0]].concat(),
-                None => break,
+            let (mut counts, mut from) = (AuditRetention::default(), Some(folder.as_bytes().to_vec()));
+            while let Some(at) = from {
+                let keys;
+                (keys, from) = self.keys_from(folder, at).await?;
+                let people = keys.iter().filter(|key| is_by_person(key)).count();
+                counts.people += people;
+                counts.engine += keys.len() - people;
+            }
+            walk.surplus = Some(Surplus {
+                engine: counts.engine.saturating_sub(keep.engine),
+                people: counts.people.saturating_sub(keep.people),
+                from: folder.as_bytes().to_vec(),
+            });
+        }
+        while let Some(mut surplus) = walk.surplus.take().filter(|surplus| surplus.engine + surplus.people > 0) {
+            let (mut keys, next) = self.keys_from(folder, std::mem::take(&mut surplus.from)).await?;
+            keys.retain(|key| surplus.takes(is_by_person(key)));
+            walk.surplus = next.map(|from| Surplus { from, ..surplus });
+            if !keys.is_empty() {
+                return Ok(keys);
             }
         }
-        Ok(engine.surplus(keep.engine).chain(people.surplus(keep.people)).collect())
+        Ok(Vec::new())
+    }
+
+    /// Reads a page of keys of a folder, and the key from which the next one starts.
+    async fn keys_from(&self, folder: &str, from: Vec<u8>) -> Result<(Vec<String>, Option<Vec<u8>>), Failure> {
+        let end = prefix_end(folder.as_bytes());
+        let options = GetOptions::new().with_range(end).with_limit(KEYS_PAGE_SIZE).with_keys_only();
+        let got = self.get(from, options).await?;
+        let keys = got.kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned()).collect();
+        let last = got.kvs().last().filter(|_| got.more());
+        Ok((keys, last.map(|last| [last.key(), &[0]].concat())))
     }
 
     /// Returns the first keys of a folder; for the history, those of each kind, whose numbers are independent.
@@ -228,7 +253,7 @@ impl Store {
 }
 
 /// Number of audit records to keep.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct AuditRetention {
     /// Records of engines.
     pub engine: usize,
@@ -236,24 +261,22 @@ pub struct AuditRetention {
     pub people: usize,
 }
 
-/// Number of keys, and the oldest of them.
-#[derive(Default)]
-struct Oldest {
-    count: usize,
-    keys: Vec<String>,
+/// Audit records beyond the limits that a search has not returned yet.
+#[derive(Clone, Debug)]
+struct Surplus {
+    engine: usize,
+    people: usize,
+    /// Key from which the search continues; the oldest records are the first.
+    from: Vec<u8>,
 }
 
-impl Oldest {
-    fn add(&mut self, key: &str) {
-        self.count += 1;
-        if self.keys.len() < MAX_OLDEST {
-            self.keys.push(key.to_owned());
-        }
-    }
-
-    fn surplus(self, keep: usize) -> impl Iterator<Item = String> {
-        let surplus = self.count.saturating_sub(keep);
-        self.keys.into_iter().take(surplus)
+impl Surplus {
+    /// Takes one record, if there are too many of its kind.
+    fn takes(&mut self, by_person: bool) -> bool {
+        let left = if by_person { &mut self.people } else { &mut self.engine };
+        let takes = *left > 0;
+        *left = left.saturating_sub(1);
+        takes
     }
 }
 
@@ -261,6 +284,14 @@ impl Oldest {
 #[derive(Clone, Debug, Default)]
 pub struct FolderCursor {
     next: Option<Vec<u8>>,
+    surplus: Option<Surplus>,
+}
+
+impl FolderCursor {
+    /// Makes the next search count the records again: another engine may have pruned them meanwhile.
+    pub fn count_again(&mut self) {
+        self.surplus = None;
+    }
 }
 
 /// Common fields of records in both folders.

@@ -68,6 +68,7 @@ impl Loop {
             let mut prune_progress = prune_progress.lock().await;
             for folder in [Folder::Audit, Folder::History] {
                 let walk = prune_progress.entry(store.keys().folder(folder)).or_default();
+                walk.count_again();
                 loop {
                     let outdated = match folder {
                         Folder::Audit => store.outdated_audit(KEPT_AUDIT, before, walk).await,
