@@ -8,10 +8,20 @@ use etcd_client::{GetOptions, KeyValue};
 
 use super::{connect::Store, error::StoreError, failure::Failure};
 
-/// Number of keys in one page.
+/// Number of keys in the first page of a range, and in any page of large values.
 const PAGE: i64 = 500;
+/// Number of keys in a page of small values, and the bytes that it is meant to have. For each page etcd counts all keys
+/// that follow, so a few large pages cost less.
+const MAX_PAGE: i64 = 4_000;
+const PAGE_BYTES: usize = 1 << 20;
 /// Number of restarts of a read whose revision was compacted meanwhile.
 const COMPACTIONS: u32 = 3;
+
+/// Returns the size of the next page after `read` keys with together so many bytes.
+fn page(read: usize, bytes: usize) -> i64 {
+    let fits = PAGE_BYTES.saturating_mul(read).checked_div(bytes).unwrap_or(0);
+    i64::try_from(fits).unwrap_or(MAX_PAGE).clamp(PAGE, MAX_PAGE)
+}
 
 /// Returns a key and its value as the live copy takes them.
 pub(super) fn row(kv: &KeyValue) -> Row {
@@ -67,17 +77,18 @@ impl Store {
         // Every page is read at the revision of the first one.
         let mut first: Option<(i64, u64)> = None;
         let mut kvs: Vec<KeyValue> = Vec::new();
-        let mut next = from.to_vec();
+        let (mut next, mut bytes) = (from.to_vec(), 0);
         loop {
             let at = first.map_or(revision, |(at, _)| at);
-            let options = GetOptions::new().with_range(to).with_limit(PAGE).with_revision(at);
-            let mut page = self.get(next.as_slice(), options).await?;
+            let options = GetOptions::new().with_range(to).with_limit(page(kvs.len(), bytes)).with_revision(at);
+            let mut answer = self.get(next.as_slice(), options).await?;
             let head = *first.get_or_insert_with(|| {
-                let (now, cluster) = page.header().map_or((0, 0), |h| (h.revision(), h.cluster_id()));
+                let (now, cluster) = answer.header().map_or((0, 0), |h| (h.revision(), h.cluster_id()));
                 (if revision == 0 { now } else { revision }, cluster)
             });
-            let more = page.more();
-            kvs.extend(page.take_kvs());
+            let more = answer.more();
+            bytes += answer.kvs().iter().map(|kv| kv.key().len() + kv.value().len()).sum::<usize>();
+            kvs.extend(answer.take_kvs());
             match kvs.last() {
                 Some(last) if more => {
                     next = last.key().to_vec();
@@ -149,5 +160,18 @@ impl Store {
             }
             Err(failure) => Err(self.store_error("read the leader", failure).await),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_grow_while_values_are_small() {
+        assert_eq!(page(0, 0), PAGE);
+        assert_eq!(page(500, 500 * 200), MAX_PAGE);
+        assert_eq!(page(500, 500 * 1024), 1024);
+        assert_eq!(page(4500, 4500 * 20_000), PAGE, "attempts with outputs");
     }
 }
