@@ -63,12 +63,14 @@ use crate::inventory_poller::{InventoryPoller, Plans};
 const TICK: Duration = Duration::from_secs(1);
 /// Time in which the loop gathers answers of health checks before it starts a pass.
 const GATHER: Duration = Duration::from_millis(5);
-/// Factor of the last pass's duration for which the loop gathers news and outcomes of effects: of a processor, the
-/// passes for hundreds of pods that leave, or of entries that end, take at most a quarter. Quick passes need no such
-/// limit.
+/// Factor of the last pass's duration for which the loop gathers news of Kubernetes: of a processor, the passes for
+/// hundreds of pods that leave take at most a quarter. Quick passes need no such limit.
 const GATHER_PASSES: u32 = 3;
 /// Longest time for which it gathers them.
 const MAX_GATHER: Duration = Duration::from_millis(50);
+/// Number of effects under way above which entries and outcomes are gathered too, as if thousands of entries were
+/// cancelled together. With fewer, each of them is somebody's next step and gets its pass at once.
+const FEW_EFFECTS: usize = 64;
 
 /// Returns the time for which news are gathered after a pass that took `pass`; none after a quick one.
 fn gather_time(pass: Duration) -> Option<Duration> {
@@ -168,13 +170,13 @@ impl Loop {
                     let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH_CHECK_PREFIX));
                     self.effect_completed(done);
                     // A thousand health checks may end at once. A pass for each of them would be most of the work.
-                    gather = after_slow_pass.or(health.then_some(GATHER));
+                    gather = after_slow_pass.filter(|_| self.tasks.len() > FEW_EFFECTS).or(health.then_some(GATHER));
                 }
                 changed = store_changed.changed() => {
                     if changed.is_err() {
                         break;
                     }
-                    gather = after_slow_pass;
+                    gather = after_slow_pass.filter(|_| self.tasks.len() > FEW_EFFECTS);
                 }
                 () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => gather = after_slow_pass,
                 () = self.prober.changed() => {}
