@@ -19,7 +19,7 @@ use cketerm_model::{
     reason::{Reason, TooLarge},
     stored::{
         keys::{Keys, prefix_end},
-        limits::{MAX_REQUEST_BYTES, check_size},
+        limits::{MAX_VALUE_BYTES, check_size},
         transaction::Span,
         view::StoreView,
     },
@@ -231,8 +231,8 @@ impl Pass<'_> {
         if let Err(size) = check_size("cluster", &proposed.json) {
             let nodes = proposed.plan.nodes.len();
             return ApplyState::Error(format!(
-                "the definition of {nodes} nodes needs {} bytes, and cketerm sends at most {MAX_REQUEST_BYTES} to etcd in one \
-                 request: use fewer machines (`constraints set maximum-workers`, `sabakan set-variables`), or fewer labels and \
+                "the definition of {nodes} nodes needs {} bytes, and cketerm writes at most {MAX_VALUE_BYTES} as one \
+                 value: use fewer machines (`constraints set maximum-workers`, `sabakan set-variables`), or fewer labels and \
                  annotations in the template",
                 size.bytes
             ));
