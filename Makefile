@@ -140,6 +140,7 @@ figures: setup build ## requests and time of drains, compared with kubectl; time
 
 bench: setup build ## cost of the console compared with sofka and kubetui, and of drains compared with kubectl, into docs/performance.md (half an hour with builds)
 	cargo bench --locked --profile dist --features jemalloc --bench frame -- docs/performance.md
+	cargo bench --locked --profile dist --features jemalloc --bench generate -- docs/performance.md
 	python3 tests/figures/console.py $(BINARY) --build-peers --write docs/performance.md
 	python3 tests/figures/drain.py $(BINARY) --write docs/performance.md
 

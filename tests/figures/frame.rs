@@ -5,6 +5,7 @@
 //! file as its argument it also writes the table between the file's marks. The targets are in `docs/performance.md`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod marks;
 mod scene;
 
 use std::{sync::Arc, time::Instant};
@@ -44,15 +45,6 @@ fn row(figure: &str, target: u128, mut all: Vec<(u128, usize)>) -> String {
     format!("| {figure} | {target} µs | {median} µs | {p99} µs | {most} µs | {bytes} |\n")
 }
 
-/// Writes the table between the marks of a Markdown file.
-fn write(path: &str, table: &str) {
-    let page = std::fs::read_to_string(path).unwrap();
-    let (begin, end) = ("<!-- frame: begin -->\n", "<!-- frame: end -->");
-    let (before, rest) = page.split_once(begin).expect("the page has a begin mark");
-    let (_, after) = rest.split_once(end).expect("the page has an end mark");
-    std::fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
-}
-
 fn main() {
     let mut state = scene::seen(ROWS, ROWS);
     let mut console = Console::new(state.clone());
@@ -84,8 +76,5 @@ fn main() {
         .collect();
     table += &row("news of one node and its frame", 10_000, news);
     print!("{table}");
-    // cargo adds an argument of its own
-    if let Some(path) = std::env::args().skip(1).find(|a| !a.starts_with('-')) {
-        write(&path, &table);
-    }
+    marks::write("frame", &table);
 }

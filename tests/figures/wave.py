@@ -28,9 +28,12 @@ line per figure and a table; --write puts the table between the marks `wave`. Ex
 import argparse, base64, collections, concurrent.futures, datetime, json, os, platform, re, resource, socket, ssl, subprocess, sys, textwrap, threading, time, urllib.request
 
 from environment import free_port
+from figure_table import loop_seconds
 from study_servers import BIN, MERGE, SERVERS, Api, Program, Servers, is_ready, node, split, wait, write
 
-WAVE_S, P99_MS = 180, 1000  # budgets
+P99_MS = 1000  # budget
+# Budget of the whole wave. Where the API server needs longer than two minutes for the evictions alone, 180 s would measure the machine.
+WAVE_S, WAVE_RATIO = 180, 1.5
 FLEXIBLE = {"evict_retries": 3, "evict_interval": 5}
 
 
@@ -426,7 +429,8 @@ def cpu(name):
 
 
 ROWS = [  # row, unit, budget, value of a figure
-    ("first drain to the last reboot command, or until all pods are gone", "s", WAVE_S, lambda f: f["wall_s"]),
+    ("first drain to the last reboot command, or until all pods are gone", "s", None, lambda f: f["wall_s"]),
+    ("… beyond 180 s: times the evictions alone", "", WAVE_RATIO, lambda f: f["ratio"]),
     ("… to the empty queue", "s", None, lambda f: f["empty_s"]),
     ("a drain, median", "s", None, lambda f: f["drain_median_s"]),
     ("… longest", "s", None, lambda f: f["drain_longest_s"]),
@@ -487,7 +491,7 @@ def table(args, ours, floor):
     pods = "pods without a controller, each under a budget" if args.workload == "budgets" else "pods of Deployments, each under a budget"
     policy = f"; policy {json.dumps(args.policy)}" if args.policy else ""
     head = (f"{time.strftime('%Y-%m-%d')}, {args.nodes} nodes, {args.pods} pods on each, {args.at_once} nodes at once; {pods}; {os.cpu_count()} processors shared "
-            f"with the servers, {platform.system()} {platform.release()}, all in one run; evictions alone with {floor['connections']} connections{policy}.")
+            f"with the servers (5 million steps of a Python loop: {loop_seconds():.2f} s), {platform.system()} {platform.release()}, all in one run; evictions alone with {floor['connections']} connections{policy}.")
     return textwrap.fill(head, 100) + "\n\n" + "\n".join(lines)
 
 
@@ -509,7 +513,9 @@ def main():
             wave.fill()
             floors.append({"figure": "evictions alone"} | shape | wave.evict(connections))
             print(json.dumps(floors[-1]), flush=True)
-    text = table(args, ours, min(floors, key=lambda f: f["wall_s"]))
+    floor = min(floors, key=lambda f: f["wall_s"])
+    ours["ratio"] = ours["wall_s"] / floor["wall_s"] if ours["wall_s"] > WAVE_S else 0
+    text = table(args, ours, floor)
     print("\n" + text)
     others, whole = ours["cpu_s"]["others"], sum(s for name, s in ours["cpu_s"].items() if name != "steal")
     if others > whole / 20:
