@@ -359,7 +359,7 @@ fn a_too_large_definition_is_an_error_with_size_limit_and_remedy() {
     registry.proposal = Some(Arc::new(proposal));
     let large = Snapshot { registry: Arc::new(registry), ..snap.clone() };
     assert!(!applies(&decide(&large)));
-    for words in ["2097159", "1572608", "maximum-workers"] {
+    for words in ["2097159", "1568768", "maximum-workers"] {
         assert_mentions(&decide(&large).registry, words);
     }
     snap.registry_refused = Some((digest, "etcd refuses the definition of 9 bytes".to_owned()));
