@@ -6,7 +6,7 @@
 
 mod marks;
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{collections::BTreeSet, fmt::Write as _, time::Instant};
 
 use cketerm_model::{boot_time::Seconds, cluster::Cluster, constraints::Constraints, names::Address, policy::Strategy};
 use cketerm_sabakan::{Action, Input, Machine, Plan, State, Template, machine::Date, plan};
@@ -127,7 +127,7 @@ fn main() {
         assert_eq!(site.plan(Some(&definition)).action, Action::ReplaceControlPlane);
         let change = timed(15, || site.plan(Some(&definition)));
         let cell = |(median, longest): (f64, f64)| format!("{median:.1} ms (longest {longest:.1})");
-        table += &format!("| {count} | {} | {} | {} |\n", cell(first), cell(quiet), cell(change));
+        writeln!(table, "| {count} | {} | {} | {} |", cell(first), cell(quiet), cell(change)).unwrap();
         largest = (first.0, quiet.0);
     }
     print!("{table}");

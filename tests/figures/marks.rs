@@ -1,5 +1,5 @@
 //! Tables between marks of a Markdown file, for the benchmarks that take the file as their argument.
-#![allow(dead_code)] // each benchmark includes it
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 /// Writes the table between the marks of this name in the file that the benchmark was given, if it was given one.
 pub fn write(name: &str, table: &str) {
