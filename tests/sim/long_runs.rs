@@ -192,6 +192,7 @@ pub fn run_all() -> bool {
         ("blind", outages::silent_node_watch),
         ("grace", outages::long_grace_period),
         ("budget", outages::shared_budget),
+        ("closed-budget", outages::closed_budget),
         ("failover", outages::failover),
         ("enqueues", enqueues::cancelled),
     ];

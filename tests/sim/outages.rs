@@ -7,7 +7,7 @@ use std::{
 };
 
 use cketerm_sandbox::{
-    faults::State,
+    faults::{FaultTarget, RequestFault, State},
     kubernetes::resource::{BUDGETS, DEPLOYMENTS},
     machines::{Behaviour, PowerEvent},
 };
@@ -47,6 +47,24 @@ struct OutageRun {
 }
 
 impl OutageRun {
+    /// Creates 24 pods of a Deployment in `db`.
+    fn create_pods(&self, name: &str) {
+        let labels = json!({"app": name});
+        let pod =
+            json!({"containers": [{"name": name, "image": "registry.example/app:1.0"}], "restartPolicy": "Always"});
+        let spec = json!({"replicas": 24, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod}});
+        let deployment = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
+        self.stage.sandbox.objects.create(&DEPLOYMENTS, "db", deployment).map_err(|e| e.message).unwrap();
+    }
+
+    /// Creates the budget of these pods.
+    fn create_budget(&self, name: &str, max_unavailable: u32) {
+        let budget = json!({"metadata": {"name": name},
+            "spec": {"maxUnavailable": max_unavailable, "selector": {"matchLabels": {"app": name}}}});
+        self.stage.sandbox.objects.create(&BUDGETS, "db", budget).map_err(|e| e.message).unwrap();
+    }
+
     async fn begin(site: &str, engines: usize) -> Self {
         let (stage, engines, operator) = set(site, engines, true, usize::MAX).await;
         stage.sandbox.objects.keep_everything();
@@ -149,20 +167,34 @@ pub fn shared_budget() -> ScenarioResult {
     scenario_runtime().block_on(async {
         let site = SITE.replace("pod_start: {seconds: 1, jitter: 4}", "pod_start: {seconds: 40, jitter: 5}");
         let run = OutageRun::begin(&site, 1).await;
-        let labels = json!({"app": "ledger"});
-        let pod = json!({"containers": [{"name": "ledger", "image": "registry.example/ledger:1.0"}],
-            "restartPolicy": "Always"});
-        let spec = json!({"replicas": 24, "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod}});
-        let deployment = json!({"metadata": {"name": "ledger", "labels": labels}, "spec": spec});
-        let budget = json!({"metadata": {"name": "ledger"},
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels}}});
-        let create = |kind, object| run.stage.sandbox.objects.create(kind, "db", object);
-        create(&DEPLOYMENTS, deployment).and_then(|_| create(&BUDGETS, budget)).map_err(|e| e.message).unwrap();
+        run.create_pods("ledger");
+        run.create_budget("ledger", 1);
         sleep(Duration::from_mins(2)).await;
         run.queue(&run.workers[..2]).await;
         sleep(Duration::from_mins(10)).await;
         run.end(&["I75"], "several pods of one budget on each Node").await
+    })
+}
+
+/// Each drained Node has pods of a budget that never allows an eviction, beside pods that may be evicted.
+pub fn closed_budget() -> ScenarioResult {
+    scenario_runtime().block_on(async {
+        let site = SITE.replace("workloads: []", "workloads: [], protected_namespaces: [db]");
+        let run = OutageRun::begin(&site, 1).await;
+        run.create_pods("ledger");
+        run.create_budget("ledger", 0);
+        run.create_pods("free");
+        sleep(Duration::from_mins(2)).await;
+        // the start of the first drain is carried out twice, and its leader hears only that it was refused
+        for slot in run.engines.lock().unwrap().iter() {
+            let start = FaultTarget { what: "start", path: "Txn", body: r#""status":"draining""# };
+            slot.links.etcd.aim(start, RequestFault::Duplicate);
+        }
+        run.queue(&run.workers[..2]).await;
+        sleep(Duration::from_mins(5)).await;
+        let opened = run.stage.sandbox.objects.remove(&BUDGETS, "db", "ledger", |_| Ok(()));
+        assert!(opened.is_ok());
+        run.end(&["I15"], "a budget that never allows an eviction").await
     })
 }
 
