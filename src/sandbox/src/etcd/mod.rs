@@ -138,6 +138,12 @@ impl Etcd {
         self.state().revisions.revision()
     }
 
+    /// Returns the number of values that all reads have taken from the store, whether or not they were returned: what the
+    /// same reads would cost etcd.
+    pub fn values_read(&self) -> usize {
+        self.state().revisions.values_read()
+    }
+
     /// Compacts: drops the versions that no read at this revision or later can see.
     pub fn compact(&self, revision: i64) -> Result<(), RpcError> {
         self.state().compact(revision)

@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -37,12 +40,19 @@ pub struct Revisions {
     log: VecDeque<Arc<Version>>,
     revision: i64,
     compacted: i64,
+    values_read: AtomicUsize,
 }
 
 impl Default for Revisions {
     /// An empty store is at revision 1, and was never compacted.
     fn default() -> Self {
-        Self { keys: BTreeMap::new(), log: VecDeque::new(), revision: 1, compacted: -1 }
+        Self {
+            keys: BTreeMap::new(),
+            log: VecDeque::new(),
+            revision: 1,
+            compacted: -1,
+            values_read: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -55,6 +65,16 @@ impl Revisions {
     /// Returns the compacted revision; -1 if the store was never compacted.
     pub fn compacted(&self) -> i64 {
         self.compacted
+    }
+
+    /// Counts values that a read takes from the store, whether or not it returns them.
+    pub fn note_read(&self, values: usize) {
+        self.values_read.fetch_add(values, Ordering::Relaxed);
+    }
+
+    /// Returns the number of values that all reads have taken from the store.
+    pub fn values_read(&self) -> usize {
+        self.values_read.load(Ordering::Relaxed)
     }
 
     /// Returns the number of changes in the log.

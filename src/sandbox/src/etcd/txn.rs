@@ -141,6 +141,10 @@ pub(super) fn range(revisions: &Revisions, request: &PbRangeRequest) -> Result<P
     if request.sort_order == 0 && bounds == [0; 4] {
         // As in etcd: without an order it reads no more than it must, but sorts the keys that it has read anyway.
         found.truncate(limit.saturating_add(1));
+        revisions.note_read(found.len());
+    } else {
+        // It reads the values of the whole range before it leaves out some, also if only keys are asked for.
+        revisions.note_read(usize::try_from(count).unwrap_or(usize::MAX));
     }
     // Sort targets: key, version, create revision, mod revision, value.
     match request.sort_target {
