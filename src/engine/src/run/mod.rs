@@ -3,6 +3,7 @@
 //! machine (I36).
 
 mod failures;
+mod gather;
 mod handle;
 mod host_programs;
 mod leadership;
@@ -41,7 +42,11 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use self::{failures::Failures, host_programs::HostPrograms};
+use self::{
+    failures::Failures,
+    gather::{Burst, GATHER, gather_time},
+    host_programs::HostPrograms,
+};
 pub use self::{
     handle::{Handle, Options, start},
     upkeep::LONGEST_END,
@@ -61,22 +66,6 @@ use crate::inventory_poller::{InventoryPoller, Plans};
 
 /// Longest time between two passes.
 const TICK: Duration = Duration::from_secs(1);
-/// Time in which the loop gathers answers of health checks before it starts a pass.
-const GATHER: Duration = Duration::from_millis(5);
-/// Factor of the last pass's duration for which the loop gathers news of Kubernetes: of a processor, the passes for
-/// hundreds of pods that leave take at most a quarter. Quick passes need no such limit.
-const GATHER_PASSES: u32 = 3;
-/// Longest time for which it gathers them.
-const MAX_GATHER: Duration = Duration::from_millis(50);
-/// Number of effects under way above which entries and outcomes are gathered too, as if thousands of entries were
-/// cancelled together. With fewer, each of them is somebody's next step and gets its pass at once.
-const FEW_EFFECTS: usize = 64;
-
-/// Returns the time for which news are gathered after a pass that took `pass`; none after a quick one.
-fn gather_time(pass: Duration) -> Option<Duration> {
-    Some((pass * GATHER_PASSES).min(MAX_GATHER)).filter(|gather| *gather >= GATHER)
-}
-
 /// State of one leadership.
 struct Leader {
     actor: Arc<Actor>,
@@ -155,6 +144,7 @@ impl Loop {
     async fn run(mut self, mut stopped: mpsc::Receiver<()>) {
         let mut store_changed = self.live.subscribe();
         let mut kube_changed = self.kube.as_ref().map(|(_, live)| live.subscribe());
+        let mut burst = Burst::default();
         loop {
             self.heartbeat.beat();
             let began = tokio::time::Instant::now();
@@ -170,13 +160,15 @@ impl Loop {
                     let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH_CHECK_PREFIX));
                     self.effect_completed(done);
                     // A thousand health checks may end at once. A pass for each of them would be most of the work.
-                    gather = after_slow_pass.filter(|_| self.tasks.len() > FEW_EFFECTS).or(health.then_some(GATHER));
+                    let gathers = burst.gathers(tokio::time::Instant::now());
+                    gather = after_slow_pass.filter(|_| gathers).or(health.then_some(GATHER));
                 }
                 changed = store_changed.changed() => {
                     if changed.is_err() {
                         break;
                     }
-                    gather = after_slow_pass.filter(|_| self.tasks.len() > FEW_EFFECTS);
+                    let gathers = burst.gathers(tokio::time::Instant::now());
+                    gather = after_slow_pass.filter(|_| gathers);
                 }
                 () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => gather = after_slow_pass,
                 () = self.prober.changed() => {}

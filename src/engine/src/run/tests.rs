@@ -21,13 +21,3 @@ async fn a_view_that_was_already_read_starts_no_pass() {
     let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut receiver), &seen)).await;
     assert!(wakes.is_ok());
 }
-
-#[test]
-fn news_are_gathered_only_after_a_slow_pass_and_never_for_long() {
-    let gathered = |micros: u64| gather_time(Duration::from_micros(micros)).map(|time| time.as_micros());
-    assert_eq!(gathered(0), None, "a simulation's pass takes no time");
-    assert_eq!(gathered(1_600), None);
-    assert_eq!(gathered(2_000), Some(6_000));
-    assert_eq!(gathered(4_500), Some(13_500), "a quarter of a processor");
-    assert_eq!(gathered(3_000_000), Some(50_000), "the process stood still");
-}

@@ -76,8 +76,13 @@ impl Loop {
                             store.outdated(&store.keys().history_prefix(), KEPT, before, walk).await
                         }
                     };
-                    if !matches!(&outdated, Ok(keys) if !keys.is_empty() && forget(&store, &fence, keys).await) {
-                        break;
+                    match outdated {
+                        Ok(keys) if !keys.is_empty() && forget(&store, &fence, &keys).await => {}
+                        Ok(_) => break,
+                        Err(e) => {
+                            tracing::warn!(error = %e, "old records not pruned; the next round tries again");
+                            break;
+                        }
                     }
                 }
             }
