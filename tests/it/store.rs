@@ -6,6 +6,7 @@ mod enqueue;
 pub mod etcd;
 mod leading;
 mod live;
+mod past;
 mod queue;
 mod settings;
 

@@ -1,14 +1,23 @@
 //! Timeline of an ended entry: its request, the engine's actions, each attempt and the end, in order. It is made from
 //! the history object and the audit records of that time.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
     attempt::Attempt,
     cketerm_records::{Audit, Ending},
+    entry::EntryId,
     secret,
+    time::after,
 };
+
+/// Assumed time from the request to the end, in seconds, of an entry whose request is not recorded (`ckecli`).
+const ASSUMED_LIFETIME: i64 = 7 * 86_400;
+/// Time for which a leader writes audit records about an entry that ended, in seconds.
+const RECORDS_AFTER_END: i64 = 600;
 
 /// An event of an entry's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,9 +47,10 @@ impl Ending {
         self.end.good()
     }
 
-    /// Returns the earliest possible time of its audit records, as far as known.
-    pub fn begins(&self) -> Option<Timestamp> {
-        self.request.as_ref().map(|r| r.at)
+    /// Returns the period of its audit records. Without a recorded request its start is assumed.
+    pub fn lifetime(&self) -> (Timestamp, Timestamp) {
+        let begin = self.request.as_ref().map_or_else(|| after(self.at, -ASSUMED_LIFETIME), |request| request.at);
+        (begin, after(self.at, RECORDS_AFTER_END))
     }
 
     /// Returns its timeline, oldest event first. `audit` may hold records of other entries too.
@@ -98,6 +108,16 @@ impl Ending {
             .filter(|a| a.on == cordon.on && a.what != "stamp" && (its_own(a) || unclaimed(a)))
             .copied()
             .collect()
+    }
+}
+
+impl Audit {
+    /// Reports whether the timeline of one of these entries may show the record. It names one of them, or none: an
+    /// operator's action on a Node.
+    pub fn may_concern(&self, ids: &BTreeSet<EntryId>) -> bool {
+        let on = self.on.parse().ok();
+        let mut named = [self.entry, on].into_iter().flatten().peekable();
+        named.peek().is_none() || named.any(|id| ids.contains(&id))
     }
 }
 

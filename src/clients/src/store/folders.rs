@@ -15,8 +15,6 @@ use super::{connect::Store, error::StoreError, failure::Failure, tail::stored};
 const MAX_PAGES: usize = 4;
 /// Number of old records read together: those of the history contain outputs, some 10 KiB each.
 const PAGE_SIZE: i64 = 64;
-/// Number of keys read together. For each page etcd counts all keys that follow.
-const KEYS_PAGE_SIZE: i64 = 10_000;
 
 impl Store {
     /// Reads the newest `n` values below a folder (see [`cketerm_model::stored::keys::Keys::audit_prefix`] and similar functions),
@@ -73,41 +71,6 @@ impl Store {
     ) -> Result<(i64, Vec<Stored<T>>), Failure> {
         let (at, kvs) = self.read_range(from.as_bytes(), &prefix_end(folder.as_bytes()), 0).await?;
         Ok((at, kvs.iter().rev().map(stored).collect()))
-    }
-
-    /// Reports whether the keys of a folder, its numbers or times, show the order in which they were written.
-    pub(super) fn has_ordered_keys(&self, folder: &str) -> bool {
-        folder == self.keys().audit_prefix() || folder == self.keys().records_prefix()
-    }
-
-    /// Returns a key from which on a folder holds `n` values, and not many more. It searches by counts, for which etcd
-    /// reads no values. Returns the folder itself if its keys show no order.
-    async fn start_of_newest(&self, folder: &str, n: usize) -> Result<String, Failure> {
-        let decimal = folder == self.keys().audit_prefix();
-        let key_at = |at: u64| if decimal { format!("{folder}{at:020}") } else { format!("{folder}{at:016x}") };
-        if !self.has_ordered_keys(folder) || self.count(folder, folder).await? <= n {
-            return Ok(folder.to_owned());
-        }
-        let (mut low, mut high) = (0_u64, u64::MAX);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            let count = self.count(folder, &key_at(middle)).await?;
-            if count < n {
-                high = middle;
-                continue;
-            }
-            low = middle;
-            if count <= n.saturating_mul(2) {
-                break;
-            }
-        }
-        Ok(key_at(low))
-    }
-
-    async fn count(&self, folder: &str, from: &str) -> Result<usize, Failure> {
-        let options = GetOptions::new().with_range(prefix_end(folder.as_bytes())).with_count_only();
-        let got = self.get(from, options).await?;
-        Ok(usize::try_from(got.count()).unwrap_or(0))
     }
 
     /// Returns keys below `cketerm/audit/` or `cketerm/history/` to prune: the oldest beyond `keep`, then those before
@@ -206,11 +169,11 @@ impl Store {
             }
             let (mut counts, mut from) = (AuditRetention::default(), Some(folder.as_bytes().to_vec()));
             while let Some(at) = from {
-                let keys;
-                (keys, from) = self.keys_from(folder, at).await?;
-                let people = keys.iter().filter(|key| is_by_person(key)).count();
+                let page = self.key_page(folder, at).await?;
+                let people = page.keys.iter().filter(|key| is_by_person(&key.name)).count();
                 counts.people += people;
-                counts.engine += keys.len() - people;
+                counts.engine += page.keys.len() - people;
+                from = page.next;
             }
             walk.surplus = Some(Surplus {
                 engine: counts.engine.saturating_sub(keep.engine),
@@ -219,24 +182,15 @@ impl Store {
             });
         }
         while let Some(mut surplus) = walk.surplus.take().filter(|surplus| surplus.engine + surplus.people > 0) {
-            let (mut keys, next) = self.keys_from(folder, std::mem::take(&mut surplus.from)).await?;
+            let page = self.key_page(folder, std::mem::take(&mut surplus.from)).await?;
+            let mut keys: Vec<String> = page.keys.into_iter().map(|key| key.name).collect();
             keys.retain(|key| surplus.takes(is_by_person(key)));
-            walk.surplus = next.map(|from| Surplus { from, ..surplus });
+            walk.surplus = page.next.map(|from| Surplus { from, ..surplus });
             if !keys.is_empty() {
                 return Ok(keys);
             }
         }
         Ok(Vec::new())
-    }
-
-    /// Reads a page of keys of a folder, and the key from which the next one starts.
-    async fn keys_from(&self, folder: &str, from: Vec<u8>) -> Result<(Vec<String>, Option<Vec<u8>>), Failure> {
-        let end = prefix_end(folder.as_bytes());
-        let options = GetOptions::new().with_range(end).with_limit(KEYS_PAGE_SIZE).with_keys_only();
-        let got = self.get(from, options).await?;
-        let keys = got.kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned()).collect();
-        let last = got.kvs().last().filter(|_| got.more());
-        Ok((keys, last.map(|last| [last.key(), &[0]].concat())))
     }
 
     /// Returns the first keys of a folder; for the history, those of each kind, whose numbers are independent.

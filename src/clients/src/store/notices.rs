@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{cketerm_records::Ending, entry::Stored, notice::NotifierState, stored::keys::prefix_end};
-use etcd_client::{GetOptions, SortOrder, SortTarget};
+use etcd_client::GetOptions;
 
 use super::{connect::Store, error::StoreError, tail::stored};
 
@@ -83,17 +83,24 @@ impl Store {
     /// written again, because its attempts were settled, does not count again.
     pub async fn endings_after(&self, revision: i64, n: u32) -> Result<EndingsAfter, StoreError> {
         let prefix = self.keys().history_prefix();
-        let options = GetOptions::new()
-            .with_prefix()
-            .with_limit(i64::from(n))
-            .with_sort(SortTarget::Create, SortOrder::Ascend)
-            .with_min_create_revision(revision + 1);
-        match self.get(prefix.as_str(), options).await {
-            Ok(got) => Ok(EndingsAfter {
-                list: got.kvs().iter().map(|kv| (kv.create_revision(), stored(kv))).collect(),
-                more: got.kvs().len() >= usize::try_from(n).unwrap_or(usize::MAX),
-                revision: got.header().map_or(0, etcd_client::ResponseHeader::revision),
-            }),
+        let read = async {
+            let (at, mut keys) = self.folder_keys(&prefix, &prefix).await?;
+            keys.retain(|key| key.created > revision);
+            keys.sort_by_key(|key| key.created);
+            // The next read continues after the last revision, so all entries that ended at it are returned.
+            let last = usize::try_from(n).ok().and_then(|n| keys.get(n.checked_sub(1)?)).map(|key| key.created);
+            let all = keys.len();
+            keys.retain(|key| last.is_none_or(|last| key.created <= last));
+            let more = keys.len() < all;
+            let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
+            let mut keys = keys.iter();
+            let values = self.read_keys::<Ending>(&names).await?.into_iter();
+            let mut created =
+                |value: &Stored<Ending>| keys.find(|key| key.name == value.key).map_or(at, |key| key.created);
+            Ok(EndingsAfter { list: values.map(|v| (created(&v), v)).collect(), more, revision: at })
+        };
+        match read.await {
+            Ok(found) => Ok(found),
             Err(failure) => Err(self.store_error(&format!("read {prefix}"), failure).await),
         }
     }

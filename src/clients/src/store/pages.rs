@@ -1,19 +1,20 @@
 //! Pages of the folders that only grow, newest first, for scrolling. They are ordered by `ModRevision`, the order in
 //! which etcd accepted the values, whatever their writers' clocks showed and however the keys are named.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cketerm_model::{entry::Stored, stored::keys::Folder};
-use etcd_client::{GetOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse};
-use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{connect::Store, error::StoreError, failure::Failure, tail::stored};
+use super::{connect::Store, error::StoreError, failure::Failure, folder_keys::FolderKey};
 
-/// Number of values read in one transaction; etcd takes 128 operations.
-const KEYS_PER_TXN: usize = 100;
-/// Number of additional values read by key before the values are sorted by revision, because clocks differ.
-const SLACK: usize = 64;
+/// Number of a folder's last keys that are read first, if its keys show an order, and the factor by which there are
+/// more if the page is not among them.
+const KEYS: usize = 5_000;
+const MORE_KEYS: usize = 8;
+/// Number of additional keys among which a page is searched, because clocks differ. A value whose writer's clock was so
+/// far behind that more newer ones lie between is on the page of its time.
+const SLACK: usize = 1_000;
 
 /// Selection of values of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,23 +48,6 @@ impl Store {
         }
     }
 
-    /// Reads the values of a folder whose ids begin with a time (the audit) that were written between two moments by
-    /// their writers' clocks, oldest first; at most `n`.
-    pub async fn read_between<T: DeserializeOwned>(
-        &self,
-        folder: Folder,
-        (from, to): (Timestamp, Timestamp),
-        n: u32,
-    ) -> Result<Vec<Stored<T>>, StoreError> {
-        let prefix = self.keys().folder(folder);
-        let key = |at: Timestamp| format!("{prefix}{:020}", at.as_nanosecond().max(0));
-        let options = GetOptions::new().with_range(key(to)).with_limit(i64::from(n));
-        match self.get(key(from), options).await {
-            Ok(got) => Ok(got.kvs().iter().map(stored).collect()),
-            Err(failure) => Err(self.store_error(&format!("read {prefix}"), failure).await),
-        }
-    }
-
     /// Reads the values written to a folder after a revision, if the live copy knows their keys
     /// ([`cketerm_model::stored::view::StoreView::recent`]). It reads at most `n` of these keys, not the whole folder.
     pub async fn page_of_keys<T: DeserializeOwned>(
@@ -93,67 +77,122 @@ impl Store {
         Ok(Page { revision, values, more })
     }
 
-    /// Reads the values of these keys, each once, as far as they exist.
-    async fn read_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
-        let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
-        for batch in keys.chunks(KEYS_PER_TXN) {
-            let gets = batch.iter().map(|key| TxnOp::get(*key, None)).collect();
-            let answer = self.transact(Vec::new(), gets, Vec::new()).await?;
-            for answer in answer.op_responses() {
-                if let TxnOpResponse::Get(got) = answer {
-                    values.extend(got.kvs().iter().map(|kv| stored(kv)).map(|one| (one.key.clone(), one)));
-                }
-            }
-        }
-        Ok(values.into_values().collect())
-    }
-
-    /// Reads the values written after this revision whose keys have an earlier time, because their writer's clock is
-    /// behind. By their names they are not among the last. Only these values are read.
-    async fn read_late_keys<T: DeserializeOwned>(
-        &self,
-        prefix: &str,
-        revision: i64,
-        known: &[Stored<T>],
-    ) -> Result<Vec<Stored<T>>, Failure> {
-        let options = GetOptions::new().with_prefix().with_keys_only().with_min_mod_revision(revision + 1);
-        let got = self.get(prefix, options).await?;
-        let names: Vec<&str> = got.kvs().iter().filter_map(|kv| kv.key_str().ok()).collect();
-        let seen: BTreeSet<&str> = known.iter().map(|value| value.key.as_str()).collect();
-        let missing: Vec<&str> = names.into_iter().filter(|name| !seen.contains(name)).collect();
-        self.read_keys(&missing).await
-    }
-
     async fn read_page<T: DeserializeOwned>(&self, prefix: &str, part: Part, n: u32) -> Result<Page<T>, Failure> {
-        // If the keys show the order, the newest are at the end.
-        if part == Part::Newest && self.has_ordered_keys(prefix) {
-            let limit = usize::try_from(n).unwrap_or(usize::MAX);
-            let (revision, mut values) = self.read_newest(prefix, limit.saturating_add(SLACK)).await?;
-            values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
-            if let Some(oldest) = values.get(limit.saturating_sub(1)).map(|value| value.mod_revision) {
-                values.extend(self.read_late_keys(prefix, oldest, &values).await?);
-                values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
+        let limit = usize::try_from(n).unwrap_or(usize::MAX);
+        let mut last_keys = KEYS;
+        let (revision, keys, is_whole) = loop {
+            let from = self.start_of_newest(prefix, last_keys).await?;
+            let (revision, keys) = self.folder_keys(prefix, &from).await?;
+            let held = keys.iter().filter(|key| part.holds(key.modified)).count();
+            let surplus = match part {
+                Part::Newest | Part::Before(_) => held.saturating_sub(limit),
+                Part::After(_) => keys.len() - held,
+            };
+            if from == prefix || surplus >= SLACK {
+                break (revision, keys, from == prefix);
             }
-            values.truncate(limit);
-            let more = values.len() >= limit;
-            return Ok(Page { revision, values, more });
-        }
-        let options = GetOptions::new().with_prefix().with_limit(i64::from(n));
-        let options = match part {
-            Part::Newest => options.with_sort(SortTarget::Mod, SortOrder::Descend),
-            Part::Before(revision) => {
-                options.with_sort(SortTarget::Mod, SortOrder::Descend).with_max_mod_revision(revision.max(2) - 1)
-            }
-            Part::After(revision) => {
-                options.with_sort(SortTarget::Mod, SortOrder::Ascend).with_min_mod_revision(revision + 1)
-            }
+            last_keys = last_keys.saturating_mul(MORE_KEYS);
         };
-        let got = self.get(prefix, options).await?;
-        let mut values: Vec<Stored<T>> = got.kvs().iter().map(stored).collect();
-        if matches!(part, Part::After(_)) {
-            values.reverse();
+        let (mut found, more) = part.first(&keys, limit);
+        if self.has_ordered_keys(prefix) {
+            let late = part.late(&keys, &found);
+            found.splice(0..0, late);
         }
-        let more = values.len() >= usize::try_from(n).unwrap_or(usize::MAX);
-        Ok(Page { revision: got.header().map_or(0, etcd_client::ResponseHeader::revision), values, more })
+        let names: Vec<&str> = found.iter().map(|key| key.name.as_str()).collect();
+        let mut values = self.read_keys(&names).await?;
+        let mut listed = found.iter();
+        for value in &mut values {
+            // A value that was written again meanwhile keeps its place.
+            let key = listed.find(|key| key.name == value.key);
+            value.mod_revision = key.map_or(value.mod_revision, |key| key.modified.min(value.mod_revision));
+        }
+        let more = more || (!is_whole && !matches!(part, Part::After(_)));
+        Ok(Page { revision, values, more })
+    }
+}
+
+impl Part {
+    /// Reports whether a value of this `ModRevision` belongs to it.
+    fn holds(self, modified: i64) -> bool {
+        match self {
+            Self::Newest => true,
+            Self::Before(revision) => modified < revision,
+            Self::After(revision) => modified > revision,
+        }
+    }
+
+    /// Returns the keys of one page, newest first, and whether there are more. The values of one transaction have one
+    /// revision, by which the next page continues, so that all of them are on the same page.
+    fn first(self, keys: &[FolderKey], n: usize) -> (Vec<FolderKey>, bool) {
+        let mut keys: Vec<FolderKey> = keys.iter().filter(|key| self.holds(key.modified)).cloned().collect();
+        keys.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.name.cmp(&a.name)));
+        if matches!(self, Self::After(_)) {
+            keys.reverse();
+        }
+        let last = n.checked_sub(1).and_then(|last| keys.get(last)).map(|key| key.modified);
+        let end = last.map_or(keys.len(), |last| n + keys[n..].iter().take_while(|key| key.modified == last).count());
+        let more = end < keys.len();
+        keys.truncate(end);
+        if matches!(self, Self::After(_)) {
+            keys.reverse();
+        }
+        (keys, more)
+    }
+
+    /// Returns the keys whose places by name are on this page of older values although they were written later: their
+    /// writer's clock was behind. If it was so far behind that no earlier page had them, they would be on no page.
+    fn late(self, keys: &[FolderKey], page: &[FolderKey]) -> Vec<FolderKey> {
+        let Self::Before(revision) = self else { return Vec::new() };
+        let page: BTreeSet<&str> = page.iter().map(|key| key.name.as_str()).collect();
+        let mut late = Vec::new();
+        let mut later: Vec<&FolderKey> = Vec::new();
+        for key in keys {
+            if key.modified >= revision {
+                later.push(key);
+            } else if page.contains(key.name.as_str()) {
+                late.extend(later.drain(..).cloned());
+            } else {
+                later.clear();
+            }
+        }
+        late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str, modified: i64) -> FolderKey {
+        FolderKey { name: name.to_owned(), created: modified, modified }
+    }
+
+    #[test]
+    fn a_page_holds_all_values_of_its_last_transaction() {
+        let keys = || vec![key("a", 5), key("b", 9), key("c", 7), key("d", 7), key("e", 7), key("f", 3)];
+        let page = |part: Part, n| {
+            let (keys, more) = part.first(&keys(), n);
+            (keys.iter().map(|key| key.name.clone()).collect::<String>(), more)
+        };
+        let expect = |names: &str, more| (names.to_owned(), more);
+        assert_eq!(page(Part::Newest, 1), expect("b", true));
+        assert_eq!(page(Part::Newest, 2), expect("bedc", true));
+        assert_eq!(page(Part::Newest, 6), expect("bedcaf", false));
+        assert_eq!(page(Part::Before(7), 1), expect("a", true));
+        assert_eq!(page(Part::Before(7), 9), expect("af", false));
+        assert_eq!(page(Part::After(3), 2), expect("edca", true), "the oldest, newest first");
+        assert_eq!(page(Part::After(7), 2), expect("b", false));
+        assert_eq!(page(Part::Before(3), 2), expect("", false));
+    }
+    #[test]
+    fn a_page_of_older_values_has_the_late_ones_among_them() {
+        let keys = [key("a", 3), key("b", 90), key("c", 91), key("d", 4), key("e", 92), key("f", 5), key("g", 6)];
+        let late = |revision, n| {
+            let part = Part::Before(revision);
+            let (page, _) = part.first(&keys, n);
+            part.late(&keys, &page).iter().map(|key| key.name.clone()).collect::<String>()
+        };
+        assert_eq!([late(6, 1), late(5, 1), late(4, 1), late(6, 3)], ["e", "bc", "", "bce"]);
+        assert_eq!(Part::Newest.late(&keys, &keys), Vec::new());
     }
 }

@@ -4,7 +4,7 @@ use cketerm_model::stored::{
     row::Row,
     view::{Candidate, StoreView},
 };
-use etcd_client::{GetOptions, KeyValue};
+use etcd_client::{GetOptions, GetResponse, KeyValue};
 
 use super::{connect::Store, error::StoreError, failure::Failure};
 
@@ -97,6 +97,11 @@ impl Store {
                 _ => return Ok((head, kvs)),
             }
         }
+    }
+
+    /// Reads the first keys of `[from, to)` with their values.
+    pub(super) async fn range_page(&self, from: &[u8], to: &[u8]) -> Result<GetResponse, Failure> {
+        self.get(from, GetOptions::new().with_range(to).with_limit(PAGE)).await
     }
 
     /// Reads the live ranges with one linearizable read, at one revision.

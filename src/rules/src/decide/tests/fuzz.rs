@@ -236,7 +236,7 @@ fn fuzzed_history_records_are_parsed_or_refused() {
         let read = serde_json::from_slice::<Ending>(bytes);
         if let Ok(ending) = &read {
             let audit: Audit = serde_json::from_value(audit.clone()).unwrap();
-            let _ = (ending.timeline(&[&audit]), ending.good(), ending.begins());
+            let _ = (ending.timeline(&[&audit]), ending.good(), ending.lifetime());
         }
         let mut recent = cketerm_model::stored::recent::RecentRecords::after_revision(1);
         recent.record_value(Folder::History, 5, bytes);

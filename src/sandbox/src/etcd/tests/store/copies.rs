@@ -188,3 +188,31 @@ async fn the_last_place_of_the_newest_page_may_be_of_a_slow_clock() {
     let values: Vec<u32> = page.values.iter().map(|value| *value.get().unwrap()).collect();
     assert_eq!(values, [1200, 1199, 1198, 1197, 1196, 1195, 1194, 1193, 1192, 1]);
 }
+
+/// A folder that nobody prunes, such as that of a year without an engine, must not make its first pages slow.
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_long_folder_costs_etcd_no_read_of_the_whole_folder() {
+    const RECORDS: u32 = 40_000;
+    let (etcd, store, _) = linked();
+    let folder = store.keys().audit_prefix();
+    for n in 1..=RECORDS {
+        etcd.put(format!("{folder}{n:020}-x"), n.to_string());
+    }
+    let cost = |before: usize| etcd.values_read() - before;
+    let begun = etcd.values_read();
+    let page: Page<u32> = store.page(Folder::Audit, Part::Newest, 200).await.unwrap();
+    assert_eq!((page.values.len(), page.more), (200, true));
+    assert!(cost(begun) < 11_000, "{} values", cost(begun));
+    let begun = etcd.values_read();
+    let oldest = page.values.last().unwrap().mod_revision;
+    let older: Page<u32> = store.page(Folder::Audit, Part::Before(oldest), 200).await.unwrap();
+    assert_eq!(*older.values[0].get().unwrap(), RECORDS - 200);
+    assert!(cost(begun) < 11_000, "{} values", cost(begun));
+    let begun = etcd.values_read();
+    let newer: Page<u32> = store.page(Folder::Audit, Part::After(oldest), 100).await.unwrap();
+    assert_eq!((*newer.values[0].get().unwrap(), newer.more), (RECORDS - 99, true));
+    assert!(cost(begun) < 11_000, "{} values", cost(begun));
+    let begun = etcd.values_read();
+    assert_eq!(store.newest::<u32>(&folder, 100).await.unwrap().len(), 100);
+    assert!(cost(begun) <= 201, "{} values", cost(begun));
+}

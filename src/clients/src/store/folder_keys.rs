@@ -1,0 +1,139 @@
+//! Keys of the folders that only grow, with the order in which etcd accepted their values. They are read without the
+//! values, which are then read by key, as many as are needed. For an order other than that of the keys, and for limits
+//! of revisions, etcd itself would read all values of a folder for each page.
+
+use std::collections::BTreeMap;
+
+use cketerm_model::{entry::Stored, stored::keys::prefix_end};
+use etcd_client::{GetOptions, KeyValue, TxnOp, TxnOpResponse};
+use serde::de::DeserializeOwned;
+
+use super::{connect::Store, failure::Failure, tail::stored};
+
+/// Number of keys read together. For each page etcd counts all keys that follow.
+const PAGE_SIZE: i64 = 10_000;
+/// Number of values read in one transaction; etcd takes 128 operations.
+pub(super) const KEYS_PER_TXN: usize = 100;
+/// Ages at which the search for the newest records looks first, in nanoseconds: one minute, and each time so many times
+/// more.
+const FIRST_AGE: u64 = 60_000_000_000;
+const AGE_FACTOR: u64 = 8;
+
+/// A key of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FolderKey {
+    pub(super) name: String,
+    /// Revision of the first write of its value.
+    pub(super) created: i64,
+    /// Revision of the last one.
+    pub(super) modified: i64,
+}
+
+impl From<&KeyValue> for FolderKey {
+    fn from(kv: &KeyValue) -> Self {
+        let name = String::from_utf8_lossy(kv.key()).into_owned();
+        Self { name, created: kv.create_revision(), modified: kv.mod_revision() }
+    }
+}
+
+/// A page of keys.
+pub(super) struct KeyPage {
+    /// Revision of the read.
+    pub(super) revision: i64,
+    pub(super) keys: Vec<FolderKey>,
+    /// Key from which the next page starts.
+    pub(super) next: Option<Vec<u8>>,
+}
+
+impl Store {
+    /// Reads a page of a folder's keys.
+    pub(super) async fn key_page(&self, folder: &str, from: Vec<u8>) -> Result<KeyPage, Failure> {
+        let end = prefix_end(folder.as_bytes());
+        let options = GetOptions::new().with_range(end).with_limit(PAGE_SIZE).with_keys_only();
+        let got = self.get(from, options).await?;
+        let last = got.kvs().last().filter(|_| got.more());
+        Ok(KeyPage {
+            revision: got.header().map_or(0, etcd_client::ResponseHeader::revision),
+            keys: got.kvs().iter().map(FolderKey::from).collect(),
+            next: last.map(|last| [last.key(), &[0]].concat()),
+        })
+    }
+
+    /// Reads the keys of a folder that are not before `from`. Returns them with the revision of the first page; keys
+    /// written since then may be missing.
+    pub(super) async fn folder_keys(&self, folder: &str, from: &str) -> Result<(i64, Vec<FolderKey>), Failure> {
+        let first = self.key_page(folder, from.as_bytes().to_vec()).await?;
+        let (mut keys, mut next) = (first.keys, first.next);
+        while let Some(from) = next {
+            let page = self.key_page(folder, from).await?;
+            keys.extend(page.keys);
+            next = page.next;
+        }
+        Ok((first.revision, keys))
+    }
+
+    /// Reads the values of these keys in their order, each once, as far as they exist.
+    pub(super) async fn read_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
+        let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
+        for batch in keys.chunks(KEYS_PER_TXN) {
+            let gets = batch.iter().map(|key| TxnOp::get(*key, None)).collect();
+            let answer = self.transact(Vec::new(), gets, Vec::new()).await?;
+            for answer in answer.op_responses() {
+                if let TxnOpResponse::Get(got) = answer {
+                    values.extend(got.kvs().iter().map(|kv| stored(kv)).map(|one| (one.key.clone(), one)));
+                }
+            }
+        }
+        Ok(keys.iter().filter_map(|key| values.remove(*key)).collect())
+    }
+
+    /// Reports whether the keys of a folder, its numbers or times, show the order in which they were written.
+    pub(super) fn has_ordered_keys(&self, folder: &str) -> bool {
+        folder == self.keys().audit_prefix() || folder == self.keys().records_prefix()
+    }
+
+    /// Returns a key from which on a folder holds `n` values, and not many more. It searches by counts, for which etcd
+    /// reads no values. Returns the folder itself if it holds no more, or if its keys show no order.
+    pub(super) async fn start_of_newest(&self, folder: &str, n: usize) -> Result<String, Failure> {
+        if !self.has_ordered_keys(folder) {
+            return Ok(folder.to_owned());
+        }
+        let is_audit = folder == self.keys().audit_prefix();
+        let key_at = |at: u64| if is_audit { format!("{folder}{at:020}") } else { format!("{folder}{at:016x}") };
+        let (mut low, mut high) = (0, u64::MAX);
+        // The keys of the audit are times, and its newest records are recent: etcd then counts few keys, not all.
+        let now = u64::try_from(self.clock().wall().as_nanosecond()).unwrap_or(0);
+        let ages = std::iter::successors(Some(FIRST_AGE), |age| age.checked_mul(AGE_FACTOR));
+        let mut count = 0;
+        for at in ages.map_while(|age| now.checked_sub(age)).filter(|_| is_audit) {
+            count = self.count(folder, &key_at(at)).await?;
+            if count >= n {
+                low = at;
+                break;
+            }
+            high = at;
+        }
+        if low == 0 {
+            count = self.count(folder, folder).await?;
+            if count <= n {
+                return Ok(folder.to_owned());
+            }
+        }
+        while count > n.saturating_mul(2) && high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let above = self.count(folder, &key_at(middle)).await?;
+            if above < n {
+                high = middle;
+            } else {
+                (low, count) = (middle, above);
+            }
+        }
+        Ok(key_at(low))
+    }
+
+    pub(super) async fn count(&self, folder: &str, from: &str) -> Result<usize, Failure> {
+        let options = GetOptions::new().with_range(prefix_end(folder.as_bytes())).with_count_only();
+        let got = self.get(from, options).await?;
+        Ok(usize::try_from(got.count()).unwrap_or(0))
+    }
+}
