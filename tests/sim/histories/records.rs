@@ -85,9 +85,15 @@ async fn pages() -> String {
         let page = store.page_of_keys::<Audit>(Folder::Audit, revision, &keys, n).await.unwrap();
         play.say(&format!("page of keys of {n}"), &(page.revision, names(&page.values), page.more));
     }
-    let (from, to) = ("2026-09-21T14:13:30Z".parse().unwrap(), "2026-09-21T14:13:40Z".parse().unwrap());
-    let between = store.read_between::<Audit>(Folder::Audit, (from, to), 4).await.unwrap();
-    play.say("between", &names(&between));
+    let mut entries = store.ended_entries().await.unwrap();
+    while let Some(batch) = store.next_ended(&mut entries).await.unwrap() {
+        let (first, last) = (batch.first().map(|stored| &stored.key), batch.last().map(|stored| &stored.key));
+        play.say("ended", &(batch.len(), first, last));
+        let endings: Vec<&Ending> = batch.iter().filter_map(cketerm_model::entry::Stored::get).collect();
+        for endings in [&endings[..1], &endings[..]] {
+            play.say("audit of them", &store.audit_of(endings).await.unwrap().len());
+        }
+    }
     let folder = store.keys().audit_prefix();
     for n in [1, 3, 40] {
         play.say(&format!("newest {n}"), &names(&store.newest::<Audit>(&folder, n).await.unwrap()));

@@ -9,7 +9,7 @@ use cketerm_model::{
     entry::Stored,
     names::Address,
     record::Record,
-    time::{GO_ZERO, write},
+    time::{GO_ZERO, after, write},
     timeline::TimelineEntry,
 };
 use clap::Args;
@@ -19,12 +19,15 @@ use serde_json::Value;
 
 use super::{
     Context,
-    endings::shown,
     listing::{self, Form, ListingArgs},
+    masked::masked,
     moment,
     options::Output,
     output::Lines,
 };
+
+/// Greatest expected difference between the clocks of two engines, in seconds.
+const CLOCK_DIFFERENCE: i64 = 3600;
 
 /// Selection of the records to print.
 #[derive(Args, Debug)]
@@ -96,64 +99,92 @@ struct EndingTimeline<'a> {
     timeline: Vec<TimelineEntry>,
 }
 
-/// Prints the entries that ended, newest first.
+/// Filter of ended entries.
+struct Filter<'a> {
+    since: Option<Timestamp>,
+    failed: bool,
+    /// Name or address as given, and the address if the definition has it.
+    node: Option<(&'a str, Option<Address>)>,
+}
+
+impl Filter<'_> {
+    fn is_of_node(&self, ending: &Ending) -> bool {
+        self.node.as_ref().is_none_or(|(name, address)| {
+            let named = ending.attempts.iter().any(|attempt| attempt.node.as_deref() == Some(*name));
+            named || ending.address == **name || Some(&ending.address) == address.as_ref()
+        })
+    }
+
+    fn holds(&self, ending: &Ending) -> bool {
+        self.since.is_none_or(|since| ending.at >= since) && !(self.failed && ending.good()) && self.is_of_node(ending)
+    }
+
+    /// Reports whether all these entries, and so those before them, ended before the given time.
+    fn is_past(&self, endings: &[&Ending]) -> bool {
+        let earlier = |since| endings.iter().all(|ending| ending.at < after(since, -CLOCK_DIFFERENCE));
+        !endings.is_empty() && self.since.is_some_and(earlier)
+    }
+}
+
+/// Prints the entries that ended, newest first, some at a time.
 async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
-    let address = match &args.node {
-        Some(name) => Some(address_of(&store, name).await?),
+    let node = match &args.node {
+        Some(name) => Some((name.as_str(), address_of(&store, name).await?)),
         None => None,
     };
-    let (_, all) = store.newest_with_revision::<Ending>(&store.keys().history_prefix(), usize::MAX).await?;
-    if let (Some(name), Some(None)) = (&args.node, &address) {
-        let known = |e: &Ending| e.address == **name || e.attempts.iter().any(|a| a.node.as_deref() == Some(name));
-        if !all.iter().filter_map(Stored::get).any(known) {
-            return Err(ActionError::failed(format!(
-                "--node {name}: no machine of the definition and no ended entry has this name or address"
-            )));
+    let mut is_known = node.as_ref().is_none_or(|(_, address)| address.is_some());
+    let filter = Filter { since: args.since, failed: args.failed, node };
+    let (mut rest, mut broken) = (args.listing_args.count(usize::MAX), Vec::new());
+    let mut entries = store.ended_entries().await?;
+    while rest > 0 {
+        let Some(read) = store.next_ended(&mut entries).await? else { break };
+        broken.extend(read.iter().filter_map(|stored| stored.value.as_ref().err().cloned()));
+        let mut endings: Vec<&Ending> = read.iter().filter_map(Stored::get).collect();
+        // etcd's order is that of its writes, whatever the clocks of engines show
+        endings.sort_by_key(|ending| std::cmp::Reverse((ending.at, ending.entry)));
+        is_known |= endings.iter().any(|ending| filter.is_of_node(ending));
+        let is_past = is_known && filter.is_past(&endings);
+        endings.retain(|ending| filter.holds(ending));
+        endings.truncate(rest);
+        rest -= endings.len();
+        print_ended(&store, &endings, context).await?;
+        if is_past {
+            break;
         }
     }
-    let address = address.flatten();
-    let selected = |e: &&Ending| {
-        let of_node = |name: &String| {
-            let named = e.attempts.iter().any(|a| a.node.as_deref() == Some(name));
-            named || e.address == **name || Some(&e.address) == address.as_ref()
-        };
-        args.since.is_none_or(|since| e.at >= since) && !(args.failed && e.good()) && args.node.iter().all(of_node)
-    };
-    let mut endings: Vec<&Ending> = all.iter().filter_map(Stored::get).filter(selected).collect();
-    // the keys sort by queue and index, not by time
-    endings.sort_by_key(|e| std::cmp::Reverse((e.at, e.entry)));
-    endings.truncate(args.listing_args.count(usize::MAX));
-    let audit = audit_of(&store, &endings).await?;
-    let audit: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
-    let report: Vec<EndingTimeline<'_>> =
-        endings.iter().map(|ending| EndingTimeline { ending, timeline: ending.timeline(&audit) }).collect();
-    match context.output(Output::Table) {
-        Output::Table => context.out.text(report.iter().map(text).collect::<String>())?,
-        output => {
-            let form = Form { output, header: &[], cells: &|_: &Value| Vec::new() };
-            let shown = report.iter().map(shown).collect::<Result<Vec<Value>, _>>();
-            let shown = shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?;
-            form.print(&shown.iter().collect::<Vec<_>>(), context)?;
-        }
+    if let Some((name, _)) = filter.node.filter(|_| !is_known) {
+        return Err(ActionError::failed(format!(
+            "--node {name}: no machine of the definition and no ended entry has this name or address"
+        )));
     }
-    let broken: Vec<&str> = all.iter().filter_map(|s| s.value.as_ref().err()).map(String::as_str).collect();
     if broken.is_empty() {
         return Ok(());
     }
-    Err(ActionError::unreadable(format!("unreadable records, left unchanged: {}", broken.join("; "))))
+    Err(ActionError::unreadable(format!(
+        "unreadable records, left unchanged: {}; fix or delete them with etcdctl",
+        broken.join("; ")
+    )))
 }
 
-/// Returns the audit records from the lifetime of these entries.
-async fn audit_of(store: &Store, endings: &[&Ending]) -> Result<Vec<Stored<Audit>>, ActionError> {
+/// Prints entries with their timelines.
+async fn print_ended(store: &Store, endings: &[&Ending], context: &Context) -> Result<(), ActionError> {
     if endings.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let folder = store.keys().audit_prefix();
-    // an entry that no cketerm command added may be of any age
-    let begin = endings.iter().map(|e| e.begins().unwrap_or_default()).min().unwrap_or_default();
-    let from = format!("{folder}{:020}", begin.as_nanosecond().max(0));
-    Ok(store.newest_first_from(&folder, &from).await?.1)
+    let audit = store.audit_of(endings).await?;
+    let audit: Vec<&Audit> = audit.iter().collect();
+    let report: Vec<EndingTimeline<'_>> =
+        endings.iter().map(|ending| EndingTimeline { ending, timeline: ending.timeline(&audit) }).collect();
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(report.iter().map(text).collect::<String>()),
+        output => {
+            let form = Form { output, header: &[], cells: &|_: &Value| Vec::new() };
+            let documents = report.iter().map(masked).collect::<Result<Vec<Value>, _>>();
+            let documents = documents.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?;
+            form.print(&documents.iter().collect::<Vec<_>>(), context)
+        }
+    }
 }
 
 /// Returns the address of the machine with this name or address in the definition.

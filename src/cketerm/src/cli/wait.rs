@@ -12,7 +12,7 @@ use cketerm_model::{
 };
 
 use super::{
-    Context, endings,
+    Context,
     unreadable_entries::{unreadable_error, unreadable_indexes},
     why,
 };
@@ -134,7 +134,7 @@ fn print_change(
 
 async fn endings(store: &Store, indexes: &BTreeSet<u64>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
     let wanted = indexes.iter().map(|i| EntryId::reboot(*i)).collect();
-    endings::endings(store, &wanted).await
+    Ok(store.ends_of(&wanted).await?)
 }
 
 async fn summary(

@@ -28,7 +28,7 @@ use cketerm_rules::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Context, endings, options::Output, output::Lines};
+use super::{Context, masked::masked, options::Output, output::Lines};
 
 /// Prints the reason.
 pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
@@ -36,7 +36,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     let view = store.read_view().await?;
     let Some((what, entry)) = entry(&view, id) else {
         let queue = id.queue.command();
-        let ended = endings::endings(&store, &BTreeSet::from([id])).await?;
+        let ended = store.ends_of(&BTreeSet::from([id])).await?;
         let ending = ended.get(&id).ok_or_else(|| {
             ActionError::failed(format!(
                 "entry {id} does not exist and no record says how it ended: see `{queue} list`. CKE keeps no such \
@@ -48,7 +48,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     };
     // a repair that has ended stays until an operator deletes it, and has no next step
     if let Some(repair) = finished(&view, id) {
-        let ended = endings::endings(&store, &BTreeSet::from([id])).await?;
+        let ended = store.ends_of(&BTreeSet::from([id])).await?;
         if let Some(ending) = ended.get(&id) {
             let hooks = view.hooks.get(&id).and_then(Stored::get);
             return print_ending(&what, ending, hooks, context);
@@ -229,7 +229,7 @@ fn print_ending(what: &str, ending: &Ending, hooks: Option<&HookRuns>, context: 
             context.out.text(lines)
         }
         form => {
-            let shown = endings::shown(ending);
+            let shown = masked(ending);
             context.out.value(&shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?, form)
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use cketerm_clients::{kubernetes::Kube, store::Store};
+use cketerm_clients::{
+    kubernetes::Kube,
+    store::{Store, StoreError},
+};
 use cketerm_model::{
     cketerm_records::{Audit, Ending},
     clock::Clock,
@@ -174,11 +177,9 @@ async fn add_stored(since: Timestamp, context: &Context, collector: &mut Collect
         Ok(Err(e)) => collector.fail(Part::Audit, &e.to_string()),
         Err(_) => collector.fail(Part::Audit, "no answer"),
     }
-    let folder = store.keys().history_prefix();
-    match timeout(TIMEOUT, store.newest_with_revision::<Ending>(&folder, usize::MAX)).await {
-        Ok(Ok((_, mut records))) => {
-            records.retain(|stored| stored.get().is_none_or(|ending| ending.at >= since));
-            // the keys sort by queue and index, not by time
+    match timeout(TIMEOUT, ended_since(&store, since)).await {
+        Ok(Ok(mut records)) => {
+            // etcd's order is that of its writes, whatever the clocks of engines show
             records.sort_by_key(|stored| std::cmp::Reverse(stored.get().map(|ending| (ending.at, ending.entry))));
             let records: Vec<&Ending> = readable(&records, Part::History, collector);
             let records: Vec<_> = records.into_iter().map(|ending| ended(ending, &collector.mask)).collect();
@@ -189,6 +190,22 @@ async fn add_stored(since: Timestamp, context: &Context, collector: &mut Collect
     }
 }
 
+/// Reads the entries that ended since this time, newest first; not many more than a bundle holds.
+async fn ended_since(store: &Store, since: Timestamp) -> Result<Vec<Stored<Ending>>, StoreError> {
+    let mut entries = store.ended_entries().await?;
+    let mut found = Vec::new();
+    while let Some(mut read) = store.next_ended(&mut entries).await? {
+        let all = read.len();
+        read.retain(|stored| stored.get().is_none_or(|ending| ending.at >= since));
+        let is_past = read.is_empty() && all > 0;
+        found.append(&mut read);
+        if is_past || found.len() > MAX_RECORDS {
+            break;
+        }
+    }
+    Ok(found)
+}
+
 /// Returns the newest readable records, and names how many others there are.
 fn readable<'a, T>(records: &'a [Stored<T>], part: Part, collector: &mut Collector) -> Vec<&'a T> {
     let unreadable = records.iter().filter(|stored| stored.get().is_none()).count();
@@ -197,7 +214,7 @@ fn readable<'a, T>(records: &'a [Stored<T>], part: Part, collector: &mut Collect
     }
     let mut found: Vec<&T> = records.iter().filter_map(Stored::get).collect();
     if found.len() > MAX_RECORDS {
-        collector.fail(part, &format!("the newest {MAX_RECORDS} of {} records", found.len()));
+        collector.fail(part, &format!("only the newest {MAX_RECORDS} records"));
         found.truncate(MAX_RECORDS);
     }
     found
