@@ -1,10 +1,15 @@
 //! Warnings before machines are added to a queue. They need Kubernetes, which may be silent, and must not keep an
 //! operator waiting.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use cketerm_clients::kubernetes::Kube;
-use cketerm_model::{cluster::Cluster, entry::QueueKind, names::Address, stored::view::StoreView};
+use cketerm_model::{
+    cluster::Cluster,
+    entry::QueueKind,
+    names::{Address, NodeName},
+    stored::view::StoreView,
+};
 use cketerm_rules::add_warnings::{Added, KubeFacts, nodes_to_read, warnings};
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
@@ -18,10 +23,19 @@ const CONCURRENT_READS: usize = 8;
 /// Most warnings that are printed.
 const MAX_WARNINGS: usize = 20;
 
+/// Warnings before an add, and what was read for them.
+#[derive(Debug, Default)]
+pub struct AddCheck {
+    /// Warnings and notes, as lines.
+    pub lines: Vec<String>,
+    /// UIDs of all Nodes by name, if Kubernetes answered in time.
+    pub uids: Option<BTreeMap<NodeName, String>>,
+}
+
 impl Operator {
-    /// Returns the warnings about reboots of these machines as lines. Nothing is refused, and a source that is silent is
-    /// named. Takes at most 2 s.
-    pub async fn reboot_warnings(&self, addresses: &[Address]) -> Vec<String> {
+    /// Returns the warnings about reboots of these machines. Nothing is refused, and a source that is silent is named.
+    /// Takes at most 2 s.
+    pub async fn reboot_warnings(&self, addresses: &[Address]) -> AddCheck {
         self.add_warnings(QueueKind::Reboot, addresses, |_| true).await
     }
 
@@ -31,7 +45,7 @@ impl Operator {
             let operation = cluster.repair.operation(&wanted.machine_type, &wanted.operation);
             operation.is_ok_and(|o| o.repair_steps.iter().flatten().any(|step| step.need_drain == Some(true)))
         };
-        self.add_warnings(QueueKind::Repair, std::slice::from_ref(&wanted.address), drains).await
+        self.add_warnings(QueueKind::Repair, std::slice::from_ref(&wanted.address), drains).await.lines
     }
 
     async fn add_warnings(
@@ -39,14 +53,15 @@ impl Operator {
         queue: QueueKind,
         addresses: &[Address],
         drains: impl Fn(&Cluster) -> bool,
-    ) -> Vec<String> {
+    ) -> AddCheck {
+        let notes_only = |note| AddCheck { lines: vec![note], uids: None };
         let deadline = Instant::now() + LIMIT;
         let view = match timeout_at(deadline, self.store.read_view()).await {
             Ok(Ok(view)) => view,
-            Ok(Err(why)) => return vec![format!("note: checks before the add skipped: {why}")],
-            Err(_) => return vec![skipped("etcd")],
+            Ok(Err(why)) => return notes_only(format!("note: checks before the add skipped: {why}")),
+            Err(_) => return notes_only(skipped("etcd")),
         };
-        let Some(definition) = view.definition() else { return Vec::new() };
+        let Some(definition) = view.definition() else { return AddCheck::default() };
         let cluster = &definition.cluster;
         let added = Added { queue, addresses, drain: drains(cluster).then(|| cluster.eviction(queue)) };
         let mut notes = Vec::new();
@@ -58,7 +73,9 @@ impl Operator {
         let more = found.len().saturating_sub(MAX_WARNINGS);
         let shown = found.iter().take(MAX_WARNINGS).map(|warning| format!("warning: {warning}"));
         let more = (more > 0).then(|| format!("warning: {more} more; see `cketerm {} plan`", queue.command()));
-        shown.chain(more).chain(notes).collect()
+        let nodes = facts.map(|facts| facts.view.by_name);
+        let uids = nodes.map(|nodes| nodes.iter().map(|(name, node)| (name.clone(), node.uid.clone())).collect());
+        AddCheck { lines: shown.chain(more).chain(notes).collect(), uids }
     }
 }
 

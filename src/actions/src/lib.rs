@@ -45,6 +45,7 @@ pub use choose::{NodeSelection, machine_address, resolve};
 pub use confirm::{CONFIRM_TIMEOUT, Confirmation};
 pub use definition::{ClusterIdentities, SetCluster};
 pub use error::{ActionError, Kind};
+pub use guard_rails::AddCheck;
 pub use host::{HostRequest, Hosts, own_key};
 pub use host_actions::{FencedNode, HostAction};
 pub use node::Turned;

@@ -28,12 +28,25 @@ const SINGLE_NODE_READS: usize = 20;
 impl Operator {
     /// Queues a reboot of each address. All addresses are checked before any entry is written.
     pub async fn add_reboots(&self, addresses: &[Address], reason: Option<&str>) -> Result<Added, ActionError> {
+        self.add_checked_reboots(addresses, reason, None).await
+    }
+
+    /// Does the same with the UIDs of the Nodes, if they were read for the warnings before.
+    pub async fn add_checked_reboots(
+        &self,
+        addresses: &[Address],
+        reason: Option<&str>,
+        uids: Option<&BTreeMap<NodeName, String>>,
+    ) -> Result<Added, ActionError> {
         if addresses.is_empty() {
             return Ok(Added::default());
         }
         let (cluster, mut notes) = self.check_reboots(addresses).await?;
         let members = Members::of(&cluster);
-        let uids = self.node_uids(addresses, &cluster, &members).await;
+        let uids = match uids {
+            Some(known) => uids_by_address(addresses, &cluster, &members, known),
+            None => self.node_uids(addresses, &cluster, &members).await,
+        };
         let request = Request {
             who: self.who().clone(),
             at: self.store.clock().wall(),
@@ -216,19 +229,30 @@ impl Operator {
         members: &Members,
     ) -> BTreeMap<Address, String> {
         let Some(kube) = &self.kube else { return BTreeMap::new() };
-        let named: Vec<Member<'_>> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
         let request = async {
-            if named.len() > SINGLE_NODE_READS {
+            if addresses.len() > SINGLE_NODE_READS {
                 return kube.node_uids().await.unwrap_or_default();
             }
+            let named: Vec<Member<'_>> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
             let each = named.iter().map(|member| kube.node(member.node_name()));
             let rows = futures::future::join_all(each).await.into_iter().filter_map(|row| row.ok().flatten());
             rows.map(|row| (row.name, row.uid)).collect()
         };
         let by_name: BTreeMap<NodeName, String> = tokio::time::timeout(TIMEOUT, request).await.unwrap_or_default();
-        let uid = |member: &Member<'_>| Some((member.address.clone(), by_name.get(member.node_name())?.clone()));
-        named.iter().filter_map(uid).collect()
+        uids_by_address(addresses, cluster, members, &by_name)
     }
+}
+
+/// Returns the UIDs of the machines' Nodes by address.
+fn uids_by_address(
+    addresses: &[Address],
+    cluster: &Cluster,
+    members: &Members,
+    by_name: &BTreeMap<NodeName, String>,
+) -> BTreeMap<Address, String> {
+    let named = addresses.iter().filter_map(|address| members.by_address(cluster, address));
+    let uid = |member: Member<'_>| Some((member.address.clone(), by_name.get(member.node_name())?.clone()));
+    named.filter_map(uid).collect()
 }
 
 /// Returns an entry and its revision, or the reason why it cannot get an order.

@@ -32,7 +32,7 @@ async fn queue() -> String {
     play.say("add", &operator.add_reboots(&all[..2], None).await);
     play.say("add nothing", &operator.add_reboots(&[], None).await);
     play.say("add of a stranger", &operator.add_reboots(&[Address::new("10.9.9.9")], None).await);
-    play.say("warnings", &operator.reboot_warnings(&all).await);
+    play.say("warnings", &operator.reboot_warnings(&all).await.lines);
     play.say("choose", &operator.resolve(&["w1", "10.1.0.11"]).await);
     play.say("choose a machine", &operator.resolve_machine("w2").await);
     play.say("choose a machine", &operator.resolve_machine("10.8.8.8").await);

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use cketerm_actions::{ActionError, NodeSelection, Operator};
+use cketerm_actions::{ActionError, AddCheck, NodeSelection, Operator};
 use cketerm_model::{names::Address, selector::Selector};
 use clap::Args;
 
@@ -58,28 +58,26 @@ pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
         return Box::pin(add_needed(args, cause, &operator, context)).await;
     }
     let addresses = addresses(args, &operator).await?;
-    for warning in Box::pin(operator.reboot_warnings(&addresses)).await {
-        context.print_message(&warning);
-    }
+    let check = Box::pin(operator.reboot_warnings(&addresses)).await;
+    check.lines.iter().for_each(|warning| context.print_message(warning));
     if args.dry_run {
         return Box::pin(dry_run(&addresses, &operator, context)).await;
     }
-    add(&addresses, args.reason.get(), &operator, context).await
+    add(&addresses, args.reason.get(), &check, &operator, context).await
 }
 
 /// Queues the machines that need a reboot, one batch per cause, which is the reason unless one is given.
 async fn add_needed(args: &AddArgs, cause: &str, operator: &Operator, context: &Context) -> Result<(), ActionError> {
     let by_cause = needed::proposed(cause, operator).await?;
     let all: Vec<Address> = by_cause.values().flatten().cloned().collect();
-    for warning in Box::pin(operator.reboot_warnings(&all)).await {
-        context.print_message(&warning);
-    }
+    let check = Box::pin(operator.reboot_warnings(&all)).await;
+    check.lines.iter().for_each(|warning| context.print_message(warning));
     if args.dry_run {
         return Box::pin(dry_run(&all, operator, context)).await;
     }
     for (cause, addresses) in &by_cause {
         context.print_message(&format!("{cause}: {}", addresses.join(", ")));
-        add(addresses, args.reason.get().or(Some(cause.as_str())), operator, context).await?;
+        add(addresses, args.reason.get().or(Some(cause.as_str())), &check, operator, context).await?;
     }
     Ok(())
 }
@@ -87,10 +85,11 @@ async fn add_needed(args: &AddArgs, cause: &str, operator: &Operator, context: &
 async fn add(
     addresses: &[Address],
     reason: Option<&str>,
+    check: &AddCheck,
     operator: &Operator,
     context: &Context,
 ) -> Result<(), ActionError> {
-    let added = operator.add_reboots(addresses, reason).await?;
+    let added = operator.add_checked_reboots(addresses, reason, check.uids.as_ref()).await?;
     for note in &added.notes {
         context.print_message(note);
     }
