@@ -17,6 +17,7 @@ import argparse, base64, concurrent.futures, http.client, http.server, json, mul
     tempfile, textwrap, threading, time, urllib.parse, urllib.request
 
 from console import CACHE, WIDE, Cluster, address, last, number, over
+from figure_table import loop_seconds
 from environment import free_port
 from terminal import Terminal, ms
 
@@ -595,7 +596,8 @@ def main():
             cluster.stop()
         sabakan.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
+    machine = (f"{os.cpu_count()} processors shared with the servers (5 million steps of a Python loop: {loop_seconds():.2f} s), "
+               f"{platform.system()} {platform.release()}")
     heading = (f"{time.strftime('%Y-%m-%d')}, {args.nodes:,} nodes, {machine}, all in one run; idle over {args.idle:.0f} s, sabakan_poll_seconds {args.poll}. "
                f"An answer of sabakan has {figures[1]['answer_bytes'] / 1e6:.1f} MB, the definition {prepared['definition_bytes'] / 1e6:.1f} MB.")
     text = f"{textwrap.fill(heading, 100)}\n\n{table(figures)}"

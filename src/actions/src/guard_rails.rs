@@ -73,8 +73,8 @@ impl Operator {
         let more = found.len().saturating_sub(MAX_WARNINGS);
         let shown = found.iter().take(MAX_WARNINGS).map(|warning| format!("warning: {warning}"));
         let more = (more > 0).then(|| format!("warning: {more} more; see `cketerm {} plan`", queue.command()));
-        let nodes = facts.map(|facts| facts.view.by_name);
-        let uids = nodes.map(|nodes| nodes.iter().map(|(name, node)| (name.clone(), node.uid.clone())).collect());
+        let rows = facts.map(|facts| facts.view.by_name);
+        let uids = rows.map(|rows| rows.iter().map(|(name, row)| (name.clone(), row.uid.clone())).collect());
         AddCheck { lines: shown.chain(more).chain(notes).collect(), uids }
     }
 }

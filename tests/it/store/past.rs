@@ -98,9 +98,10 @@ async fn ended_entries_are_read_some_at_a_time_with_the_audit_of_their_lifetimes
     let (keys, now) = (store.keys().clone(), jiff::Timestamp::now());
     let at = |hours: u64| now - jiff::SignedDuration::from_hours(1_000 - i64::try_from(hours).unwrap());
     // entries end in another order than that of their indexes, in both queues
-    let id = |i: u64| if i % 2 == 0 { EntryId::reboot(1_000 - i) } else { EntryId::repair(i) };
-    let ended: Vec<(String, String)> =
-        (0..230).map(|i| (keys.history_of(id(i)), ending(id(i), (i % 3 != 0).then(|| at(i)), at(i + 2)))).collect();
+    let id = |i: u64| if i.is_multiple_of(2) { EntryId::reboot(1_000 - i) } else { EntryId::repair(i) };
+    let ended: Vec<(String, String)> = (0..230)
+        .map(|i| (keys.history_of(id(i)), ending(id(i), (!i.is_multiple_of(3)).then(|| at(i)), at(i + 2))))
+        .collect();
     put_all(&mut client, &ended, 1).await;
     client.put(keys.history_of(EntryId::reboot(5_000)), "{", None).await.unwrap();
     // its attempts were settled later: it is written again, and keeps its place
