@@ -153,8 +153,8 @@ wave: setup build ## 750 nodes with 15 pods each, drained by one daemon, beside 
 records: setup build ## history and audit with RECORDS=1000000, and what a reboot adds to etcd, into docs/performance.md; fails if a budget is missed
 	python3 tests/figures/records.py $(BINARY) --records $(or $(RECORDS),1000000) --write docs/performance.md
 
-registry: setup build ## a daemon and observing consoles with sabakan's machines and BareMetalHosts of MACHINES=5000 machines; fails if a budget is missed (20 minutes)
-	python3 tests/figures/registry.py $(BINARY) --machines $(or $(MACHINES),5000)
+registry: setup build ## a daemon and observing consoles with sabakan's machines and BareMetalHosts of MACHINES=5000 machines, into docs/performance.md; fails if a budget is missed (20 minutes)
+	python3 tests/figures/registry.py $(BINARY) --machines $(or $(MACHINES),5000) --write docs/performance.md
 
 eta: ## simulated weeks of nine clusters: how often batches end within the estimated interval, into docs/performance.md (a minute)
 	python3 tests/figures/eta.py docs/performance.md
