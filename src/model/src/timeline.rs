@@ -16,8 +16,11 @@ use super::{
 
 /// Assumed time from the request to the end, in seconds, of an entry whose request is not recorded (`ckecli`).
 const ASSUMED_LIFETIME: i64 = 7 * 86_400;
-/// Time for which a leader writes audit records about an entry that ended, in seconds.
-const RECORDS_AFTER_END: i64 = 600;
+/// Time after the end of an entry whose audit records belong to it, in seconds: a leader that keeps the cordon until the
+/// reboot is proven uncordons the Node later.
+const RECORDS_AFTER_END: i64 = 86_400;
+/// Greatest expected difference between the clocks of two hosts, in seconds.
+const CLOCK_DIFFERENCE: i64 = 3_600;
 
 /// An event of an entry's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,7 +53,12 @@ impl Ending {
     /// Returns the period of its audit records. Without a recorded request its start is assumed.
     pub fn lifetime(&self) -> (Timestamp, Timestamp) {
         let begin = self.request.as_ref().map_or_else(|| after(self.at, -ASSUMED_LIFETIME), |request| request.at);
-        (begin, after(self.at, RECORDS_AFTER_END))
+        (after(begin, -CLOCK_DIFFERENCE), after(self.at, RECORDS_AFTER_END))
+    }
+
+    /// Reports whether it ended so long before this time that no clock can be the reason.
+    pub fn ended_before(&self, time: Timestamp) -> bool {
+        self.at < after(time, -CLOCK_DIFFERENCE)
     }
 
     /// Returns its timeline, oldest event first. `audit` may hold records of other entries too.

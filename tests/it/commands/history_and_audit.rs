@@ -129,6 +129,38 @@ fn ending(index: u64, address: &str, outcome: &str, at: &str) -> String {
 }
 
 #[tokio::test]
+async fn history_reads_as_many_ended_entries_as_it_prints() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let key = |index: u64| format!("/cke/cketerm/history/reboots-{index:016x}");
+    rig.put(&key(900), "{").await;
+    let begin: jiff::Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
+    let at = |index: u64| (begin + jiff::SignedDuration::from_hours(index.cast_signed())).to_string();
+    for index in 1..=230 {
+        let address = if index == 5 { "10.0.0.13" } else { "10.0.0.12" };
+        rig.put(&key(index), &ending(index, address, "booted", &at(index))).await;
+    }
+    let run = |args: &[&str]| {
+        let ran = rig.run(&[&["history"], args, &["-o", "json"]].concat());
+        let all = serde_json::Deserializer::from_str(&ran.stdout).into_iter::<Value>();
+        let entries: Vec<String> = all.map(|v| v.unwrap()["entry"].as_str().unwrap().to_owned()).collect();
+        (ran.status, entries, ran.stderr)
+    };
+    let newest_first = |oldest: u64| (oldest..=230).rev().map(|i| format!("reboots/{i}")).collect::<Vec<_>>();
+    // what is older is not read, so an unreadable record there is not reported
+    assert_eq!(run(&["--ended", "-n", "150"]), (0, newest_first(81), String::new()));
+    assert_eq!(run(&["--since", &at(150)]), (0, newest_first(150), String::new()));
+    let (status, entries, stderr) = run(&["--ended"]);
+    assert_eq!((status, entries), (5, newest_first(1)));
+    assert!(stderr.contains(&key(900)) && stderr.contains("fix or delete them with etcdctl"), "{stderr}");
+    // a machine whose only entry is old, and one that the definition does not know
+    let (status, entries, _) = run(&["--node", "10.0.0.13"]);
+    assert_eq!((status, entries), (5, vec!["reboots/5".to_owned()]));
+    let (status, entries, stderr) = run(&["--node", "10.0.0.99", "--since", &at(229)]);
+    assert_eq!((status, entries), (1, Vec::new()), "{stderr}");
+}
+
+#[tokio::test]
 async fn history_lists_ended_entries_with_their_timelines() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();

@@ -9,7 +9,7 @@ use cketerm_model::{
     entry::Stored,
     names::Address,
     record::Record,
-    time::{GO_ZERO, after, write},
+    time::{GO_ZERO, write},
     timeline::TimelineEntry,
 };
 use clap::Args;
@@ -25,9 +25,6 @@ use super::{
     options::Output,
     output::Lines,
 };
-
-/// Greatest expected difference between the clocks of two engines, in seconds.
-const CLOCK_DIFFERENCE: i64 = 3600;
 
 /// Selection of the records to print.
 #[derive(Args, Debug)]
@@ -121,8 +118,7 @@ impl Filter<'_> {
 
     /// Reports whether all these entries, and so those before them, ended before the given time.
     fn is_past(&self, endings: &[&Ending]) -> bool {
-        let earlier = |since| endings.iter().all(|ending| ending.at < after(since, -CLOCK_DIFFERENCE));
-        !endings.is_empty() && self.since.is_some_and(earlier)
+        !endings.is_empty() && self.since.is_some_and(|since| endings.iter().all(|ending| ending.ended_before(since)))
     }
 }
 

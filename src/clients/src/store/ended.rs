@@ -7,9 +7,10 @@ use cketerm_model::{
     cketerm_records::{Audit, Ending},
     entry::{EntryId, Stored},
 };
+use etcd_client::GetOptions;
 use jiff::Timestamp;
 
-use super::{connect::Store, error::StoreError, failure::Failure, folder_keys::KEYS_PER_TXN};
+use super::{connect::Store, error::StoreError, failure::Failure, folder_keys::KEYS_PER_TXN, read::page};
 
 /// Entries that ended and were not read yet.
 #[derive(Clone, Debug)]
@@ -80,11 +81,15 @@ impl Store {
     ) -> Result<(), Failure> {
         let key = |at: Timestamp| format!("{folder}{:020}", at.as_nanosecond().max(0)).into_bytes();
         let (mut next, end) = (Some(key(from)), key(to));
+        let (mut read, mut bytes) = (0, 0);
         while let Some(at) = next {
-            let page = self.range_page(&at, &end).await?;
-            let read = page.kvs().iter().filter_map(|kv| serde_json::from_slice::<Audit>(kv.value()).ok());
-            records.extend(read.filter(|audit| audit.may_concern(ids)));
-            next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
+            let options = GetOptions::new().with_range(end.clone()).with_limit(page(read, bytes));
+            let got = self.get(at, options).await?;
+            read += got.kvs().len();
+            bytes += got.kvs().iter().map(|kv| kv.key().len() + kv.value().len()).sum::<usize>();
+            let readable = got.kvs().iter().filter_map(|kv| serde_json::from_slice::<Audit>(kv.value()).ok());
+            records.extend(readable.filter(|audit| audit.may_concern(ids)));
+            next = got.kvs().last().filter(|_| got.more()).map(|last| [last.key(), &[0]].concat());
         }
         Ok(())
     }

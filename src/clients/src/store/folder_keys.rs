@@ -1,17 +1,21 @@
-//! Keys of the folders that only grow, with the order in which etcd accepted their values. They are read without the
-//! values, which are then read by key, as many as are needed. For an order other than that of the keys, and for limits
-//! of revisions, etcd itself would read all values of a folder for each page.
+//! Keys of the folders that only grow, with the order in which etcd accepted their values. First the keys are read, then
+//! by key as many values as are needed. etcd reads the values of these keys both times, but sends them once. For an
+//! order other than that of the keys, and for limits of revisions, it would read all values of a folder for each page.
 
 use std::collections::BTreeMap;
 
 use cketerm_model::{entry::Stored, stored::keys::prefix_end};
-use etcd_client::{GetOptions, KeyValue, TxnOp, TxnOpResponse};
+use etcd_client::{GetOptions, KeyValue, TxnOpResponse};
 use serde::de::DeserializeOwned;
 
 use super::{connect::Store, failure::Failure, tail::stored};
 
-/// Number of keys read together. For each page etcd counts all keys that follow.
+/// Number of keys read together: of the audit and of CKE's records, and of the history, whose values are some 10 KiB
+/// each. For each page etcd counts all keys that follow.
 const PAGE_SIZE: i64 = 10_000;
+const HISTORY_PAGE_SIZE: i64 = 1_000;
+/// Number of restarts of a read whose revision was compacted meanwhile.
+const COMPACTIONS: u32 = 3;
 /// Number of values read in one transaction; etcd takes 128 operations.
 pub(super) const KEYS_PER_TXN: usize = 100;
 /// Ages at which the search for the newest records looks first, in nanoseconds: one minute, and each time so many times
@@ -46,10 +50,11 @@ pub(super) struct KeyPage {
 }
 
 impl Store {
-    /// Reads a page of a folder's keys.
-    pub(super) async fn key_page(&self, folder: &str, from: Vec<u8>) -> Result<KeyPage, Failure> {
+    /// Reads a page of a folder's keys at `revision`, or at the present one if that is 0.
+    pub(super) async fn key_page(&self, folder: &str, from: Vec<u8>, revision: i64) -> Result<KeyPage, Failure> {
         let end = prefix_end(folder.as_bytes());
-        let options = GetOptions::new().with_range(end).with_limit(PAGE_SIZE).with_keys_only();
+        let limit = if folder == self.keys().history_prefix() { HISTORY_PAGE_SIZE } else { PAGE_SIZE };
+        let options = GetOptions::new().with_range(end).with_limit(limit).with_keys_only().with_revision(revision);
         let got = self.get(from, options).await?;
         let last = got.kvs().last().filter(|_| got.more());
         Ok(KeyPage {
@@ -59,13 +64,22 @@ impl Store {
         })
     }
 
-    /// Reads the keys of a folder that are not before `from`. Returns them with the revision of the first page; keys
-    /// written since then may be missing.
+    /// Reads the keys of a folder that are not before `from`, at one revision, which is returned too.
     pub(super) async fn folder_keys(&self, folder: &str, from: &str) -> Result<(i64, Vec<FolderKey>), Failure> {
-        let first = self.key_page(folder, from.as_bytes().to_vec()).await?;
+        let mut compactions = 0;
+        loop {
+            match self.folder_keys_once(folder, from).await {
+                Err(Failure::Compacted) if compactions < COMPACTIONS => compactions += 1,
+                other => return other,
+            }
+        }
+    }
+
+    async fn folder_keys_once(&self, folder: &str, from: &str) -> Result<(i64, Vec<FolderKey>), Failure> {
+        let first = self.key_page(folder, from.as_bytes().to_vec(), 0).await?;
         let (mut keys, mut next) = (first.keys, first.next);
         while let Some(from) = next {
-            let page = self.key_page(folder, from).await?;
+            let page = self.key_page(folder, from, first.revision).await?;
             keys.extend(page.keys);
             next = page.next;
         }
@@ -76,8 +90,8 @@ impl Store {
     pub(super) async fn read_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
         let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
         for batch in keys.chunks(KEYS_PER_TXN) {
-            let gets = batch.iter().map(|key| TxnOp::get(*key, None)).collect();
-            let answer = self.transact(Vec::new(), gets, Vec::new()).await?;
+            let reads = batch.iter().map(|key| ((*key).to_owned(), GetOptions::new())).collect();
+            let answer = self.get_all(reads).await?;
             for answer in answer.op_responses() {
                 if let TxnOpResponse::Get(got) = answer {
                     values.extend(got.kvs().iter().map(|kv| stored(kv)).map(|one| (one.key.clone(), one)));

@@ -169,7 +169,7 @@ impl Store {
             }
             let (mut counts, mut from) = (AuditRetention::default(), Some(folder.as_bytes().to_vec()));
             while let Some(at) = from {
-                let page = self.key_page(folder, at).await?;
+                let page = self.key_page(folder, at, 0).await?;
                 let people = page.keys.iter().filter(|key| is_by_person(&key.name)).count();
                 counts.people += people;
                 counts.engine += page.keys.len() - people;
@@ -182,7 +182,7 @@ impl Store {
             });
         }
         while let Some(mut surplus) = walk.surplus.take().filter(|surplus| surplus.engine + surplus.people > 0) {
-            let page = self.key_page(folder, std::mem::take(&mut surplus.from)).await?;
+            let page = self.key_page(folder, std::mem::take(&mut surplus.from), 0).await?;
             let mut keys: Vec<String> = page.keys.into_iter().map(|key| key.name).collect();
             keys.retain(|key| surplus.takes(is_by_person(key)));
             walk.surplus = page.next.map(|from| Surplus { from, ..surplus });

@@ -4,7 +4,7 @@ use cketerm_model::stored::{
     row::Row,
     view::{Candidate, StoreView},
 };
-use etcd_client::{GetOptions, GetResponse, KeyValue};
+use etcd_client::{GetOptions, KeyValue};
 
 use super::{connect::Store, error::StoreError, failure::Failure};
 
@@ -18,7 +18,7 @@ const PAGE_BYTES: usize = 1 << 20;
 const COMPACTIONS: u32 = 3;
 
 /// Returns the size of the next page after `read` keys with together so many bytes.
-fn page(read: usize, bytes: usize) -> i64 {
+pub(super) fn page(read: usize, bytes: usize) -> i64 {
     let fits = PAGE_BYTES.saturating_mul(read).checked_div(bytes).unwrap_or(0);
     i64::try_from(fits).unwrap_or(MAX_PAGE).clamp(PAGE, MAX_PAGE)
 }
@@ -97,11 +97,6 @@ impl Store {
                 _ => return Ok((head, kvs)),
             }
         }
-    }
-
-    /// Reads the first keys of `[from, to)` with their values.
-    pub(super) async fn range_page(&self, from: &[u8], to: &[u8]) -> Result<GetResponse, Failure> {
-        self.get(from, GetOptions::new().with_range(to).with_limit(PAGE)).await
     }
 
     /// Reads the live ranges with one linearizable read, at one revision.

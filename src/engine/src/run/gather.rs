@@ -11,8 +11,9 @@ pub(super) const GATHER: Duration = Duration::from_millis(5);
 const GATHER_PASSES: u32 = 3;
 /// Longest time for which it gathers them.
 const MAX_GATHER: Duration = Duration::from_millis(50);
-/// Number of passes in a row for entries or outcomes above which these are gathered too, as when thousands of entries
-/// are cancelled together. The first ones are somebody's next step and get their passes at once.
+/// Number of passes in a row for changes of etcd or outcomes above which these are gathered too, as when thousands of
+/// entries are cancelled together. The first ones are somebody's next step and get their passes at once. Answers of
+/// health checks do not count.
 const PROMPT_PASSES: u32 = 16;
 /// Time without such a pass after which they count again from 0.
 const BURST_END: Duration = Duration::from_millis(250);
@@ -22,7 +23,7 @@ pub(super) fn gather_time(pass: Duration) -> Option<Duration> {
     Some((pass * GATHER_PASSES).min(MAX_GATHER)).filter(|gather| *gather >= GATHER)
 }
 
-/// Passes in a row for entries or outcomes.
+/// Passes in a row for changes of etcd or outcomes.
 #[derive(Default)]
 pub(super) struct Burst {
     passes: u32,

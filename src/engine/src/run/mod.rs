@@ -160,7 +160,7 @@ impl Loop {
                     let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH_CHECK_PREFIX));
                     self.effect_completed(done);
                     // A thousand health checks may end at once. A pass for each of them would be most of the work.
-                    let gathers = burst.gathers(tokio::time::Instant::now());
+                    let gathers = !health && burst.gathers(tokio::time::Instant::now());
                     gather = after_slow_pass.filter(|_| gathers).or(health.then_some(GATHER));
                 }
                 changed = store_changed.changed() => {

@@ -194,12 +194,13 @@ async fn add_stored(since: Timestamp, context: &Context, collector: &mut Collect
 async fn ended_since(store: &Store, since: Timestamp) -> Result<Vec<Stored<Ending>>, StoreError> {
     let mut entries = store.ended_entries().await?;
     let mut found = Vec::new();
+    let mut readable = 0;
     while let Some(mut read) = store.next_ended(&mut entries).await? {
-        let all = read.len();
+        let is_past = read.iter().all(|stored| stored.get().is_some_and(|ending| ending.ended_before(since)));
         read.retain(|stored| stored.get().is_none_or(|ending| ending.at >= since));
-        let is_past = read.is_empty() && all > 0;
+        readable += read.iter().filter(|stored| stored.get().is_some()).count();
         found.append(&mut read);
-        if is_past || found.len() > MAX_RECORDS {
+        if is_past || readable > MAX_RECORDS {
             break;
         }
     }
