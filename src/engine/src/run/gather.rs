@@ -1,4 +1,4 @@
-//! When the loop gathers news before its next pass, so that passes leave time for everything else.
+//! Gathering of news before the next pass of the loop, so that passes leave time for everything else.
 
 use std::time::Duration;
 
