@@ -196,7 +196,8 @@ async fn ended_since(store: &Store, since: Timestamp) -> Result<Vec<Stored<Endin
     let mut found = Vec::new();
     let mut readable = 0;
     while let Some(mut read) = store.next_ended(&mut entries).await? {
-        let is_past = read.iter().all(|stored| stored.get().is_some_and(|ending| ending.ended_before(since)));
+        let is_older = |stored: &Stored<Ending>| stored.get().is_some_and(|ending| ending.ended_before(since));
+        let is_past = !read.is_empty() && read.iter().all(is_older);
         read.retain(|stored| stored.get().is_none_or(|ending| ending.at >= since));
         readable += read.iter().filter(|stored| stored.get().is_some()).count();
         found.append(&mut read);
