@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Request;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use super::{
     connect::Kube,
@@ -12,40 +12,25 @@ use super::{
 
 /// Timeout of a call. Watches have their own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Rows of one page of a list.
-pub(super) const PAGE: u32 = 500;
-
-/// Media types of a list of whole objects, and of one with their metadata alone.
-const WHOLE: &str = "application/json";
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-
-/// One page of a list with its resource version and the token of the next page.
-#[derive(Deserialize)]
-#[serde(bound = "W: DeserializeOwned")]
-pub(super) struct ListPage<W> {
-    pub(super) metadata: ListMeta,
-    #[serde(default = "Vec::new", deserialize_with = "items")]
-    pub(super) items: Vec<W>,
-}
-
-/// Go writes an empty list as `null`.
-fn items<'de, D: serde::Deserializer<'de>, W: Deserialize<'de>>(from: D) -> Result<Vec<W>, D::Error> {
-    Ok(Option::<Vec<W>>::deserialize(from)?.unwrap_or_default())
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ListMeta {
-    pub(super) resource_version: String,
-    #[serde(rename = "continue")]
-    pub(super) next: String,
-}
+/// Maximum number of calls under way; others wait for them. Each of them has a connection of its own, and an API server
+/// that has to accept thousands answers none.
+pub(super) const MAX_CALLS: usize = 128;
 
 impl Kube {
     /// Sends a request that was built, with the timeout [`CALL_TIMEOUT`].
     pub(super) async fn send<T: DeserializeOwned>(&self, request: RequestResult) -> Result<T, Fault> {
-        let request = request.map_err(|e| Fault::Silent(format!("the request cannot be built: {e}")))?;
-        match tokio::time::timeout(CALL_TIMEOUT, self.client.request(request)).await {
+        let request = built(request)?;
+        self.call(self.client.request(request)).await
+    }
+
+    /// Waits for a call: first until few enough others are under way, then for its answer.
+    pub(super) async fn call<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> Result<T, Fault> {
+        let permitted = async {
+            // the semaphore is never closed
+            let _permit = self.calls.acquire().await;
+            answer.await
+        };
+        match tokio::time::timeout(CALL_TIMEOUT, permitted).await {
             Ok(answer) => answer.map_err(Fault::from),
             Err(_) => Err(Fault::Silent(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))),
         }
@@ -59,82 +44,15 @@ impl Kube {
             Err(fault) => Err(self.error(&format!("GET {path}"), fault)),
         }
     }
-
-    /// Reads a whole list from a quorum, page by page. Each page is converted before the next is requested. `query` is
-    /// empty or like `fieldSelector=…`, percent-encoded.
-    pub(super) async fn list<W, R>(&self, path: &str, query: &str) -> Result<(Vec<R>, String), Fault>
-    where
-        W: DeserializeOwned,
-        R: From<W>,
-    {
-        self.fold_list(path, query, |rows: &mut Vec<R>, object: W| rows.push(R::from(object))).await
-    }
-
-    /// Reads the metadata of a whole list like [`Kube::fold_list`]. A Node of a real cluster is many times larger: it
-    /// names each image that is present.
-    pub(super) async fn fold_metadata<W, A>(&self, path: &str, add: impl FnMut(&mut A, W)) -> Result<A, Fault>
-    where
-        W: DeserializeOwned,
-        A: Default,
-    {
-        Ok(self.fold_list_as(METADATA, path, "", add).await?.0)
-    }
-
-    /// Reads a whole list like [`Kube::list`], and adds each object to a value that starts as the default one. It starts
-    /// again when the list expires between two pages.
-    pub(super) async fn fold_list<W, A>(
-        &self,
-        path: &str,
-        query: &str,
-        add: impl FnMut(&mut A, W),
-    ) -> Result<(A, String), Fault>
-    where
-        W: DeserializeOwned,
-        A: Default,
-    {
-        self.fold_list_as(WHOLE, path, query, add).await
-    }
-
-    async fn fold_list_as<W, A>(
-        &self,
-        accept: &str,
-        path: &str,
-        query: &str,
-        mut add: impl FnMut(&mut A, W),
-    ) -> Result<(A, String), Fault>
-    where
-        W: DeserializeOwned,
-        A: Default,
-    {
-        let (mut all, mut next) = (A::default(), String::new());
-        loop {
-            let mut url = format!("{path}?limit={PAGE}");
-            for (name, value) in [("", query), ("continue=", next.as_str())] {
-                if !value.is_empty() {
-                    url = format!("{url}&{name}{value}");
-                }
-            }
-            let request = Request::get(&url).header("accept", accept).body(Vec::new());
-            let page: ListPage<W> = match self.send(request).await {
-                // The rest of an old list is gone: start again.
-                Err(Fault::Answered(status)) if status.code == 410 && !next.is_empty() => {
-                    all = A::default();
-                    next.clear();
-                    continue;
-                }
-                answer => answer?,
-            };
-            page.items.into_iter().for_each(|object| add(&mut all, object));
-            if page.metadata.next.is_empty() {
-                return Ok((all, page.metadata.resource_version));
-            }
-            next = percent_encode(&page.metadata.next);
-        }
-    }
 }
 
 /// A request, or the error of building it.
 pub(super) type RequestResult = Result<Request<Vec<u8>>, http::Error>;
+
+/// Returns a request that was built.
+pub(super) fn built(request: RequestResult) -> Result<Request<Vec<u8>>, Fault> {
+    request.map_err(|e| Fault::Silent(format!("the request cannot be built: {e}")))
+}
 
 /// Builds a GET.
 pub(super) fn get(path: &str) -> RequestResult {
@@ -162,4 +80,43 @@ pub(crate) fn percent_encode(text: &str) -> String {
 /// Returns one hexadecimal digit.
 fn hex(nibble: u8) -> char {
     char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use cketerm_model::clock::Clock;
+    use http::Response;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// An API server that takes a second for each answer, and counts the calls under way.
+    #[tokio::test(start_paused = true)]
+    async fn as_many_calls_as_permitted_are_under_way_and_the_others_follow() {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, highest) = (Arc::clone(&now), Arc::clone(&most));
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let (counted, highest) = (Arc::clone(&counted), Arc::clone(&highest));
+            async move {
+                highest.fetch_max(counted.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                counted.fetch_sub(1, Ordering::Relaxed);
+                Ok::<_, std::convert::Infallible>(Response::new(Body::from(b"{}".to_vec())))
+            }
+        });
+        let kube = Kube::from_client(kube::Client::new(service, "default"), Clock::host());
+        let call = || kube.get::<serde_json::Value>("/version");
+        let answers = futures::future::join_all((0..3 * MAX_CALLS).map(|_| call())).await;
+        assert!(answers.into_iter().all(|answer| answer.is_ok()));
+        assert_eq!(most.load(Ordering::Relaxed), MAX_CALLS);
+        // calls that waited too long were not sent, and leave their places
+        let answers = futures::future::join_all((0..12 * MAX_CALLS).map(|_| call())).await;
+        assert!(answers.iter().any(Result::is_err));
+        assert!(call().await.is_ok());
+    }
 }

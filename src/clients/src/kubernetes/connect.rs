@@ -15,6 +15,7 @@ use kube::{
 };
 
 use super::{
+    call::MAX_CALLS,
     error::{Fault, KubeError, chain},
     probe_clients::ProbeClients,
     transport,
@@ -66,6 +67,8 @@ pub struct Kube {
     pub(super) origin: Arc<Origin>,
     /// Signals the live copy that cketerm wrote endpoints.
     pub(super) endpoints_written: Arc<tokio::sync::Notify>,
+    /// Permits of calls under way.
+    pub(super) calls: Arc<tokio::sync::Semaphore>,
     /// Clients for API servers other than the configured one, where their certificates can be verified.
     pub(super) probe_clients: Option<Arc<ProbeClients>>,
 }
@@ -111,12 +114,20 @@ impl Kube {
                 None => KubeError::InCluster(problem),
             }
         })?;
-        Ok(Self { client, clock, origin: Arc::new(origin), endpoints_written: Arc::default(), probe_clients })
+        let origin = Arc::new(origin);
+        Ok(Self { origin, probe_clients, ..Self::from_client(client, clock) })
     }
 
     /// Creates a connection from an existing client: an in-process API server, or a custom transport.
     pub fn from_client(client: Client, clock: Clock) -> Self {
-        Self { client, clock, origin: Arc::default(), endpoints_written: Arc::default(), probe_clients: None }
+        Self {
+            client,
+            clock,
+            origin: Arc::default(),
+            endpoints_written: Arc::default(),
+            calls: Arc::new(tokio::sync::Semaphore::new(MAX_CALLS)),
+            probe_clients: None,
+        }
     }
 
     /// Returns the API server's address as configured, without user and password. Empty for [`Kube::from_client`].

@@ -3,9 +3,10 @@
 use serde::de::IgnoredAny;
 
 use super::{
-    call::{ListPage, get},
+    call::get,
     connect::Kube,
     error::{Fault, KubeError},
+    list::PageHead,
 };
 
 /// A custom resource.
@@ -24,7 +25,7 @@ impl Kube {
     /// and the account may not list the objects.
     pub(super) async fn serves(&self, custom: &CustomResource) -> Result<bool, KubeError> {
         let path = format!("{}?limit=1", custom.path);
-        let Err(fault) = self.send::<ListPage<IgnoredAny>>(get(&path)).await else { return Ok(true) };
+        let Err(fault) = self.send::<PageHead>(get(&path)).await else { return Ok(true) };
         match &fault {
             Fault::Answered(status) if status.code == 404 => Ok(false),
             // The server checks rights first. Every account may read which kinds exist.

@@ -11,6 +11,7 @@
 //! | `error` | failures of requests, with their remedy |
 //! | `transport` | the client's TCP and TLS connections |
 //! | `call` | one request and its timeout |
+//! | `list` | whole lists, page by page |
 //! | `wire` | the fields of objects that cketerm reads |
 //! | `read` | fresh reads |
 //! | `placement/` | fresh read of all objects that the placement of pods depends on |
@@ -51,6 +52,7 @@ mod heartbeat;
 mod host_power;
 mod hosts;
 mod links;
+mod list;
 mod live;
 mod maintenance_requests;
 mod node_signs;
