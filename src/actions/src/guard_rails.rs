@@ -7,6 +7,7 @@ use cketerm_clients::kubernetes::Kube;
 use cketerm_model::{
     cluster::Cluster,
     entry::QueueKind,
+    kube::KubeView,
     names::{Address, NodeName},
     stored::view::StoreView,
 };
@@ -56,7 +57,15 @@ impl Operator {
     ) -> AddCheck {
         let notes_only = |note| AddCheck { lines: vec![note], uids: None };
         let deadline = Instant::now() + LIMIT;
-        let view = match timeout_at(deadline, self.store.read_view()).await {
+        // Kubernetes needs longest, and none of its lists depends on what etcd holds.
+        let lists = async {
+            match &self.kube {
+                Some(kube) => read_lists(kube, deadline).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        let (view, lists) = tokio::join!(timeout_at(deadline, self.store.read_view()), lists);
+        let view = match view {
             Ok(Ok(view)) => view,
             Ok(Err(why)) => return notes_only(format!("note: checks before the add skipped: {why}")),
             Err(_) => return notes_only(skipped("etcd")),
@@ -65,9 +74,13 @@ impl Operator {
         let cluster = &definition.cluster;
         let added = Added { queue, addresses, drain: drains(cluster).then(|| cluster.eviction(queue)) };
         let mut notes = Vec::new();
-        let facts = match &self.kube {
-            Some(kube) => facts(kube, &view, added, deadline, &mut notes).await,
-            None => None,
+        let facts = match (&self.kube, lists) {
+            (Some(kube), Ok(Some(lists))) => Some(facts(kube, &view, lists, added, deadline, &mut notes).await),
+            (_, Ok(_)) => None,
+            (_, Err(note)) => {
+                notes.push(note);
+                None
+            }
         };
         let found = warnings(&view, facts.as_ref(), added);
         let more = found.len().saturating_sub(MAX_WARNINGS);
@@ -83,32 +96,31 @@ fn skipped(source: &str) -> String {
     format!("note: checks before the add skipped: {source} did not answer within {} s", LIMIT.as_secs())
 }
 
-/// Reads the facts of Kubernetes. `None` if it does not answer; `notes` says so.
+/// Reads all Nodes, namespaces and budgets. The error is a note for the operator.
+async fn read_lists(kube: &Kube, deadline: Instant) -> Result<KubeView, String> {
+    let read = async { tokio::join!(kube.read_drain_objects(), kube.nodes()) };
+    match timeout_at(deadline, read).await {
+        Ok((Ok(mut view), Ok(rows))) => {
+            for row in rows {
+                view.put_node(row);
+            }
+            Ok(view)
+        }
+        Ok((Err(why), _) | (_, Err(why))) => Err(format!("note: checks of nodes and budgets skipped: {why}")),
+        Err(_) => Err(skipped("Kubernetes")),
+    }
+}
+
+/// Adds to the lists the pods of the nodes that the warnings depend on. `notes` says how many nodes were not read.
 async fn facts(
     kube: &Kube,
     view: &StoreView,
+    lists: KubeView,
     added: Added<'_>,
     deadline: Instant,
     notes: &mut Vec<String>,
-) -> Option<KubeFacts> {
-    let mut facts = KubeFacts::default();
-    let read = async { tokio::join!(kube.read_drain_objects(), kube.nodes()) };
-    match timeout_at(deadline, read).await {
-        Ok((Ok(objects), Ok(rows))) => {
-            facts.view = objects;
-            for row in rows {
-                facts.view.put_node(row);
-            }
-        }
-        Ok((Err(why), _) | (_, Err(why))) => {
-            notes.push(format!("note: checks of nodes and budgets skipped: {why}"));
-            return None;
-        }
-        Err(_) => {
-            notes.push(skipped("Kubernetes"));
-            return None;
-        }
-    }
+) -> KubeFacts {
+    let mut facts = KubeFacts { view: lists, ..KubeFacts::default() };
     let names = nodes_to_read(view, &facts.view, added);
     let (asked, mut read) = (names.len(), 0);
     let mut pods = stream::iter(names)
@@ -130,5 +142,5 @@ async fn facts(
             LIMIT.as_secs()
         ));
     }
-    Some(facts)
+    facts
 }
