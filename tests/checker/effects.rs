@@ -66,6 +66,7 @@ impl World {
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 patches_node: false,
+                upkeep: None,
                 evictions: BTreeMap::new(),
                 attempt: None,
                 since: now.boot,

@@ -259,6 +259,7 @@ impl World {
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 patches_node: planned.effect.patches_node(),
+                upkeep: planned.effect.upkeep(),
                 evictions: planned.effect.evictions(),
                 attempt: planned.effect.run_id(),
                 since: boot,

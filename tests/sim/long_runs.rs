@@ -193,6 +193,7 @@ pub fn run_all() -> bool {
         ("grace", outages::long_grace_period),
         ("budget", outages::shared_budget),
         ("closed-budget", outages::closed_budget),
+        ("descriptions", outages::many_descriptions),
         ("failover", outages::failover),
         ("enqueues", enqueues::cancelled),
     ];

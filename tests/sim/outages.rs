@@ -6,9 +6,11 @@ use std::{
     time::Duration,
 };
 
+use cketerm_model::stored::keys::SwitchName;
+use cketerm_rules::snapshot::NodeUpkeep;
 use cketerm_sandbox::{
     faults::{FaultTarget, RequestFault, State},
-    kubernetes::resource::{BUDGETS, DEPLOYMENTS},
+    kubernetes::resource::{BUDGETS, DEPLOYMENTS, NODES},
     machines::{Behaviour, PowerEvent},
 };
 use cketerm_scenario::Stage;
@@ -20,7 +22,10 @@ use crate::{
     engines::{Engines, Slot},
     gather,
     long_runs::{ScenarioResult, scenario_runtime, set},
-    observers::{self, record::EngineReport},
+    observers::{
+        self,
+        record::{Breach, EngineReport},
+    },
     people::addressed,
 };
 
@@ -33,6 +38,12 @@ pace: {boot: {seconds: 60, jitter: 60}, command: {seconds: 20, jitter: 50}, chec
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 5, jitter: 5}, lag: 0.1, budget_lag: 0.3}
 reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 90, max_concurrent_reboots: 2}
 policy: {etcd_members: none}
+";
+
+const DESCRIPTIONS_SITE: &str = r"
+name: descriptions
+about: Sixty machines whose Nodes have no labels yet.
+population: {nodes: 60, racks: 4, pods_per_node: 0, workloads: [], registry: {enabled: false, repairs: 0, minimum_workers: 40}}
 ";
 
 /// Time after the end of the fault within which everything must be done.
@@ -195,6 +206,39 @@ pub fn closed_budget() -> ScenarioResult {
         let opened = run.stage.sandbox.objects.remove(&BUDGETS, "db", "ledger", |_| Ok(()));
         assert!(opened.is_ok());
         run.end(&["I15"], "a budget that never allows an eviction").await
+    })
+}
+
+/// Sixty Nodes need the labels of their definition, and the API server needs seconds for each answer.
+pub fn many_descriptions() -> ScenarioResult {
+    scenario_runtime().block_on(async {
+        let (stage, engines, operator) = set(DESCRIPTIONS_SITE, 1, true, usize::MAX).await;
+        sleep(Duration::from_mins(1)).await;
+        let link = engines.lock().unwrap()[0].links.kubernetes.clone();
+        link.slow(Some((Duration::from_secs(1), Duration::from_secs(3))), 11);
+        operator.set_switch(SwitchName::Sabakan, true, None).await.unwrap();
+        let bare = || {
+            let (nodes, _) = stage.sandbox.objects.list(&NODES, "");
+            nodes.iter().filter(|node| node["metadata"]["labels"]["cke.cybozu.com/role"].is_null()).count()
+        };
+        let before = bare();
+        let described = async {
+            while bare() > 0 {
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let mut wrong = Vec::new();
+        if tokio::time::timeout(Duration::from_mins(10), described).await.is_err() {
+            wrong.push(format!("{} of {before} Nodes still have no labels", bare()));
+        }
+        if before < 50 {
+            wrong.push(format!("only {before} Nodes needed labels"));
+        }
+        let (most, limit) = (link.most_writes(), NodeUpkeep::Description.most_at_once());
+        let what = format!("{most} Nodes are patched at once, more than {limit}");
+        let breach = Breach { code: "upkeep", at: stage.sandbox.objects.clock().wall(), what };
+        let summary = format!("{before} Nodes get labels from a slow API server, {most} at once");
+        ScenarioResult { breaches: (most > limit).then_some(breach).into_iter().collect(), wrong, summary }
     })
 }
 

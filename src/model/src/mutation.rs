@@ -144,6 +144,8 @@ pub enum Mutation {
     OtherEntryForgotten,
     /// A leader takes a drain that it began itself, unknowingly, for another leader's.
     OwnDrainForgotten,
+    /// All Nodes get the definition's labels, annotations and taints at once.
+    DescriptionsUnlimited,
     /// Evictions and deletions name the pod without its UID.
     EvictionWithoutUid,
     /// A pod that a budget protects is deleted, even in a protected namespace.
@@ -274,6 +276,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::PreviewSkipped,
     Mutation::OtherEntryForgotten,
     Mutation::OwnDrainForgotten,
+    Mutation::DescriptionsUnlimited,
     Mutation::EvictionWithoutUid,
     Mutation::DeleteProtected,
     Mutation::DaemonSetsEvicted,

@@ -36,9 +36,9 @@ pub fn stale_pause(count: u32) -> Seconds {
     Seconds::new(0.1) * f64::from(1_u32 << count.saturating_sub(1).min(6)).min(50.0)
 }
 
-/// Returns the time before conditions of a Node are set again after `count` failures in a row: 2 s, then doubled each
+/// Returns the time before the upkeep of a Node is tried again after `count` failures in a row: 2 s, then doubled each
 /// time, at most 256 s.
-pub fn failed_sign_pause(count: u32) -> Seconds {
+pub fn failed_upkeep_pause(count: u32) -> Seconds {
     PAUSE * f64::from(1_u32 << count.saturating_sub(1).min(7))
 }
 

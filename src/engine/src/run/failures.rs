@@ -9,7 +9,7 @@ use cketerm_rules::{
     snapshot::EffectOutcome,
 };
 
-/// Number of effects in a row that were stale, or that failed to set signs, by machine.
+/// Number of effects in a row that were stale, or that failed and are upkeep of Nodes, by machine.
 #[derive(Debug, Default)]
 pub(super) struct Failures(BTreeMap<String, u32>);
 
@@ -18,9 +18,9 @@ impl Failures {
     pub(super) fn pause_after(&mut self, machine: &str, effect: &Effect, outcome: &EffectOutcome) -> Option<Seconds> {
         match outcome {
             EffectOutcome::Stale(_) => Some(memory::stale_pause(self.count(machine))),
-            // No entry waits for signs, so failed ones are tried again after growing pauses.
-            EffectOutcome::Failed(_) if matches!(effect, Effect::SetNodeSigns { .. }) => {
-                Some(memory::failed_sign_pause(self.count(machine)))
+            // No entry waits for it, so it is tried again after growing pauses.
+            EffectOutcome::Failed(_) if effect.upkeep().is_some() => {
+                Some(memory::failed_upkeep_pause(self.count(machine)))
             }
             // The effect that needs this read may be stale again.
             EffectOutcome::Rechecked(_) => None,
@@ -63,7 +63,11 @@ impl Failures {
 mod tests {
     use std::{collections::BTreeMap, sync::Arc};
 
-    use cketerm_model::{attempt::CheckAnswer, boot_time::BootTime, kube::NodeRow};
+    use cketerm_model::{
+        attempt::CheckAnswer,
+        boot_time::BootTime,
+        kube::{MetadataPatch, NodeRow},
+    };
     use cketerm_rules::snapshot::{FreshRead, StaleCause};
 
     use super::*;
@@ -104,12 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn signs_that_fail_are_tried_ever_more_seldom_other_effects_every_two_seconds() {
-        let signs = Effect::SetNodeSigns { node: Arc::new(NodeRow::default()), conditions: Vec::new(), taint: None };
+    fn upkeep_that_fails_is_tried_ever_more_seldom_other_effects_every_two_seconds() {
+        let node = Arc::new(NodeRow::default());
+        let signs = Effect::SetNodeSigns { node: Arc::clone(&node), conditions: Vec::new(), taint: None };
+        let description = Effect::Registry(RegistryEffect::Describe { node, description: MetadataPatch::default() });
         let mut failures = Failures::default();
         let mut after = |effect: &Effect| seconds(failures.pause_after("a", effect, &failed()));
         assert_eq!([&signs, &signs, &signs].map(&mut after), [Some(2.0), Some(4.0), Some(8.0)]);
         assert_eq!([&EFFECT, &EFFECT].map(&mut after), [Some(2.0), Some(2.0)]);
-        assert_eq!(after(&signs), Some(2.0));
+        assert_eq!([&description, &description].map(&mut after), [Some(2.0), Some(4.0)]);
     }
 }

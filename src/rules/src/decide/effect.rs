@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{End, QuorumCondition, StartGateCondition, budget_room::counting};
-use crate::snapshot::FreshRead;
+use crate::snapshot::{FreshRead, NodeUpkeep};
 
 /// One effect, and the conditions under which it may start.
 #[derive(Clone, Debug, Serialize)]
@@ -439,6 +439,14 @@ impl Effect {
             self,
             Self::Stamp { .. } | Self::Release { .. } | Self::Registry(super::RegistryEffect::Describe { .. })
         )
+    }
+
+    /// Returns the kind of upkeep of Nodes that the effect is. `None`: it is something else.
+    pub fn upkeep(&self) -> Option<NodeUpkeep> {
+        if matches!(self, Self::SetNodeSigns { .. }) {
+            return Some(NodeUpkeep::Signs);
+        }
+        matches!(self, Self::Registry(super::RegistryEffect::Describe { .. })).then_some(NodeUpkeep::Description)
     }
 
     /// Returns true if the effect begins work on a machine, which counts as in progress from then on.

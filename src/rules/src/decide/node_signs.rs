@@ -20,6 +20,7 @@ use cketerm_model::{
 };
 
 use super::{Effect, Guard, Pass, attempts, entry_context::EntryContext};
+use crate::snapshot::NodeUpkeep;
 
 /// Beginning of the keys among the effects. The Node's own key stays free for its drain.
 const SIGNS_PREFIX: &str = "signs of ";
@@ -28,8 +29,6 @@ const SIGNS_PREFIX: &str = "signs of ";
 const PLANNED_WAVES: usize = 2;
 /// Maximum number of waves whose Nodes get the taint, whatever the policy says.
 const MAX_TAINT_WAVES: u64 = 5;
-/// Maximum number of Nodes that one pass changes.
-const MAX_NODES_PER_PASS: usize = 10;
 
 /// Phase of the work on a machine, as far as the conditions tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +109,12 @@ impl<'a> Pass<'a> {
         self.want_taints(announced, waiting, &mut wanted);
         let nothing = WantedSigns::default();
         let without = kube.signed.iter().filter(|name| !wanted.contains_key(*name)).map(|name| (name, &nothing));
-        let mut planned = 0;
+        let mut free = self.snap.free_upkeep(NodeUpkeep::Signs);
         for (name, signs) in without.chain(wanted.iter().map(|(name, signs)| (*name, signs))) {
-            planned += usize::from(self.plan_signs_of(name, signs));
-            if planned == MAX_NODES_PER_PASS {
+            if free == 0 {
                 return;
             }
+            free -= usize::from(self.plan_signs_of(name, signs));
         }
     }
 

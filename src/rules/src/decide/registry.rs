@@ -32,6 +32,7 @@ use super::{Effect, Guard, Pass};
 use crate::{
     membership,
     registry::{Basis, Proposal, Proposed, sync},
+    snapshot::NodeUpkeep,
 };
 
 /// Key among the effects: at most one change of the definition is under way.
@@ -39,8 +40,6 @@ pub(crate) const DEFINITION: &str = "the cluster definition";
 const APPROVALS: &str = "the approvals";
 /// State while the settings have changed since the plan was made.
 const OUTDATED: &str = "the plan is being updated after a change";
-/// Maximum number of Nodes that one pass describes.
-const MAX_NODES_PER_PASS: usize = 8;
 /// Maximum number of waiting entries that are compared one by one. A transaction takes 128 comparisons.
 const MAX_COMPARED_ENTRIES: usize = 64;
 /// Maximum age of a control plane's good probe.
@@ -406,8 +405,13 @@ impl Pass<'_> {
         if self.leadership_blocker().is_some() {
             return;
         }
+        let free = self.snap.free_upkeep(NodeUpkeep::Description);
+        fault!(DescriptionsUnlimited => free = usize::MAX);
         let mut descriptions = Vec::new();
         for member in &definition.cluster.nodes {
+            if descriptions.len() >= free {
+                break;
+            }
             let Some(node) = self.snap.node_of(&member.address) else { continue };
             // The Node must have the address of the member.
             if !node.addresses.contains(&member.address) || self.snap.in_flight.contains_key(node.name.as_str()) {
@@ -415,9 +419,6 @@ impl Pass<'_> {
             }
             if let Some(description) = sync::description(member, &node.described) {
                 descriptions.push((Arc::clone(node), description));
-                if descriptions.len() == MAX_NODES_PER_PASS {
-                    break;
-                }
             }
         }
         for (node, description) in descriptions {

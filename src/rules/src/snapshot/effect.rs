@@ -14,6 +14,28 @@ use serde::{Deserialize, Serialize};
 
 use super::work::FreshRead;
 
+/// Patches of Nodes that belong to no entry. All Nodes may need one at the same time, for example when the machine
+/// registry is enabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeUpkeep {
+    /// The definition's labels, annotations and taints.
+    Description,
+    /// Conditions and the taint that tell other programs of the work.
+    Signs,
+}
+
+impl NodeUpkeep {
+    /// Maximum number of Nodes that are patched at once. The API server has other work too: each request beyond those
+    /// that it can answer delays all others, and with thousands of them it answers none.
+    pub fn most_at_once(self) -> usize {
+        match self {
+            Self::Description => 8,
+            Self::Signs => 10,
+        }
+    }
+}
+
 /// An effect under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InFlight {
@@ -26,6 +48,9 @@ pub struct InFlight {
     /// Whether it patches the machine's Node.
     #[serde(default)]
     pub patches_node: bool,
+    /// Kind of upkeep of Nodes that it is, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upkeep: Option<NodeUpkeep>,
     /// Number of evictions that it sends, by budget (`namespace/name`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub evictions: BTreeMap<String, u32>,

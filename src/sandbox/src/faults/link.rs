@@ -1,7 +1,10 @@
 //! The connection of one process to one server.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -31,6 +34,31 @@ struct Inner {
     status: watch::Sender<Status>,
     dice: Mutex<Dice>,
     gate: Gate,
+    writes: Writes,
+}
+
+/// Number of requests under way that change something, and its maximum.
+#[derive(Default)]
+struct Writes {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// A request under way that changes something.
+struct Write<'a>(&'a Writes);
+
+impl Writes {
+    fn begin(&self) -> Write<'_> {
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most.fetch_max(now, Ordering::Relaxed);
+        Write(self)
+    }
+}
+
+impl Drop for Write<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Link {
@@ -53,7 +81,13 @@ impl Link {
             status: watch::Sender::default(),
             dice: Mutex::new(dice),
             gate,
+            writes: Writes::default(),
         }))
+    }
+
+    /// Returns how many requests that change something were under way at once, at most.
+    pub fn most_writes(&self) -> usize {
+        self.0.writes.most.load(Ordering::Relaxed)
     }
 
     fn dice(&self) -> MutexGuard<'_, Dice> {
@@ -167,7 +201,7 @@ impl Link {
     }
 
     fn request_fault(&self, parts: &http::request::Parts, body: &[u8]) -> RequestFault {
-        let (path, write) = (parts.uri.path(), is_write(parts));
+        let (path, write) = (parts.uri.path(), is_write(&parts.method, parts.uri.path()));
         let mut dice = self.dice();
         let dice = &mut *dice;
         if let Some(at) = dice.aimed.iter().position(|(aim, _)| aim.meets(parts, body)) {
@@ -280,6 +314,8 @@ where
         if let Some(name) = &self.link.0.name {
             request.headers_mut().insert(USER_HEADER, name.clone());
         }
+        let link = self.link.clone();
+        let _write = is_write(request.method(), request.uri().path()).then(|| link.0.writes.begin());
         self.link.wait_until_open(None).await?;
         let delay = self.link.draw_delay();
         if !delay.is_zero() {
@@ -393,12 +429,11 @@ fn streams<B>(request: &Request<B>) -> bool {
 }
 
 /// Returns true for requests that change something.
-fn is_write(parts: &http::request::Parts) -> bool {
-    let path = parts.uri.path();
+fn is_write(method: &http::Method, path: &str) -> bool {
     if path.starts_with("/etcdserverpb.") {
         return ["/Put", "/Txn", "/DeleteRange", "/LeaseGrant", "/LeaseRevoke"].iter().any(|w| path.ends_with(w));
     }
-    !matches!(parts.method, http::Method::GET | http::Method::HEAD)
+    !matches!(*method, http::Method::GET | http::Method::HEAD)
 }
 
 #[cfg(test)]

@@ -258,6 +258,7 @@ fn drains_share_what_a_budget_allows() {
             entry: None,
             starts: false,
             patches_node: false,
+            upkeep: None,
             evictions: [("shop/web".to_owned(), 1)].into(),
             attempt: None,
             since: BOOT,

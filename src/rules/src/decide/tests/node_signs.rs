@@ -174,6 +174,7 @@ fn signs_wait_while_the_node_is_patched_for_its_work() {
         entry: None,
         starts: false,
         patches_node,
+        upkeep: None,
         evictions: std::collections::BTreeMap::new(),
         attempt: None,
         since: super::scene::BOOT,

@@ -1,9 +1,9 @@
 //! Conditions under which a generated definition is applied (SAB-64 to SAB-74).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use cketerm_model::{
-    boot_time::Seconds,
+    boot_time::{BootTime, Seconds},
     cketerm_records::{Approval, Generated, Hold, Who},
     cluster::Taint,
     names::Address,
@@ -19,7 +19,7 @@ use crate::{
     decide::{ApplyState, Decision, Effect, RegistryEffect},
     preflight_fault::PreflightFault,
     registry::{GoodAnswer, QueryState, Registry, propose},
-    snapshot::Snapshot,
+    snapshot::{InFlight, NodeUpkeep, Snapshot},
 };
 
 const TEMPLATE: &str = "name: test\nnodes:\n- {user: u, control_plane: true}\n- {user: u}\nreboot: {reboot_command: [reboot], boot_check_command: [check]}\n";
@@ -399,6 +399,43 @@ fn node_metadata_is_applied_only_while_the_integration_is_enabled() {
     assert_eq!(described(&only_it), [address.as_str()]);
     let off = only_it.with(|s| s.store.sabakan = Switch { raw: Some("true".to_owned()), mod_revision: 9 });
     assert!(described(&off).is_empty());
+}
+
+#[test]
+fn at_most_8_nodes_are_described_at_once_and_failed_ones_hold_no_place() {
+    let scene = scene();
+    let described = |snap: &Snapshot| -> Vec<String> {
+        let effects = decide(snap).effects.into_iter();
+        effects
+            .filter(|p| matches!(p.effect, Effect::Registry(RegistryEffect::Describe { .. })))
+            .map(|p| p.machine)
+            .collect()
+    };
+    let mut snap = snapshot(&scene, 0, &[]);
+    let first = described(&snap);
+    assert_eq!(first.len(), 8);
+    let under_way = |upkeep: Option<NodeUpkeep>| InFlight {
+        what: "describing".to_owned(),
+        entry: None,
+        starts: false,
+        patches_node: upkeep.is_some(),
+        upkeep,
+        evictions: BTreeMap::new(),
+        attempt: None,
+        since: BootTime::ZERO,
+    };
+    for machine in &first {
+        snap.in_flight.insert(machine.clone(), under_way(Some(NodeUpkeep::Description)));
+    }
+    assert!(described(&snap).is_empty());
+    snap.in_flight.remove(&first[3]);
+    assert_eq!(described(&snap), first[3..4]);
+    for machine in &first {
+        snap.in_flight.insert(machine.clone(), under_way(None));
+    }
+    let next = described(&snap);
+    assert_eq!(next.len(), 8, "the first ones wait to be tried again");
+    assert!(next.iter().all(|machine| !first.contains(machine)));
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn flight(scene: &mut Scene, index: u64, age: f64) {
         entry: Some(EntryId::repair(index)),
         starts: false,
         patches_node: false,
+        upkeep: None,
         evictions: std::collections::BTreeMap::new(),
         attempt: None,
         since: BOOT - Seconds::new(age),

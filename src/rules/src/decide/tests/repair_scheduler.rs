@@ -79,6 +79,7 @@ fn i3_a_repair_that_is_starting_occupies_its_slot() {
         entry: Some(EntryId::repair(0)),
         starts: true,
         patches_node: false,
+        upkeep: None,
         evictions: std::collections::BTreeMap::new(),
         attempt: None,
         since: BOOT,

@@ -346,6 +346,7 @@ fn no_other_effect_is_planned_while_the_repair_command_runs() {
             entry: None,
             starts: false,
             patches_node: false,
+            upkeep: None,
             evictions: std::collections::BTreeMap::new(),
             attempt: Some("repairs-0-1".to_owned()),
             since: BOOT - Seconds::new(100.0),

@@ -85,6 +85,7 @@ fn a_leader_ignores_results_of_its_running_commands_and_a_follower_all() {
             entry: None,
             starts: false,
             patches_node: false,
+            upkeep: None,
             evictions: std::collections::BTreeMap::new(),
             attempt: Some("reboots-0-1".to_owned()),
             since: BOOT,
