@@ -40,6 +40,9 @@ reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 90, max_concurr
 policy: {etcd_members: none}
 ";
 
+/// Label of a machine's role, which the definition has.
+const ROLE: &str = "cke.cybozu.com/role";
+
 const DESCRIPTIONS_SITE: &str = r"
 name: descriptions
 about: Sixty machines whose Nodes have no labels yet.
@@ -215,11 +218,19 @@ pub fn many_descriptions() -> ScenarioResult {
         let (stage, engines, operator) = set(DESCRIPTIONS_SITE, 1, true, usize::MAX).await;
         sleep(Duration::from_mins(1)).await;
         let link = engines.lock().unwrap()[0].links.kubernetes.clone();
+        for node in stage.sandbox.objects.list(&NODES, "").0 {
+            let name = node["metadata"]["name"].as_str().unwrap();
+            let unlabelled = stage.sandbox.objects.update(&NODES, "", name, |node| {
+                node["metadata"]["labels"].as_object_mut().unwrap().remove(ROLE);
+                Ok(())
+            });
+            assert!(unlabelled.is_ok(), "{name}");
+        }
         link.slow(Some((Duration::from_secs(1), Duration::from_secs(3))), 11);
         operator.set_switch(SwitchName::Sabakan, true, None).await.unwrap();
         let bare = || {
             let (nodes, _) = stage.sandbox.objects.list(&NODES, "");
-            nodes.iter().filter(|node| node["metadata"]["labels"]["cke.cybozu.com/role"].is_null()).count()
+            nodes.iter().filter(|node| node["metadata"]["labels"][ROLE].is_null()).count()
         };
         let before = bare();
         let described = async {
