@@ -14,7 +14,7 @@ use cketerm_model::{
     reboot::{RebootEntry, RebootStatus},
     stored::{keys::Keys, row::Row},
 };
-use cketerm_rules::{beside_cke, decide::decide, seen::Seen};
+use cketerm_rules::{beside_cke, decide::decide, registry::descriptions::DescriptionCache, seen::Seen};
 use cketerm_sabakan::{
     Input, Template, plan,
     unchanged::{PlannedMachines, give_the_same_plan},
@@ -52,7 +52,7 @@ const CONSTANT_GROWTH: f64 = 1.5;
 const SCAN_GROWTH: f64 = 2.0;
 
 /// All cases.
-pub const CASES: [Case; 17] = [
+pub const CASES: [Case; 18] = [
     Case {
         name: "a pass, nothing changed",
         max_allocation_growth: PER_ENTRY_GROWTH,
@@ -121,8 +121,25 @@ pub const CASES: [Case; 17] = [
         max_allocation_growth: PER_ENTRY_GROWTH,
         max_instruction_growth: PER_ENTRY_GROWTH,
         prepare: |seen| {
-            let snapshot = scene::with_sabakan(&seen.snapshot);
-            Box::new(move || drop(black_box(decide(black_box(&snapshot), scene::now()))))
+            let mut snapshot = scene::with_sabakan(&seen.snapshot);
+            Box::new(move || {
+                snapshot.undescribed = DescriptionCache::default().look(&snapshot.store, &snapshot.kube);
+                drop(black_box(decide(black_box(&snapshot), scene::now())));
+            })
+        },
+    },
+    Case {
+        name: "a pass, sabakan's Nodes unchanged",
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
+        prepare: |seen| {
+            let mut snapshot = scene::with_sabakan(&seen.snapshot);
+            let mut cache = DescriptionCache::default();
+            cache.look(&snapshot.store, &snapshot.kube);
+            Box::new(move || {
+                snapshot.undescribed = cache.look(&snapshot.store, &snapshot.kube);
+                drop(black_box(decide(black_box(&snapshot), scene::now())));
+            })
         },
     },
     Case {

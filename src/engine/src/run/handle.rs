@@ -20,6 +20,7 @@ use cketerm_rules::{
     console_leads::LeadAnswer,
     metal3::Metal3,
     reboot_needed::signals::SignalCache,
+    registry::descriptions::DescriptionCache,
     seen::Seen,
     snapshot::{Engine, Snapshot},
 };
@@ -155,6 +156,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         kube,
         prober,
         reboot_signals: SignalCache::default(),
+        descriptions: DescriptionCache::default(),
         etcd,
         start_gates,
         inventory_poller,

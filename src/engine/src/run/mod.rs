@@ -33,6 +33,7 @@ use cketerm_rules::{
     preflight_fault::PreflightFault,
     publish,
     reboot_needed::signals::SignalCache,
+    registry::descriptions::DescriptionCache,
     seen::Seen,
     snapshot::{EffectOutcome, InFlight, Snapshot},
 };
@@ -93,6 +94,8 @@ struct Loop {
     prober: Prober,
     /// Signals of a needed reboot, as of the last pass.
     reboot_signals: SignalCache,
+    /// Nodes that differ from the definition, as of the last pass.
+    descriptions: DescriptionCache,
     etcd: Poller,
     start_gates: GatePoller,
     inventory_poller: InventoryPoller,
@@ -230,6 +233,7 @@ impl Loop {
         self.snap.store = self.live.borrow();
         self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
         self.snap.reboot_signals = self.reboot_signals.look(&self.snap.store.policy(), &self.snap.kube);
+        self.snap.undescribed = self.descriptions.look(&self.snap.store, &self.snap.kube);
         self.snap.probes = self.prober.seen();
         self.snap.etcd = self.etcd.seen();
         self.snap.start_gates = self.start_gates.seen();

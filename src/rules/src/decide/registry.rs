@@ -10,7 +10,7 @@ use cketerm_model::{
     acceptance::LeaderKind,
     boot_time::Seconds,
     cketerm_records::{Absences, Approval, Generated},
-    cluster::Cluster,
+    cluster::{Cluster, Node},
     entry::{EntryId, QueueKind, Stored},
     fault,
     kube::{KubeView, MetadataPatch, NodeRow},
@@ -31,7 +31,7 @@ use serde::Serialize;
 use super::{Effect, Guard, Pass};
 use crate::{
     membership,
-    registry::{Basis, Proposal, Proposed, sync},
+    registry::{self, Basis, Proposal, Proposed, sync},
     snapshot::NodeUpkeep,
 };
 
@@ -145,12 +145,6 @@ impl Pass<'_> {
 
     fn proposed(&self) -> Option<&Proposed> {
         self.snap.registry.proposal.as_ref()?.outcome.as_ref().ok()
-    }
-
-    /// Reports whether the integration is enabled and has a template.
-    fn registry_in_use(&self) -> bool {
-        let generates = matches!(self.policy.membership, Membership::Auto | Membership::Sabakan);
-        generates && self.snap.store.sabakan.enabled() && self.snap.store.registry.template.is_some()
     }
 
     fn apply_state(&self) -> ApplyState {
@@ -399,25 +393,27 @@ impl Pass<'_> {
     }
 
     fn describe_nodes(&mut self) {
-        let Some(definition) = self.definition.filter(|_| self.registry_in_use() && self.etcd_copy_is_fresh()) else {
-            return;
-        };
+        let in_use = registry::in_use(&self.snap.store);
+        let Some(definition) = self.definition.filter(|_| in_use && self.etcd_copy_is_fresh()) else { return };
         if self.leadership_blocker().is_some() {
             return;
         }
         let free = self.snap.free_upkeep(NodeUpkeep::Description);
         fault!(DescriptionsUnlimited => free = usize::MAX);
         let mut descriptions = Vec::new();
-        for member in &definition.cluster.nodes {
+        for name in &self.snap.undescribed.0 {
             if descriptions.len() >= free {
                 break;
             }
-            let Some(node) = self.snap.node_of(&member.address) else { continue };
-            // The Node must have the address of the member.
-            if !node.addresses.contains(&member.address) || self.snap.in_flight.contains_key(node.name.as_str()) {
+            let Some(node) = self.snap.kube.by_name.get(name) else { continue };
+            if self.snap.in_flight.contains_key(name.as_str()) {
                 continue;
             }
-            if let Some(description) = sync::description(member, &node.described) {
+            // The Node has the address of the member, and is the member's Node.
+            let members = node.addresses.iter().filter_map(|address| definition.members.index_of(address));
+            let own = |member: &&Node| self.snap.node_of(&member.address).is_some_and(|own| own.name == *name);
+            let mut own_members = members.filter_map(|i| definition.cluster.nodes.get(i)).filter(own);
+            if let Some(description) = own_members.find_map(|member| sync::description(member, &node.described)) {
                 descriptions.push((Arc::clone(node), description));
             }
         }

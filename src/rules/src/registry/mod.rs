@@ -1,17 +1,24 @@
 //! State of the machine registry, as an engine or a console knows it: sabakan's last good answers with their age, and
 //! the plan made from them. The engine collects it outside the main loop; `decide/registry` decides on it.
 
+pub mod descriptions;
 pub mod propose;
 pub mod sync;
 
 use std::sync::Arc;
 
-use cketerm_model::boot_time::BootTime;
+use cketerm_model::{boot_time::BootTime, policy::Membership, stored::view::StoreView};
 use cketerm_sabakan::Machines;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::propose::{Basis, Proposal, Proposed, propose, with_input};
+
+/// Reports whether the integration of sabakan is enabled and has a template.
+pub fn in_use(store: &StoreView) -> bool {
+    let generates = matches!(store.policy().membership, Membership::Auto | Membership::Sabakan);
+    generates && store.sabakan.enabled() && store.registry.template.is_some()
+}
 
 /// State of the machine registry.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -28,7 +28,11 @@ pub use self::{
     probe::Probe,
     work::{DrainWork, FreshRead, KnownCause, Retries, UndecidedPreview, Work},
 };
-use super::{metal3::Metal3, reboot_needed::signals::ShownSignals, registry::Registry};
+use super::{
+    metal3::Metal3,
+    reboot_needed::signals::ShownSignals,
+    registry::{Registry, descriptions::Undescribed},
+};
 
 /// State known to the engine, or to an observing console, at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -59,6 +63,9 @@ pub struct Snapshot {
     pub foreign: BTreeMap<NodeName, (i64, BootTime)>,
     /// Sabakan's answers and the plan made from them.
     pub registry: Arc<Registry>,
+    /// Nodes that differ from the definition, while sabakan is in use.
+    #[serde(default, skip_serializing_if = "Undescribed::is_empty")]
+    pub undescribed: Arc<Undescribed>,
     /// Signals of Nodes that need a reboot.
     #[serde(default, skip_serializing_if = "ShownSignals::is_empty")]
     pub reboot_signals: Arc<ShownSignals>,

@@ -18,7 +18,7 @@ use super::scene::{BOOT, Scene, now, stored};
 use crate::{
     decide::{ApplyState, Decision, Effect, RegistryEffect},
     preflight_fault::PreflightFault,
-    registry::{GoodAnswer, QueryState, Registry, propose},
+    registry::{GoodAnswer, QueryState, Registry, descriptions::Undescribed, propose},
     snapshot::{InFlight, NodeUpkeep, Snapshot},
 };
 
@@ -81,6 +81,7 @@ pub(super) fn snapshot(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Snap
     let proposal = propose(&snap.store, &good, None, now());
     let members = QueryState { good: Some(good), error: None, at: Some(BOOT - Seconds::new(5.0)) };
     snap.registry = Arc::new(Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() });
+    snap.undescribed = Arc::new(Undescribed::of(&snap.store, &snap.kube));
     snap
 }
 
