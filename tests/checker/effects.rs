@@ -14,7 +14,7 @@ use cketerm_model::{
 use cketerm_rules::{
     decide::{Effect, Guard, Planned, preview_result},
     memory::remember,
-    snapshot::{EffectOutcome, FreshRead, InFlight, StaleCause},
+    snapshot::{EffectOutcome, FreshRead, InFlight, StaleCause, UpkeepProgress},
     transition::{PreviousAttempts, Transition},
 };
 
@@ -66,7 +66,7 @@ impl World {
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 patches_node: false,
-                upkeep: None,
+                upkeep: planned.effect.upkeep().map(UpkeepProgress::Failed),
                 evictions: BTreeMap::new(),
                 attempt: None,
                 since: now.boot,

@@ -19,7 +19,7 @@ use cketerm_model::{
 use cketerm_rules::{
     decide::{Decision, Effect, Guard, Planned, decide},
     memory::observe,
-    snapshot::{EffectOutcome, InFlight, Leading, Probe, Snapshot, StaleCause, Work},
+    snapshot::{EffectOutcome, InFlight, Leading, Probe, Snapshot, StaleCause, UpkeepProgress, Work},
 };
 use jiff::Timestamp;
 
@@ -259,7 +259,7 @@ impl World {
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 patches_node: planned.effect.patches_node(),
-                upkeep: planned.effect.upkeep(),
+                upkeep: planned.effect.upkeep().map(UpkeepProgress::UnderWay),
                 evictions: planned.effect.evictions(),
                 attempt: planned.effect.run_id(),
                 since: boot,

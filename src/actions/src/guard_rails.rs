@@ -57,18 +57,22 @@ impl Operator {
     ) -> AddCheck {
         let notes_only = |note| AddCheck { lines: vec![note], uids: None };
         let deadline = Instant::now() + LIMIT;
-        // Kubernetes needs longest, and none of its lists depends on what etcd holds.
-        let lists = async {
-            match &self.kube {
-                Some(kube) => read_lists(kube, deadline).await.map(Some),
-                None => Ok(None),
+        let etcd = async {
+            match timeout_at(deadline, self.store.read_view()).await {
+                Ok(view) => view.map_err(|why| format!("note: checks before the add skipped: {why}")),
+                Err(_) => Err(skipped("etcd")),
             }
         };
-        let (view, lists) = tokio::join!(timeout_at(deadline, self.store.read_view()), lists);
-        let view = match view {
-            Ok(Ok(view)) => view,
-            Ok(Err(why)) => return notes_only(format!("note: checks before the add skipped: {why}")),
-            Err(_) => return notes_only(skipped("etcd")),
+        // Kubernetes needs longest, and none of its lists depends on what etcd holds.
+        let lists = async {
+            Ok(match &self.kube {
+                Some(kube) => read_lists(kube, deadline).await.map(Some),
+                None => Ok(None),
+            })
+        };
+        let (view, lists) = match tokio::try_join!(etcd, lists) {
+            Ok(both) => both,
+            Err(note) => return notes_only(note),
         };
         let Some(definition) = view.definition() else { return AddCheck::default() };
         let cluster = &definition.cluster;

@@ -37,9 +37,9 @@ pub fn stale_pause(count: u32) -> Seconds {
 }
 
 /// Returns the time before the upkeep of a Node is tried again after `count` failures in a row: 2 s, then doubled each
-/// time, at most 256 s.
+/// time, at most 64 s.
 pub fn failed_upkeep_pause(count: u32) -> Seconds {
-    PAUSE * f64::from(1_u32 << count.saturating_sub(1).min(7))
+    PAUSE * f64::from(1_u32 << count.saturating_sub(1).min(5))
 }
 
 /// Updates the memory from the live copies, before a pass.

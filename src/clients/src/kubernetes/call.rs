@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Request;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::{
     connect::Kube,
@@ -12,6 +13,8 @@ use super::{
 
 /// Timeout of a call. Watches have their own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time that a call waits for others. It is short, because a permit to write was checked before.
+const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of calls under way; others wait for them. Each of them has a connection of its own, and an API server
 /// that has to accept thousands answers none.
 pub(super) const MAX_CALLS: usize = 128;
@@ -25,12 +28,11 @@ impl Kube {
 
     /// Waits for a call: first until few enough others are under way, then for its answer.
     pub(super) async fn call<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> Result<T, Fault> {
-        let permitted = async {
-            // the semaphore is never closed
-            let _permit = self.calls.acquire().await;
-            answer.await
+        // the semaphore is never closed
+        let Ok(_permit) = timeout(TURN_TIMEOUT, self.calls.acquire()).await else {
+            return Err(Fault::Silent(format!("not sent, because {MAX_CALLS} other calls have no answer yet")));
         };
-        match tokio::time::timeout(CALL_TIMEOUT, permitted).await {
+        match timeout(CALL_TIMEOUT, answer).await {
             Ok(answer) => answer.map_err(Fault::from),
             Err(_) => Err(Fault::Silent(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))),
         }
@@ -95,16 +97,17 @@ mod tests {
 
     use super::*;
 
-    /// An API server that takes a second for each answer, and counts the calls under way.
+    /// An API server that needs 300 ms for each answer, and counts the calls: all of them, and the most at once.
     #[tokio::test(start_paused = true)]
     async fn as_many_calls_as_permitted_are_under_way_and_the_others_follow() {
-        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (counted, highest) = (Arc::clone(&now), Arc::clone(&most));
+        let [now, most, all] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let (counted, highest, sent) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&all));
         let service = tower::service_fn(move |_: Request<Body>| {
             let (counted, highest) = (Arc::clone(&counted), Arc::clone(&highest));
+            sent.fetch_add(1, Ordering::Relaxed);
             async move {
                 highest.fetch_max(counted.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
                 counted.fetch_sub(1, Ordering::Relaxed);
                 Ok::<_, std::convert::Infallible>(Response::new(Body::from(b"{}".to_vec())))
             }
@@ -114,9 +117,11 @@ mod tests {
         let answers = futures::future::join_all((0..3 * MAX_CALLS).map(|_| call())).await;
         assert!(answers.into_iter().all(|answer| answer.is_ok()));
         assert_eq!(most.load(Ordering::Relaxed), MAX_CALLS);
-        // calls that waited too long were not sent, and leave their places
+        let before = all.load(Ordering::Relaxed);
         let answers = futures::future::join_all((0..12 * MAX_CALLS).map(|_| call())).await;
-        assert!(answers.iter().any(Result::is_err));
+        let answered = answers.iter().filter(|answer| answer.is_ok()).count();
+        assert!((3 * MAX_CALLS..12 * MAX_CALLS).contains(&answered), "{answered}");
+        assert_eq!(all.load(Ordering::Relaxed) - before, answered, "a call that waited too long was not sent");
         assert!(call().await.is_ok());
     }
 }

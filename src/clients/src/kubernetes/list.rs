@@ -1,5 +1,6 @@
 //! Whole lists, page by page. While one page is converted, the API server prepares the next one.
 
+use cketerm_runtime::tasks::held;
 use http::Request;
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::task::JoinSet;
@@ -37,12 +38,7 @@ struct ListMeta {
 #[serde(bound = "W: DeserializeOwned")]
 struct PageItems<W> {
     /// Go writes an empty list as `null`.
-    #[serde(default = "none")]
     items: Option<Vec<W>>,
-}
-
-fn none<W>() -> Option<Vec<W>> {
-    None
 }
 
 impl Kube {
@@ -103,7 +99,7 @@ impl Kube {
             let mut following = JoinSet::new();
             if !head.metadata.next.is_empty() {
                 let (kube, next) = (self.clone(), format!("{url}&continue={}", percent_encode(&head.metadata.next)));
-                following.spawn(async move { kube.page(accept, next).await });
+                following.spawn(held(async move { kube.page(accept, next).await }));
             }
             let page: PageItems<W> = parse(&text)?;
             page.items.into_iter().flatten().for_each(|object| add(&mut all, object));

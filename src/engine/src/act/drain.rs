@@ -17,12 +17,16 @@ use cketerm_rules::{
     decide::{Budgeted, Guard, dry_runs, preview_result, saves_dry_runs},
     snapshot::{EffectOutcome, StaleCause},
 };
+use futures::{StreamExt, stream};
 
 use super::{
     Actor, SHOWN_WITHIN, Stop,
     audit_intent::{AuditIntent, named, write_result},
     pod_events::SentRequests,
 };
+
+/// Number of pods of one Node that are deleted at once.
+const DELETIONS_AT_ONCE: usize = 16;
 
 impl Actor {
     /// Cordons the Node, or writes the owner annotation again: one patch, conditioned on `resourceVersion` (I9).
@@ -158,7 +162,9 @@ impl Actor {
                 let permit = self.permit(guard, decided)?;
                 Ok::<_, Stop>((pod.uid.clone(), self.answer_of(self.kube.delete_pod(&permit, pod).await, &[])))
             });
-            futures::future::join_all(each).await
+            // collected first: a stream of borrowing closures is not `Send`
+            let each: Vec<_> = each.collect();
+            stream::iter(each).buffer_unordered(DELETIONS_AT_ONCE).collect::<Vec<_>>().await
         };
         let (evicted, deleted) = futures::join!(self.send_evictions(guard, decided, &evict, false), deletions);
         let mut answers = match evicted {

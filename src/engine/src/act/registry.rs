@@ -18,7 +18,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     decide::{Apply, Guard, RegistryEffect, auto_repair_plan, compares, machines_held_by_hosts, unwritten},
-    registry::sync,
+    registry::{descriptions::own_member, sync},
     snapshot::{EffectOutcome, StaleCause},
 };
 
@@ -181,11 +181,10 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         // Compares with the current definition, which may have changed since the decision.
         let (view, kube) = (self.live.borrow(), self.kube_live.borrow());
-        let member = view
-            .definition()
-            .and_then(|d| d.cluster.nodes.iter().find(|n| node.addresses.contains(&n.address)).cloned());
         let current = kube.by_name.get(&node.name).filter(|n| n.resource_version == node.resource_version);
-        let current_change = member.zip(current).and_then(|(m, n)| sync::description(&m, &n.described));
+        let current_change = view.definition().zip(current).and_then(|(definition, row)| {
+            sync::description(own_member(definition, &kube, row)?, &row.described)
+        });
         if current_change.as_ref() != Some(description) || !view.sabakan.enabled() {
             return Ok(changed("the Node or its definition"));
         }

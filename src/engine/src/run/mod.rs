@@ -35,7 +35,7 @@ use cketerm_rules::{
     reboot_needed::signals::SignalCache,
     registry::descriptions::DescriptionCache,
     seen::Seen,
-    snapshot::{EffectOutcome, InFlight, Snapshot},
+    snapshot::{EffectOutcome, InFlight, Snapshot, UpkeepProgress},
 };
 use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
 use tokio::{
@@ -342,7 +342,7 @@ impl Loop {
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 patches_node: planned.effect.patches_node(),
-                upkeep: planned.effect.upkeep(),
+                upkeep: planned.effect.upkeep().map(UpkeepProgress::UnderWay),
                 evictions: planned.effect.evictions(),
                 attempt,
                 since: now.boot,
@@ -411,7 +411,7 @@ impl Loop {
                 entry,
                 starts: effect.starts(),
                 patches_node: false,
-                upkeep: None,
+                upkeep: effect.upkeep().map(UpkeepProgress::Failed),
                 evictions: std::collections::BTreeMap::new(),
                 attempt: None,
                 since: at,

@@ -432,13 +432,9 @@ impl Effect {
         if let Self::RunHook { entry, run, .. } = self { Some(run.id(*entry)) } else { None }
     }
 
-    /// Returns true if the effect patches the Node for the work on its machine or for the definition. A patch for others
-    /// waits meanwhile.
+    /// Returns true if the effect patches the Node for the work on its machine. A patch for others waits meanwhile.
     pub fn patches_node(&self) -> bool {
-        matches!(
-            self,
-            Self::Stamp { .. } | Self::Release { .. } | Self::Registry(super::RegistryEffect::Describe { .. })
-        )
+        matches!(self, Self::Stamp { .. } | Self::Release { .. })
     }
 
     /// Returns the kind of upkeep of Nodes that the effect is. `None`: it is something else.

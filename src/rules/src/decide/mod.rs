@@ -81,6 +81,7 @@ mod start_gates;
 #[cfg(test)]
 mod tests;
 mod uncordon_gates;
+mod upkeep;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -22,13 +22,13 @@ use cketerm_model::{
 use super::{Effect, Guard, Pass, attempts, entry_context::EntryContext};
 use crate::snapshot::NodeUpkeep;
 
-/// Beginning of the keys among the effects. The Node's own key stays free for its drain.
-const SIGNS_PREFIX: &str = "signs of ";
 /// Number of waves of reboots to come whose Nodes get the condition `MaintenancePlanned`. A queue of thousands would
 /// otherwise change as many Nodes at once, and every program that watches Nodes would hear of each.
 const PLANNED_WAVES: usize = 2;
 /// Maximum number of waves whose Nodes get the taint, whatever the policy says.
 const MAX_TAINT_WAVES: u64 = 5;
+/// Maximum number of Nodes whose signs are changed at once by a leader that resigns, which has only seconds for it.
+const CLEARED_AT_ONCE: usize = 64;
 
 /// Phase of the work on a machine, as far as the conditions tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,8 @@ impl<'a> Pass<'a> {
         self.want_taints(announced, waiting, &mut wanted);
         let nothing = WantedSigns::default();
         let without = kube.signed.iter().filter(|name| !wanted.contains_key(*name)).map(|name| (name, &nothing));
-        let mut free = self.snap.free_upkeep(NodeUpkeep::Signs);
+        let most = if announced == Announced::Nothing { CLEARED_AT_ONCE } else { NodeUpkeep::Signs.most_at_once() };
+        let mut free = self.free_upkeep(NodeUpkeep::Signs, most);
         for (name, signs) in without.chain(wanted.iter().map(|(name, signs)| (*name, signs))) {
             if free == 0 {
                 return;
@@ -139,16 +140,7 @@ impl<'a> Pass<'a> {
         let guard = stored.map_or_else(Guard::default, |(id, revision)| Guard::of_entry(id, revision));
         let effect = Effect::SetNodeSigns { node: Arc::clone(node), conditions, taint };
         // The effect belongs to no entry: its failure is no reason for the entry to wait.
-        self.plan(&format!("{SIGNS_PREFIX}{name}"), None, guard, effect)
-    }
-
-    /// Reports whether a patch of the Node or the start of an entry on it is planned in this pass, or under way. A second
-    /// patch would only conflict with the first, and a cordon goes first.
-    fn is_about_to_change(&self, name: &NodeName) -> bool {
-        let is_change = |effect: &Effect| effect.starts() || effect.patches_node();
-        let key = name.as_str();
-        let is_changing = self.snap.in_flight.get(key).is_some_and(|flight| flight.starts || flight.patches_node);
-        is_changing || self.out.effects.iter().any(|planned| planned.machine == key && is_change(&planned.effect))
+        self.plan(&NodeUpkeep::Signs.key(name), None, guard, effect)
     }
 
     /// Returns the conditions of a Node that have to change. Those of other programs stay as they are.

@@ -10,7 +10,7 @@ use cketerm_model::{
     acceptance::LeaderKind,
     boot_time::Seconds,
     cketerm_records::{Absences, Approval, Generated},
-    cluster::{Cluster, Node},
+    cluster::Cluster,
     entry::{EntryId, QueueKind, Stored},
     fault,
     kube::{KubeView, MetadataPatch, NodeRow},
@@ -31,7 +31,7 @@ use serde::Serialize;
 use super::{Effect, Guard, Pass};
 use crate::{
     membership,
-    registry::{self, Basis, Proposal, Proposed, sync},
+    registry::{self, Basis, Proposal, Proposed, descriptions::own_member, sync},
     snapshot::NodeUpkeep,
 };
 
@@ -398,7 +398,7 @@ impl Pass<'_> {
         if self.leadership_blocker().is_some() {
             return;
         }
-        let free = self.snap.free_upkeep(NodeUpkeep::Description);
+        let free = self.free_upkeep(NodeUpkeep::Description, NodeUpkeep::Description.most_at_once());
         fault!(DescriptionsUnlimited => free = usize::MAX);
         let mut descriptions = Vec::new();
         for name in &self.snap.undescribed.0 {
@@ -406,25 +406,20 @@ impl Pass<'_> {
                 break;
             }
             let Some(node) = self.snap.kube.by_name.get(name) else { continue };
-            if self.snap.in_flight.contains_key(name.as_str()) {
+            let key = NodeUpkeep::Description.key(name);
+            let is_busy = |key: &str| self.snap.in_flight.contains_key(key);
+            if is_busy(&key) || is_busy(name.as_str()) || self.is_about_to_change(name) {
                 continue;
             }
-            // The Node has the address of the member, and is the member's Node.
-            let members = node.addresses.iter().filter_map(|address| definition.members.index_of(address));
-            let own = |member: &&Node| self.snap.node_of(&member.address).is_some_and(|own| own.name == *name);
-            let mut own_members = members.filter_map(|i| definition.cluster.nodes.get(i)).filter(own);
-            if let Some(description) = own_members.find_map(|member| sync::description(member, &node.described)) {
+            let member = own_member(definition, &self.snap.kube, node);
+            if let Some(description) = member.and_then(|member| sync::description(member, &node.described)) {
                 descriptions.push((Arc::clone(node), description));
             }
         }
         for (node, description) in descriptions {
-            let machine = node.name.clone();
-            self.plan(
-                &machine,
-                None,
-                Guard::default(),
-                Effect::Registry(RegistryEffect::Describe { node, description }),
-            );
+            let key = NodeUpkeep::Description.key(&node.name);
+            let effect = Effect::Registry(RegistryEffect::Describe { node, description });
+            self.plan(&key, None, Guard::default(), effect);
         }
     }
 }

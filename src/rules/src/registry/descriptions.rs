@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use cketerm_model::{
+    cluster::Node,
     kube::{KubeView, NodeRow},
-    names::NodeName,
+    names::{Address, NodeName},
     stored::view::{Definition, StoreView},
 };
 use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
@@ -30,6 +31,19 @@ impl Undescribed {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// Returns the member whose Node this is: it has one of the Node's addresses, and its own Node, by name or else by
+/// address, is this one. If there are several, the first one of the definition.
+pub fn own_member<'a>(definition: &'a Definition, kube: &KubeView, node: &NodeRow) -> Option<&'a Node> {
+    let cluster = &definition.cluster;
+    let is_own = |address: &&Address| {
+        let named = definition.members.by_address(cluster, address).and_then(|m| kube.by_name.get(m.node_name()));
+        let own = named.map(|own| &own.name).or_else(|| kube.by_address.get(*address));
+        own == Some(&node.name)
+    };
+    let positions = node.addresses.iter().filter(is_own).filter_map(|address| definition.members.index_of(address));
+    positions.min().and_then(|i| cluster.nodes.get(i))
 }
 
 /// The last comparison.
@@ -91,9 +105,8 @@ fn differs(definition: &Definition, node: &NodeRow) -> bool {
 #[cfg(test)]
 mod tests {
     use cketerm_model::{
-        cluster::{Cluster, Node},
+        cluster::Cluster,
         entry::Stored,
-        names::Address,
         stored::view::Switch,
     };
 
@@ -149,7 +162,34 @@ mod tests {
         let mut disabled = store("c");
         disabled.sabakan = Switch { raw: Some("true".to_owned()), mod_revision: 9 };
         check(&disabled, &kube, &[]);
+        check(&disabled, &kube, &[]);
         kube.put_node(node(3, "a"));
         check(&store("a"), &kube, &["w1"]);
+        // back to the definition from before the pause, after changes that nobody compared
+        check(&a, &kube, &["w1"]);
+        check(&disabled, &kube, &[]);
+        kube.put_node(node(2, "b"));
+        check(&a, &kube, &["w1", "w2"]);
+        let mut elsewhere = node(2, "b");
+        elsewhere.addresses = vec![Address::new("10.0.0.9".to_owned())].into();
+        kube.put_node(elsewhere);
+        check(&a, &kube, &["w1"]);
+        let mut unreadable = store("a");
+        unreadable.cluster = Some(Stored { key: String::new(), mod_revision: 2, value: Err("broken".to_owned()) });
+        check(&unreadable, &kube, &[]);
+    }
+
+    #[test]
+    fn a_node_is_described_as_the_first_member_whose_node_it_is() {
+        let mut kube = KubeView::default();
+        let mut both = node(1, "b");
+        both.addresses = ["10.0.0.3", "10.0.0.2"].map(|a| Address::new(a.to_owned())).to_vec().into();
+        kube.put_node(both.clone());
+        let store = store("a");
+        let definition = store.definition().unwrap();
+        let own = |kube: &KubeView, row: &NodeRow| own_member(definition, kube, row).map(|m| m.address.to_string());
+        assert_eq!(own(&kube, &both).as_deref(), Some("10.0.0.2"));
+        let stranger = NodeRow { name: NodeName::new("stranger".to_owned()), ..both };
+        assert_eq!(own(&kube, &stranger), None, "the members' Node is another one");
     }
 }

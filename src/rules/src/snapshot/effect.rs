@@ -36,6 +36,16 @@ impl NodeUpkeep {
     }
 }
 
+/// Progress of the upkeep of one Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpkeepProgress {
+    /// Its patch is under way.
+    UnderWay(NodeUpkeep),
+    /// Its patch has failed, and it waits to be tried again.
+    Failed(NodeUpkeep),
+}
+
 /// An effect under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InFlight {
@@ -48,9 +58,9 @@ pub struct InFlight {
     /// Whether it patches the machine's Node.
     #[serde(default)]
     pub patches_node: bool,
-    /// Kind of upkeep of Nodes that it is, if any.
+    /// Upkeep of a Node that it is, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upkeep: Option<NodeUpkeep>,
+    pub upkeep: Option<UpkeepProgress>,
     /// Number of evictions that it sends, by budget (`namespace/name`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub evictions: BTreeMap<String, u32>,

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     bmc_access::{BmcAccess, BmcRefusal},
-    effect::{EffectOutcome, InFlight, NodeUpkeep, StaleCause},
+    effect::{EffectOutcome, InFlight, NodeUpkeep, StaleCause, UpkeepProgress},
     engine::{Engine, Leading},
     observed::Observed,
     probe::Probe,
@@ -83,13 +83,6 @@ impl Snapshot {
             self.kube.by_name.get(member.node_name())
         });
         by_name.or_else(|| self.kube.by_address.get(address).and_then(|name| self.kube.by_name.get(name)))
-    }
-
-    /// Returns the number of Nodes for which this upkeep may begin now. One whose patch waits to be tried again takes no
-    /// place.
-    pub fn free_upkeep(&self, upkeep: NodeUpkeep) -> usize {
-        let under_way = self.in_flight.values().filter(|flight| flight.upkeep == Some(upkeep)).count();
-        upkeep.most_at_once().saturating_sub(under_way)
     }
 
     /// Returns the name under which a machine's effects are kept apart: its Node's name, else the address.

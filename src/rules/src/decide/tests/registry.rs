@@ -19,7 +19,7 @@ use crate::{
     decide::{ApplyState, Decision, Effect, RegistryEffect},
     preflight_fault::PreflightFault,
     registry::{GoodAnswer, QueryState, Registry, descriptions::Undescribed, propose},
-    snapshot::{InFlight, NodeUpkeep, Snapshot},
+    snapshot::{InFlight, NodeUpkeep, Snapshot, UpkeepProgress},
 };
 
 const TEMPLATE: &str = "name: test\nnodes:\n- {user: u, control_plane: true}\n- {user: u}\nreboot: {reboot_command: [reboot], boot_check_command: [check]}\n";
@@ -397,7 +397,7 @@ fn node_metadata_is_applied_only_while_the_integration_is_enabled() {
             s.kube.put_node(row);
         }
     });
-    assert_eq!(described(&only_it), [address.as_str()]);
+    assert_eq!(described(&only_it), [format!("description of {address}")]);
     let off = only_it.with(|s| s.store.sabakan = Switch { raw: Some("true".to_owned()), mod_revision: 9 });
     assert!(described(&off).is_empty());
 }
@@ -415,28 +415,57 @@ fn at_most_8_nodes_are_described_at_once_and_failed_ones_hold_no_place() {
     let mut snap = snapshot(&scene, 0, &[]);
     let first = described(&snap);
     assert_eq!(first.len(), 8);
-    let under_way = |upkeep: Option<NodeUpkeep>| InFlight {
+    let flight = |upkeep: Option<UpkeepProgress>| InFlight {
         what: "describing".to_owned(),
         entry: None,
         starts: false,
-        patches_node: upkeep.is_some(),
+        patches_node: false,
         upkeep,
         evictions: BTreeMap::new(),
         attempt: None,
         since: BootTime::ZERO,
     };
-    for machine in &first {
-        snap.in_flight.insert(machine.clone(), under_way(Some(NodeUpkeep::Description)));
+    for key in &first {
+        snap.in_flight.insert(key.clone(), flight(Some(UpkeepProgress::UnderWay(NodeUpkeep::Description))));
     }
     assert!(described(&snap).is_empty());
     snap.in_flight.remove(&first[3]);
     assert_eq!(described(&snap), first[3..4]);
-    for machine in &first {
-        snap.in_flight.insert(machine.clone(), under_way(None));
+    let failed = |since| InFlight { since, ..flight(Some(UpkeepProgress::Failed(NodeUpkeep::Description))) };
+    snap.in_flight.clear();
+    for key in &first[..7] {
+        snap.in_flight.insert(key.clone(), failed(BOOT));
     }
     let next = described(&snap);
     assert_eq!(next.len(), 8, "the first ones wait to be tried again");
-    assert!(next.iter().all(|machine| !first.contains(machine)));
+    assert!(next.iter().all(|key| !first[..7].contains(key)));
+    // with the eighth, it looks as if all were refused: one is tried each second
+    snap.in_flight.insert(first[7].clone(), failed(BOOT - Seconds::new(0.9)));
+    assert!(described(&snap).is_empty());
+    for key in &first {
+        snap.in_flight.insert(key.clone(), failed(BOOT - Seconds::new(1.0)));
+    }
+    let next = described(&snap);
+    assert_eq!(next.len(), 1);
+    snap.in_flight.insert(next[0].clone(), flight(Some(UpkeepProgress::UnderWay(NodeUpkeep::Description))));
+    assert!(described(&snap).is_empty());
+    let machine = first[0].strip_prefix("description of ").unwrap();
+    let mut snap = snapshot(&scene, 0, &[]);
+    for (key, other) in [
+        (machine.to_owned(), InFlight { patches_node: true, ..flight(None) }),
+        (format!("signs of {machine}"), flight(Some(UpkeepProgress::UnderWay(NodeUpkeep::Signs)))),
+    ] {
+        snap.in_flight.insert(key.clone(), other);
+        assert!(!described(&snap).contains(&first[0]), "{key} is under way");
+        snap.in_flight.remove(&key);
+    }
+    assert!(described(&snap).contains(&first[0]));
+    let queued = scene.entry(1, 9, RebootStatus::Queued, 10);
+    let mut snap = snapshot(&queued, 0, &[]);
+    let node = snap.store.reboots.entries[&1].get().unwrap().node.clone();
+    snap.in_flight.insert(format!("description of {node}"), failed(BOOT));
+    let starts = decide(&snap).effects.into_iter().any(|p| p.machine == *node && p.effect.starts());
+    assert!(starts, "a description that failed holds no entry back");
 }
 
 #[test]
