@@ -182,9 +182,10 @@ impl Actor {
         // Compares with the current definition, which may have changed since the decision.
         let (view, kube) = (self.live.borrow(), self.kube_live.borrow());
         let current = kube.by_name.get(&node.name).filter(|n| n.resource_version == node.resource_version);
-        let current_change = view.definition().zip(current).and_then(|(definition, row)| {
-            sync::description(own_member(definition, &kube, row)?, &row.described)
-        });
+        let current_change = view
+            .definition()
+            .zip(current)
+            .and_then(|(definition, row)| sync::description(own_member(definition, &kube, row)?, &row.described));
         if current_change.as_ref() != Some(description) || !view.sabakan.enabled() {
             return Ok(changed("the Node or its definition"));
         }

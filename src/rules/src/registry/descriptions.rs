@@ -104,11 +104,7 @@ fn differs(definition: &Definition, node: &NodeRow) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use cketerm_model::{
-        cluster::Cluster,
-        entry::Stored,
-        stored::view::Switch,
-    };
+    use cketerm_model::{cluster::Cluster, entry::Stored, stored::view::Switch};
 
     use super::*;
 
