@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{
-    connect::Kube,
+    connect::{Kube, MAX_CALLS},
     error::{Fault, KubeError},
 };
 
@@ -15,15 +15,12 @@ use super::{
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that a call waits for others. It is short, because a permit to write was checked before.
 const TURN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of calls under way; others wait for them. Each of them has a connection of its own, and an API server
-/// that has to accept thousands answers none.
-pub(super) const MAX_CALLS: usize = 128;
 
 impl Kube {
     /// Sends a request that was built, with the timeout [`CALL_TIMEOUT`].
     pub(super) async fn send<T: DeserializeOwned>(&self, request: RequestResult) -> Result<T, Fault> {
         let request = built(request)?;
-        self.call(self.client.request(request)).await
+        self.call(Box::pin(self.client.request(request))).await
     }
 
     /// Waits for a call: first until few enough others are under way, then for its answer.

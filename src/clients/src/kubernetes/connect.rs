@@ -15,11 +15,14 @@ use kube::{
 };
 
 use super::{
-    call::MAX_CALLS,
     error::{Fault, KubeError, chain},
     probe_clients::ProbeClients,
     transport,
 };
+
+/// Maximum number of calls under way; others wait for them. Each of them has a connection of its own, and an API server
+/// that has to accept thousands answers none.
+pub(super) const MAX_CALLS: usize = 128;
 
 /// Settings of the Kubernetes connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -120,7 +120,7 @@ impl Kube {
     /// Reads the text of one page, with the timeout of a call.
     async fn page(&self, accept: &str, url: String) -> Result<String, Fault> {
         let request = built(Request::get(url).header("accept", accept).body(Vec::new()))?;
-        self.call(self.client.request_text(request)).await
+        self.call(Box::pin(self.client.request_text(request))).await
     }
 }
 

@@ -111,7 +111,7 @@ mod tests {
     fn node(i: u8, role: &str) -> NodeRow {
         let mut row = NodeRow {
             name: NodeName::new(format!("w{i}")),
-            addresses: vec![Address::new(format!("10.0.0.{i}"))].into(),
+            addresses: vec![Address::new(format!("10.0.0.{i}"))],
             ..NodeRow::default()
         };
         row.described.labels = [("role".to_owned(), role.to_owned())].into_iter().collect();
@@ -127,9 +127,9 @@ mod tests {
         let cluster = Cluster { nodes: (1..=3).map(member).collect(), ..Cluster::default() };
         let stored =
             |value: &str| Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(value.to_owned())) };
-        let mut store = StoreView::default();
-        store.cluster =
-            Some(Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(Definition::from(cluster))) });
+        let definition = Arc::new(Definition::from(cluster));
+        let cluster = Some(Stored { key: String::new(), mod_revision: 1, value: Ok(definition) });
+        let mut store = StoreView { cluster, ..StoreView::default() };
         store.sabakan = Switch { raw: None, mod_revision: 0 };
         store.registry.template = Some(stored("template"));
         store
@@ -167,7 +167,7 @@ mod tests {
         kube.put_node(node(2, "b"));
         check(&a, &kube, &["w1", "w2"]);
         let mut elsewhere = node(2, "b");
-        elsewhere.addresses = vec![Address::new("10.0.0.9".to_owned())].into();
+        elsewhere.addresses = vec![Address::new("10.0.0.9".to_owned())];
         kube.put_node(elsewhere);
         check(&a, &kube, &["w1"]);
         let mut unreadable = store("a");
@@ -179,7 +179,7 @@ mod tests {
     fn a_node_is_described_as_the_first_member_whose_node_it_is() {
         let mut kube = KubeView::default();
         let mut both = node(1, "b");
-        both.addresses = ["10.0.0.3", "10.0.0.2"].map(|a| Address::new(a.to_owned())).to_vec().into();
+        both.addresses = ["10.0.0.3", "10.0.0.2"].map(|a| Address::new(a.to_owned())).to_vec();
         kube.put_node(both.clone());
         let store = store("a");
         let definition = store.definition().unwrap();
