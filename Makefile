@@ -7,7 +7,7 @@ BINARY := $(TARGET)/shipped/cketerm
 # Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
 # functions of the same code, which generic code has many of.
 LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
-.PHONY: run demo dev test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench wave records registry operations build package release site setup aarch64 image chart agent-logind eta
+.PHONY: run demo dev test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench wave records registry flames operations build package release site setup aarch64 image chart agent-logind eta
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
@@ -142,7 +142,7 @@ bench: setup build ## cost of the console compared with sofka and kubetui, and o
 	cargo bench --locked --profile dist --features jemalloc --bench frame -- docs/performance.md
 	python3 tests/figures/console.py $(BINARY) --build-peers --write docs/performance.md
 	python3 tests/figures/drain.py $(BINARY) --write docs/performance.md
-	cargo bench --locked --profile dist --features jemalloc --bench generate
+	cargo bench --locked --profile dist --features jemalloc --bench generate -- docs/performance.md
 
 scale: setup build ## an engine and a console on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md; fails if a budget or a growth limit is missed (a quarter of an hour)
 	python3 tests/figures/scale.py $(BINARY) --write docs/performance.md
@@ -155,6 +155,9 @@ records: setup build ## history and audit with RECORDS=1000000, and what a reboo
 
 registry: setup build ## a daemon and observing consoles with sabakan's machines and BareMetalHosts of MACHINES=5000 machines, into docs/performance.md; fails if a budget is missed (20 minutes)
 	python3 tests/figures/registry.py $(BINARY) --machines $(or $(MACHINES),5000) --write docs/performance.md
+
+flames: setup ## flamegraphs of a pass, a frame and the console's start, as SVG in docs/pictures; needs perf, and installs inferno at first (half an hour with builds)
+	python3 tests/figures/flames.py
 
 eta: ## simulated weeks of nine clusters: how often batches end within the estimated interval, into docs/performance.md (a minute)
 	python3 tests/figures/eta.py docs/performance.md
