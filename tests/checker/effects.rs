@@ -61,12 +61,13 @@ impl World {
             return;
         }
         if let EffectOutcome::Failed(_) | EffectOutcome::Stale(_) = outcome {
+            let failed = matches!(outcome, EffectOutcome::Failed(_));
             let waiting = InFlight {
                 what: "waiting to retry".to_owned(),
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 patches_node: false,
-                upkeep: planned.effect.upkeep().map(UpkeepProgress::Failed),
+                upkeep: failed.then(|| planned.effect.upkeep()).flatten().map(UpkeepProgress::Failed),
                 evictions: BTreeMap::new(),
                 attempt: None,
                 since: now.boot,

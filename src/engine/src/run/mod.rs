@@ -406,12 +406,13 @@ impl Loop {
         }
         if let Some(span) = pause {
             let at = now.boot;
+            let failed = matches!(outcome, EffectOutcome::Failed(_));
             let waiting = InFlight {
                 what: "waiting to retry".to_owned(),
                 entry,
                 starts: effect.starts(),
                 patches_node: false,
-                upkeep: effect.upkeep().map(UpkeepProgress::Failed),
+                upkeep: failed.then(|| effect.upkeep()).flatten().map(UpkeepProgress::Failed),
                 evictions: std::collections::BTreeMap::new(),
                 attempt: None,
                 since: at,
