@@ -9,6 +9,7 @@ mod bounds;
 mod breaker;
 mod budget_order;
 mod cordons;
+mod descriptions;
 mod drain;
 mod endpoints;
 mod etcd_quorum;
