@@ -185,6 +185,9 @@ impl Target {
         match &self.servers {
             Servers::World(world) => {
                 world.act("kill", "apiserver");
+                let address = world.api.trim_start_matches("https://");
+                // its threads may outlive it: the next API server would end because its port is in use
+                drop(std::net::TcpListener::bind(address).expect("the port of the killed API server is free"));
                 self.compact().await;
                 world.act("start", "apiserver");
                 for _ in 0..300 {
@@ -194,7 +197,9 @@ impl Target {
                     }
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
-                panic!("the API server does not become ready again");
+                let log = std::fs::read_to_string(world.dir().join("log/apiserver.log")).unwrap_or_default();
+                let last: Vec<_> = log.lines().rev().take(5).collect();
+                panic!("the API server does not become ready again; its last lines, newest first: {last:#?}");
             }
             _ => self.compact().await,
         }
