@@ -256,19 +256,19 @@ impl<'a> Pass<'a> {
     /// not allow, a program of its driver cannot be run, its BareMetalHost would not carry out the request, or its
     /// agent has not reported. It bars only the entries that need the BMC (SAF-39).
     fn bmc_not_allowed(&self, ctx: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
+        if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
+            return None;
+        }
         let bmcs = &self.snap.engine.bmcs;
         let fault = match bmcs.refusal(ctx.address) {
             Some(BmcRefusal::NotNamed) => None,
             Some(BmcRefusal::Fault(why)) => Some(why.to_owned()),
             None => {
                 let host = bmcs.host_fault(ctx.address, &self.snap.kube);
-                let agent = || bmcs.agent_fault(ctx.address, self.node_of(ctx).map(AsRef::as_ref));
+                let agent = || bmcs.agent_fault(ctx.address, || self.node_of(ctx));
                 Some(host.or_else(agent)?)
             }
         };
-        if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
-            return None;
-        }
         Some(Reason::BmcNotAllowed { address: ctx.address.clone(), fault })
     }
 

@@ -1,6 +1,9 @@
 //! Access to BMCs that this host's file gives to the commands of the definition (SAF-38, SAF-39).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use cketerm_model::{
     cketerm_records::MissingSetting,
@@ -119,9 +122,14 @@ impl BmcAccess {
     }
 
     /// Returns the reason why the agent of the machine with this address would not reboot it, if an agent has to.
-    pub fn agent_fault(&self, address: &Address, node: Option<&NodeRow>) -> Option<String> {
+    /// `node` looks for the Node; it is only called if there is an agent.
+    pub fn agent_fault<'n>(
+        &self,
+        address: &Address,
+        node: impl FnOnce() -> Option<&'n Arc<NodeRow>>,
+    ) -> Option<String> {
         let Self::ByMachine { agents, .. } = self else { return None };
-        report_fault(node.filter(|_| agents.contains(address))?)
+        report_fault(agents.contains(address).then(node)??)
     }
 
     /// Returns what the machines of the definition need and the file does not give.
