@@ -176,3 +176,25 @@ pub mod text_number {
         text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is not a number in a string")))
     }
 }
+
+/// Formats the indexes of entries for people: commas, and a dash for three or more in a row ("3, 5–7, 12").
+pub fn format_indexes(indexes: &[u64]) -> String {
+    let runs = indexes.chunk_by(|before, after| before.checked_add(1) == Some(*after));
+    let texts = runs.map(|run| match run {
+        [first, _, .., last] => format!("{first}–{last}"),
+        few => few.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_or_more_consecutive_indexes_are_written_as_a_range() {
+        assert_eq!(format_indexes(&[3, 5, 6, 7, 12, 13]), "3, 5–7, 12, 13");
+        assert_eq!(format_indexes(&[9, 8, 8, u64::MAX]), format!("9, 8, 8, {}", u64::MAX));
+        assert_eq!(format_indexes(&[]), "");
+    }
+}

@@ -16,7 +16,7 @@ async fn entries_are_added_listed_held_and_cancelled_with_user_and_reason() {
     rig.define();
     let output = rig.run_with(&["rq", "add", "-", "--reason", "INC-7"], "10.0.0.12 10.0.0.13\n\t10.0.0.11\n");
     let message = "warning: 10.0.0.11 is the only control plane: the Kubernetes API is down while it is in work\n\
-                   1 API server(s) included, each rebooted alone: 10.0.0.11\nadded: 0, 1, 2\n";
+                   1 API server(s) included, each rebooted alone: 10.0.0.11\nadded: 0–2\n";
     assert_eq!((output.status, output.stdout.as_str()), (0, ""));
     assert!(output.stderr.starts_with(&format!("{message}batch: ")), "{output:?}");
     let listed = json_of(&rig.run(&["rq", "list"]).stdout);

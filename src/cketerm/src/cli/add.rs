@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use cketerm_actions::{ActionError, AddCheck, NodeSelection, Operator};
-use cketerm_model::{names::Address, selector::Selector};
+use cketerm_model::{entry::format_indexes, names::Address, selector::Selector};
 use clap::Args;
 
 use super::{
@@ -13,7 +13,6 @@ use super::{
     input_file::read,
     needed,
     options::{Output, Reason},
-    output::join,
     queue_plan,
 };
 
@@ -93,7 +92,8 @@ async fn add(
     for note in &added.notes {
         context.print_message(note);
     }
-    let which = if added.indexes.is_empty() { "nothing: no node was given".to_owned() } else { join(&added.indexes) };
+    let which =
+        if added.indexes.is_empty() { "nothing: no node was given".to_owned() } else { format_indexes(&added.indexes) };
     context.print_message(&format!("added: {which}"));
     if let Some(batch) = added.batch {
         context.print_message(&format!("batch: {batch}"));

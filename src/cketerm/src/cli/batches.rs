@@ -11,7 +11,7 @@ use cketerm_model::{
     acceptance::OperatorCommand,
     batch::{BatchId, BatchState, Cancelled, Paused},
     cketerm_records::Who,
-    entry::QueueKind,
+    entry::{QueueKind, format_indexes},
     kube::KubeView,
     stored::view::StoreView,
 };
@@ -26,7 +26,7 @@ use serde::Serialize;
 use super::{
     Context,
     options::{Output, Reason},
-    output::{columns, join},
+    output::columns,
     restrictions::moment,
 };
 
@@ -272,7 +272,7 @@ pub async fn cancel(
         context.print_message(&format!("nothing was {done}: batch {id} has no open entry"));
         return Ok(cancelled);
     }
-    context.print_message(&format!("{done}: {}", join(&cancelled)));
+    context.print_message(&format!("{done}: {}", format_indexes(&cancelled)));
     Ok(cancelled)
 }
 

@@ -4,10 +4,10 @@
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
 use cketerm_actions::{ActionError, CONFIRM_TIMEOUT, Operator};
-use cketerm_model::entry::QueueKind;
+use cketerm_model::entry::{QueueKind, format_indexes};
 use clap::{ArgAction, Args};
 
-use super::{Context, options::Reason, output::join};
+use super::{Context, options::Reason};
 
 /// Whether to wait.
 #[derive(Args, Clone, Copy, Debug)]
@@ -57,13 +57,13 @@ pub async fn confirm(
         context.print_message(&format!("note: repeated the {noun}: CKE's write had lost it"));
     }
     if confirmation.unconfirmed.is_empty() {
-        context.print_message(&format!("confirmed: CKE has removed {}", join(indexes)));
+        context.print_message(&format!("confirmed: CKE has removed {}", format_indexes(indexes)));
         return Ok(());
     }
     Err(ActionError::failed(format!(
         "unconfirmed: {}: the {noun} is stored, but after {seconds} s the entries are still there ({leader}); check \
          CKE with `cketerm leader` and the entries with `cketerm {command} list`. A running console or daemon of \
          cketerm repeats the {noun} if CKE's write loses it; without one, run the command again",
-        join(&confirmation.unconfirmed)
+        format_indexes(&confirmation.unconfirmed)
     )))
 }

@@ -5,7 +5,7 @@ use cketerm_model::{
     acceptance::OperatorCommand,
     clock::Clock,
     cluster::Member,
-    entry::{EntryId, Stored},
+    entry::{EntryId, Stored, format_indexes},
     maintenance::MaintenanceEntry,
     names::{Address, NodeName},
     reason::Reason as WaitReason,
@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::{
     Context,
     options::{Output, Reason},
-    output::{columns, join},
+    output::columns,
     why,
 };
 
@@ -81,7 +81,7 @@ async fn add(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     for note in &added.notes {
         context.print_message(note);
     }
-    context.print_message(&format!("maintenance {}: until {until}", join(&added.indexes)));
+    context.print_message(&format!("maintenance {}: until {until}", format_indexes(&added.indexes)));
     print_acceptance(&operator, OperatorCommand::Maintain, context).await;
     Ok(())
 }
@@ -97,14 +97,14 @@ async fn extend(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator().await?;
     let until = end(args, &operator).await?;
     let extended = operator.extend_maintenance(&args.nodes, until, args.reason.get()).await?;
-    context.print_message(&format!("maintenance {}: until {until}", join(&extended)));
+    context.print_message(&format!("maintenance {}: until {until}", format_indexes(&extended)));
     Ok(())
 }
 
 async fn release(nodes: &[String], reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator().await?;
     let released = operator.release_maintenance(nodes, reason.get()).await?;
-    let which = format!("maintenance {} released ({})", join(&released), nodes.join(", "));
+    let which = format!("maintenance {} released ({})", format_indexes(&released), nodes.join(", "));
     match operator.release_note().await {
         Some(note) => context.print_message(&format!("{which}; {note}")),
         None => context.print_message(&format!("{which}: the leader uncordons each node once it is Ready")),

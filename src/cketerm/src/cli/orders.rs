@@ -4,11 +4,11 @@ use cketerm_actions::ActionError;
 use cketerm_model::{
     acceptance::OperatorCommand,
     cketerm_records::Verb,
-    entry::{EntryId, QueueKind},
+    entry::{EntryId, QueueKind, format_indexes},
 };
 use clap::Args;
 
-use super::{Context, options::Reason, output::join};
+use super::{Context, options::Reason};
 
 /// An order for one entry.
 #[derive(Args, Debug)]
@@ -47,7 +47,7 @@ pub async fn reset_backoff(
     context: &Context,
 ) -> Result<(), ActionError> {
     let reset = context.operator().await?.reset_backoff(queue, index, reason.get()).await?;
-    let what = if reset.is_empty() { "none had a backoff".to_owned() } else { join(&reset) };
+    let what = if reset.is_empty() { "none had a backoff".to_owned() } else { format_indexes(&reset) };
     context.print_message(&format!("backoff ended: {what}"));
     Ok(())
 }

@@ -261,11 +261,6 @@ pub fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// Formats the indexes of entries, separated by commas.
-pub fn join(indexes: &[u64]) -> String {
-    indexes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use cketerm_model::{
     batch::BatchId,
     cketerm_records::Verb,
     clock::Now,
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, QueueKind, Stored, format_indexes},
     kube::KubeView,
     names::Address,
     stored::{keys::SwitchName, view::StoreView},
@@ -21,7 +21,7 @@ use super::{
     needed,
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
-    output::{cell, columns, join},
+    output::{cell, columns},
     queue_plan,
     restrictions::print_restrictions,
     switches::{self, SwitchCommand},
@@ -145,7 +145,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
             let cancelled = operator.cancel_all_reboots(reason.get()).await?;
             // what was done is said first: the reads that follow may fail
             if !cancelled.is_empty() {
-                context.print_message(&format!("cancelled: {}", join(&cancelled)));
+                context.print_message(&format!("cancelled: {}", format_indexes(&cancelled)));
             }
             let left = unreadable_indexes(&operator.store.read_view().await?);
             if cancelled.is_empty() {

@@ -7,7 +7,7 @@ use cketerm_clients::store::repairs::Which;
 use cketerm_model::{
     batch::BatchId,
     cketerm_records::Verb,
-    entry::{EntryId, QueueKind},
+    entry::{EntryId, QueueKind, format_indexes},
     stored::keys::SwitchName,
 };
 use clap::{Args, Subcommand};
@@ -19,7 +19,7 @@ use super::{
     confirm::{Wait, confirm},
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
-    output::{cell, columns, join},
+    output::{cell, columns},
     queue_plan,
     restrictions::print_restrictions,
     switches::{self, SwitchCommand},
@@ -210,7 +210,7 @@ async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
     for note in &added.notes {
         context.print_message(note);
     }
-    context.print_message(&format!("added: {}", join(&added.indexes)));
+    context.print_message(&format!("added: {}", format_indexes(&added.indexes)));
     if let Some(batch) = added.batch {
         context.print_message(&format!("batch: {batch}"));
     }

@@ -2,7 +2,7 @@
 
 use cketerm_actions::{ActionError, LEFT};
 use cketerm_model::{
-    entry::{EntryId, QueueKind, Stored},
+    entry::{EntryId, QueueKind, Stored, format_indexes},
     stored::view::StoreView,
     text::visible,
 };
@@ -10,7 +10,7 @@ use imbl::OrdMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Context, options::Reason, output::join};
+use super::{Context, options::Reason};
 
 /// Returns the indexes of unreadable entries in the reboot queue.
 pub fn unreadable_indexes(view: &StoreView) -> Vec<u64> {
@@ -22,7 +22,7 @@ pub fn unreadable_error(left: &[u64]) -> Result<(), ActionError> {
     let Some(first) = left.first() else { return Ok(()) };
     Err(ActionError::unreadable(format!(
         "unreadable entries are left: {}; `cketerm rq cancel {first}` shows one and how to remove it",
-        join(left)
+        format_indexes(left)
     )))
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cketerm_model::{
     batch::{Batch, BatchId},
     cketerm_records::Request,
-    entry::{EntryId, QueueKind},
+    entry::{EntryId, QueueKind, format_indexes},
     fault,
     fence::Person,
     names::Address,
@@ -23,7 +23,7 @@ use super::{
     batches::read_batch,
     connect::Store,
     error::StoreError,
-    operator::{AuditNote, WriteOutcome, format_ranges, json},
+    operator::{AuditNote, WriteOutcome, json},
     queue::MAX_CONFLICTS,
 };
 
@@ -211,7 +211,7 @@ impl Store {
             ops.push(TxnOp::put(self.keys().request(id), json(&request), None));
         }
         let which = if queue == QueueKind::Repair { "entry" } else { "entries" };
-        let result = format!("{which} {}", format_ranges(&indexes));
+        let result = format!("{which} {}", format_indexes(&indexes));
         let note = AuditNote { who: note.person.who(), what: note.what, on: &note.on, reason: reason.as_deref() };
         match self.write(note, &result, compares, ops).await? {
             WriteOutcome::At(mod_revision) => {

@@ -2,7 +2,6 @@
 //! STO-45).
 
 use std::{
-    fmt::Write as _,
     hash::{BuildHasher, Hasher, RandomState},
     sync::OnceLock,
     sync::atomic::{AtomicU64, Ordering},
@@ -180,21 +179,6 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Returns indexes as text: `3, 5–9, 12`.
-pub(crate) fn format_ranges(indexes: &[u64]) -> String {
-    let mut text = String::new();
-    let mut rest = indexes.iter().copied().peekable();
-    while let Some(first) = rest.next() {
-        let mut last = first;
-        while let Some(next) = rest.next_if(|n| *n == last + 1) {
-            last = next;
-        }
-        let comma = if text.is_empty() { "" } else { ", " };
-        let _ = if first == last { write!(text, "{comma}{first}") } else { write!(text, "{comma}{first}–{last}") };
-    }
-    text
-}
-
 /// Returns a number that no other process and no other call of this one makes: a random start, then counted.
 fn unique_id() -> u64 {
     static START: OnceLock<u64> = OnceLock::new();
@@ -206,12 +190,6 @@ fn unique_id() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn consecutive_indexes_are_written_as_ranges() {
-        assert_eq!(format_ranges(&[3, 5, 6, 7, 12]), "3, 5–7, 12");
-        assert_eq!(format_ranges(&[]), "");
-    }
 
     #[test]
     fn record_ids_are_unique() {

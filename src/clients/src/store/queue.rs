@@ -3,7 +3,7 @@
 
 use cketerm_model::{
     cketerm_records::Who,
-    entry::{EntryId, QueueKind},
+    entry::{EntryId, QueueKind, format_indexes},
     fault,
     fence::Person,
     maintenance::MaintenanceEntry,
@@ -23,7 +23,7 @@ use super::{
     connect::Store,
     error::StoreError,
     leadership::compare,
-    operator::{AuditNote, WriteOutcome, format_ranges, json},
+    operator::{AuditNote, WriteOutcome, json},
 };
 
 /// Number of retries after a lost race before the operator must look.
@@ -143,7 +143,7 @@ impl Store {
                 let revisions = part.iter().map(|(i, r, _)| Compare::mod_revision(key(*i), CompareOp::Equal, *r));
                 let compares = revisions.chain(under.as_ref().map(|under| compare(under, self.keys()))).collect();
                 let ops = part.iter().flat_map(|(i, _, change)| change.ops(key(*i))).collect();
-                let on = format!("{} {}", queue.folder(), format_ranges(&indexes));
+                let on = format!("{} {}", queue.folder(), format_indexes(&indexes));
                 match self.write(AuditNote { who, what, on: &on, reason }, "done", compares, ops).await {
                     Ok(WriteOutcome::At(_)) => {
                         changed.extend(indexes);
