@@ -18,7 +18,7 @@ const RETIRED_IN_STRINGS: &[&str] = &["let(s|ting)? go of", r"mend(s|ed|ing)?", 
 /// Names of types that were replaced by the standard term.
 const RETIRED_NAMES: &[&str] = &[
     "AnyEntry", "Came", "Crier", "Ground", "Half", "Hands", "Hearing", "Herald", "HostDeed", "Keeper", "Postman",
-    "Tally", "Witness", "PATIENCE",
+    "Tally", "Told", "Witness", "PATIENCE",
 ];
 
 /// Documents that are generated from strings of the program, or quote the old ones.

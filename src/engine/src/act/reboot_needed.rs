@@ -17,7 +17,7 @@ use cketerm_model::{
 use cketerm_rules::{
     decide::{Guard, NeededBatch, RebootNeededEffect},
     reboot_needed::{
-        queue::{CauseBatch, batch_of, entries_by_address, grown, logged, room},
+        queue::{CauseBatch, batch_of, entries_by_address, free_places, grown, logged},
         record::RecordChange,
     },
     snapshot::{EffectOutcome, StaleCause},
@@ -130,7 +130,7 @@ impl Actor {
             node.is_some_and(|node| node.boot_id == machine.boot_id && node.uid == machine.node_uid && node.ready)
                 && !entries.contains_key(&machine.address)
         };
-        let fits = room(view, &policy, self.steady.now().wall).is_some_and(|left| batch.machines.len() <= left);
+        let fits = free_places(view, &policy, self.steady.now().wall).is_some_and(|left| batch.machines.len() <= left);
         let is_allowed = policy.reboot_needed == RebootNeeded::Queue && view.reboots.switch.enabled();
         if !fits || !is_allowed || batch.machines.is_empty() || !batch.machines.iter().all(is_same) {
             return None;

@@ -13,7 +13,9 @@ use cketerm_model::{
 use serde::Serialize;
 
 use super::{Effect, Guard, Pass, effect::StartRevisions};
-use crate::maintenance_requests::{Refusal, Told, choose, end_of, ended, has_entries, next_nodes, status, to_withdraw};
+use crate::maintenance_requests::{
+    Refusal, RequestAnswer, choose, end_of, ended, has_entries, next_nodes, status, to_withdraw,
+};
 
 /// Action for a `MaintenanceRequest`.
 #[derive(Clone, Debug, Serialize)]
@@ -146,7 +148,7 @@ impl Pass<'_> {
             (Some(stored), _) => {
                 let Some(record) = stored.get() else {
                     let message = format!("the key {} cannot be read: fix it with etcdctl", stored.key);
-                    return self.report(row, Told::Refused(&refusal(RequestReason::InvalidRecord, message)));
+                    return self.report(row, RequestAnswer::Refused(&refusal(RequestReason::InvalidRecord, message)));
                 };
                 self.for_accepted_request(row, stored, record)
             }
@@ -158,10 +160,12 @@ impl Pass<'_> {
         let now = self.now.wall;
         let spec = match &row.spec {
             Ok(spec) => spec,
-            Err(why) => return self.report(row, Told::Refused(&refusal(RequestReason::InvalidSpec, why.clone()))),
+            Err(why) => {
+                return self.report(row, RequestAnswer::Refused(&refusal(RequestReason::InvalidSpec, why.clone())));
+            }
         };
         if spec.window.end.is_some_and(|end| end <= now) {
-            return self.report(row, Told::Missed);
+            return self.report(row, RequestAnswer::Missed);
         }
         if let Some(end) = spec.window.end {
             self.wake_at_wall(end);
@@ -169,11 +173,11 @@ impl Pass<'_> {
         if let Some(start) = spec.window.start.filter(|start| *start > now) {
             self.wake_at_wall(start);
             let message = format!("its window begins at {start}");
-            return self.report(row, Told::Refused(&refusal(RequestReason::BeforeWindow, message)));
+            return self.report(row, RequestAnswer::Refused(&refusal(RequestReason::BeforeWindow, message)));
         }
         let nodes = match choose(&self.snap.store, &self.snap.kube, spec, now) {
             Ok(nodes) => nodes,
-            Err(refusal) => return self.report(row, Told::Refused(&refusal)),
+            Err(refusal) => return self.report(row, RequestAnswer::Refused(&refusal)),
         };
         if !row.is_held() {
             return Some(hold(row, true));
@@ -230,11 +234,11 @@ impl Pass<'_> {
                 return Some(MaintenanceRequestEffect::Queue { uid, record, nodes });
             }
         }
-        self.report(row, Told::Accepted(record))
+        self.report(row, RequestAnswer::Accepted(record))
     }
 
-    fn report(&self, row: &Arc<RequestRow>, told: Told<'_>) -> Option<MaintenanceRequestEffect> {
-        let status = status(&self.snap.store, row, told, self.now.wall);
+    fn report(&self, row: &Arc<RequestRow>, answer: RequestAnswer<'_>) -> Option<MaintenanceRequestEffect> {
+        let status = status(&self.snap.store, row, answer, self.now.wall);
         (status != row.status).then(|| MaintenanceRequestEffect::Report { row: Arc::clone(row), status })
     }
 }

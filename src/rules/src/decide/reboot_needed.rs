@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{Effect, Guard, Pass, effect::StartRevisions, entry_context::EntryContext};
 use crate::reboot_needed::{
     list::{Row, State, list, member_of},
-    queue::room,
+    queue::free_places,
     record::{RecordChange, changes},
 };
 
@@ -105,7 +105,10 @@ impl Pass<'_> {
         if definition.cluster.reboot.reboot_command.is_none() || !self.queue_enabled(QueueKind::Reboot) {
             return;
         }
-        let Some(room) = room(&store, &self.policy, self.now.wall).filter(|room| *room > 0) else { return };
+        let Some(free_places) = free_places(&store, &self.policy, self.now.wall).filter(|free_places| *free_places > 0)
+        else {
+            return;
+        };
         let rows = list(&store, &self.snap.kube, &self.snap.reboot_signals, self.now.wall);
         let mut candidates: Vec<Candidate> = rows.iter().filter_map(|row| self.candidate(row)).collect();
         // a stale copy shows neither what the Nodes need nor how they are
@@ -115,7 +118,7 @@ impl Pass<'_> {
         candidates.sort_by(|a, b| a.turn.cmp(&b.turn));
         let Some(cause) = candidates.first().map(|first| first.cause.clone()) else { return };
         candidates.retain(|candidate| candidate.cause == cause);
-        candidates.truncate(room);
+        candidates.truncate(free_places);
         let until = candidates.iter().filter_map(|candidate| candidate.closes).min();
         let machines = candidates.into_iter().map(|candidate| candidate.machine).collect();
         // a change of the switch, the definition or the policy is decided on again

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 pub use self::{
     choice::{Refusal, choose},
-    status::{Told, status},
+    status::{RequestAnswer, status},
 };
 
 /// Number of entries in one transaction. Each needs three operations.

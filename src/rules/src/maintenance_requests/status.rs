@@ -18,7 +18,7 @@ use super::choice::Refusal;
 
 /// Content of a status.
 #[derive(Clone, Copy, Debug)]
-pub enum Told<'a> {
+pub enum RequestAnswer<'a> {
     /// The request is not accepted yet.
     Refused(&'a Refusal),
     /// It ended before it was accepted.
@@ -29,7 +29,7 @@ pub enum Told<'a> {
 
 /// Returns the new status of a request. The time of a condition changes only with its status, so an unchanged state gives
 /// an unchanged status.
-pub fn status(store: &StoreView, row: &RequestRow, told: Told<'_>, now: Timestamp) -> RequestStatus {
+pub fn status(store: &StoreView, row: &RequestRow, answer: RequestAnswer<'_>, now: Timestamp) -> RequestStatus {
     let condition = |of, holds, reason, message: String| {
         let (before, status) = (row.status.condition(of), ConditionStatus::from(holds));
         let since = before.filter(|before| before.status == status).map(|before| before.last_transition_time);
@@ -43,12 +43,12 @@ pub fn status(store: &StoreView, row: &RequestRow, told: Told<'_>, now: Timestam
         }
     };
     let (accepted, complete) = (RequestConditionType::Accepted, RequestConditionType::Complete);
-    match told {
-        Told::Refused(refusal) => RequestStatus {
+    match answer {
+        RequestAnswer::Refused(refusal) => RequestStatus {
             conditions: vec![condition(accepted, false, refusal.reason, refusal.message.clone())],
             ..RequestStatus::default()
         },
-        Told::Missed => {
+        RequestAnswer::Missed => {
             let message = "its window ended before it could be accepted".to_owned();
             RequestStatus {
                 conditions: vec![
@@ -58,7 +58,7 @@ pub fn status(store: &StoreView, row: &RequestRow, told: Told<'_>, now: Timestam
                 ..RequestStatus::default()
             }
         }
-        Told::Accepted(record) => {
+        RequestAnswer::Accepted(record) => {
             let nodes: Vec<_> = record.nodes.iter().map(|node| node_status(store, record, node)).collect();
             let open = nodes.iter().filter(|node| node.state != RequestedNodeState::Ended).count();
             let reason = match (open, record.ended) {

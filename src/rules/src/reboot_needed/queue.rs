@@ -121,15 +121,16 @@ pub fn wait(store: &StoreView, policy: &Policy, now: Timestamp) -> Option<Needed
 }
 
 /// Returns the number of entries that may be queued now. `None`: the log cannot be read, so it is unknown.
-pub fn room(store: &StoreView, policy: &Policy, now: Timestamp) -> Option<usize> {
+pub fn free_places(store: &StoreView, policy: &Policy, now: Timestamp) -> Option<usize> {
     let open = open_entries(store);
-    let mut room = usize::try_from(policy.reboot_needed_at_once).unwrap_or(usize::MAX).saturating_sub(open);
+    let mut free_places = usize::try_from(policy.reboot_needed_at_once).unwrap_or(usize::MAX).saturating_sub(open);
     if policy.reboot_needed_per_day > 0 {
         let queued = queued_in_a_day(store, now)?;
-        room = room.min(usize::try_from(policy.reboot_needed_per_day).unwrap_or(usize::MAX).saturating_sub(queued));
+        free_places =
+            free_places.min(usize::try_from(policy.reboot_needed_per_day).unwrap_or(usize::MAX).saturating_sub(queued));
     }
-    fault!(NeededLimitsIgnored => room = ENTRIES_AT_ONCE);
-    Some(room.min(ENTRIES_AT_ONCE))
+    fault!(NeededLimitsIgnored => free_places = ENTRIES_AT_ONCE);
+    Some(free_places.min(ENTRIES_AT_ONCE))
 }
 
 /// Returns the log with so many further entries.
