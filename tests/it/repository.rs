@@ -174,7 +174,6 @@ fn every_make_target_in_the_documents_exists() {
     assert!(tried > 10, "only {tried} make targets were found");
 }
 
-/// All output to a terminal goes through `cli::Out`, which makes it safe. No subcommand prints by itself.
 /// tokio's own dice are unseeded by default, and a simulation then finds something only sometimes.
 #[test]
 fn only_the_seeded_runtime_runs_simulations() {
@@ -185,6 +184,7 @@ fn only_the_seeded_runtime_runs_simulations() {
     assert!(unseeded.is_empty(), "use runtime::seeded in {unseeded:?}");
 }
 
+/// All output to a terminal goes through `cli::Out`, which makes it safe. No subcommand prints by itself.
 #[test]
 fn only_modules_that_sanitize_output_print() {
     // `cli::Out`; the console's own screen and lines; the helper's answer to its engine; the init of a
