@@ -88,7 +88,7 @@ deny: ## licences, sources, duplicates and advisories by cargo-deny, if installe
 	elif cargo deny --locked fetch db; then cargo deny --locked check --disable-fetch advisories; \
 	else echo "SKIP: the advisory database cannot be fetched: ADVISORIES ARE NOT CHECKED" >&2; fi
 
-lint: ## format, clippy (the faults of the simulation too), links between comments, retired words in names, comments and documents (tests/it/language.rs), cycles of imports and uses of crates (tests/it/architecture.rs)
+lint: ## format, clippy (the faults of the simulation too), links between comments, retired words in names, strings and documents (tests/it/language.rs), cycles of imports and uses of crates (tests/it/architecture.rs)
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets --features cketerm-sim/mutations,cketerm-checker/mutations -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
