@@ -145,7 +145,12 @@ pub const GAUGES: &[Gauge] = &[
     gauge("cketerm_info", &["version", "host"], "Always 1; labels: version and host of this program", |s, sample| {
         sample(&[env!("CARGO_PKG_VERSION"), &s.snapshot.engine.host], 1.0);
     }),
-    gauge("cketerm_engine_state", &["state"], "1 for the current state of this engine", engine_state),
+    gauge(
+        "cketerm_engine_state",
+        &["state"],
+        "1 for the current state of this engine: leading, standing-by (also if the policy engine keeps it from leading), or observing (it may not lead; /readyz names the cause)",
+        engine_state,
+    ),
     gauge("cketerm_candidates", &["program"], "Candidates for the lock", candidates),
     gauge("cketerm_etcd_age_seconds", &[], "Seconds since etcd last answered; above 10 nothing starts", |s, sample| {
         sample(&[], (s.now.boot - s.snapshot.store.last_seen).get().max(0.0));
