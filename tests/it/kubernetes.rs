@@ -9,5 +9,6 @@ mod cordons;
 mod eviction_results;
 mod live;
 mod manifests;
+mod metadata;
 mod probes;
 mod servers;

@@ -14,9 +14,8 @@ use super::{
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
 
-/// Media types of a list of whole objects, and of one with their metadata alone.
+/// Media type of a list.
 const WHOLE: &str = "application/json";
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// A page of a list without its objects.
 #[derive(Deserialize)]
@@ -52,34 +51,10 @@ impl Kube {
         self.fold_list(path, query, |rows: &mut Vec<R>, object: W| rows.push(R::from(object))).await
     }
 
-    /// Reads the metadata of a whole list like [`Kube::fold_list`]. A Node of a real cluster is many times larger: it
-    /// names each image that is present.
-    pub(super) async fn fold_metadata<W, A>(&self, path: &str, add: impl FnMut(&mut A, W)) -> Result<A, Fault>
-    where
-        W: DeserializeOwned,
-        A: Default,
-    {
-        Ok(self.fold_list_as(METADATA, path, "", add).await?.0)
-    }
-
     /// Reads a whole list like [`Kube::list`], and adds each object to a value that starts as the default one. It starts
     /// again when the list expires between two pages.
     pub(super) async fn fold_list<W, A>(
         &self,
-        path: &str,
-        query: &str,
-        add: impl FnMut(&mut A, W),
-    ) -> Result<(A, String), Fault>
-    where
-        W: DeserializeOwned,
-        A: Default,
-    {
-        self.fold_list_as(WHOLE, path, query, add).await
-    }
-
-    async fn fold_list_as<W, A>(
-        &self,
-        accept: &'static str,
         path: &str,
         query: &str,
         mut add: impl FnMut(&mut A, W),
@@ -92,14 +67,14 @@ impl Kube {
         if !query.is_empty() {
             url = format!("{url}&{query}");
         }
-        let (mut all, mut text) = (A::default(), self.page(accept, url.clone()).await?);
+        let (mut all, mut text) = (A::default(), self.page(url.clone()).await?);
         loop {
             let head: PageHead = parse(&text)?;
             // The request is sent by a task of its own, because this one is busy converting. It ends with this future.
             let mut following = JoinSet::new();
             if !head.metadata.next.is_empty() {
                 let (kube, next) = (self.clone(), format!("{url}&continue={}", percent_encode(&head.metadata.next)));
-                following.spawn(held(async move { kube.page(accept, next).await }));
+                following.spawn(held(async move { kube.page(next).await }));
             }
             let page: PageItems<W> = parse(&text)?;
             page.items.into_iter().flatten().for_each(|object| add(&mut all, object));
@@ -110,7 +85,7 @@ impl Kube {
                 // The rest of an old list is gone: start again.
                 Err(Fault::Answered(status)) if status.code == 410 => {
                     all = A::default();
-                    self.page(accept, url.clone()).await?
+                    self.page(url.clone()).await?
                 }
                 answer => answer?,
             };
@@ -118,8 +93,8 @@ impl Kube {
     }
 
     /// Reads the text of one page, with the timeout of a call.
-    async fn page(&self, accept: &str, url: String) -> Result<String, Fault> {
-        let request = built(Request::get(url).header("accept", accept).body(Vec::new()))?;
+    async fn page(&self, url: String) -> Result<String, Fault> {
+        let request = built(Request::get(url).header("accept", WHOLE).body(Vec::new()))?;
         self.call(Box::pin(self.client.request_text(request))).await
     }
 }

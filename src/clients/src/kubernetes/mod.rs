@@ -55,6 +55,7 @@ mod links;
 mod list;
 mod live;
 mod maintenance_requests;
+mod metadata_list;
 mod node_signs;
 mod nodes;
 mod own_node;

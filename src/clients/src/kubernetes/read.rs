@@ -13,7 +13,8 @@ use super::{
     call::{CALL_TIMEOUT, get, percent_encode},
     connect::Kube,
     error::{Fault, KubeError},
-    wire::{Budget, Meta, Namespace, Node, Pod},
+    metadata_list::ObjectMeta,
+    wire::{Budget, Namespace, Node, Pod},
 };
 
 impl Kube {
@@ -93,15 +94,10 @@ impl Kube {
     }
 
     /// Reads a part of the metadata of all Nodes, by name. The rest of each page is dropped before the next one.
-    async fn node_metadata<V>(&self, part: fn(Meta) -> V) -> Result<BTreeMap<NodeName, V>, KubeError> {
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct Named {
-            metadata: Meta,
-        }
+    async fn node_metadata<V>(&self, part: fn(ObjectMeta) -> V) -> Result<BTreeMap<NodeName, V>, KubeError> {
         let path = "/api/v1/nodes";
-        let add = |nodes: &mut BTreeMap<NodeName, V>, Named { metadata }: Named| {
-            nodes.insert(NodeName::new(metadata.name.clone()), part(metadata));
+        let add = |nodes: &mut BTreeMap<NodeName, V>, node: ObjectMeta| {
+            nodes.insert(NodeName::new(node.name.clone()), part(node));
         };
         self.fold_metadata(path, add).await.map_err(|fault| self.error(&format!("GET {path}"), fault))
     }
