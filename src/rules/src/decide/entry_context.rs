@@ -256,9 +256,6 @@ impl<'a> Pass<'a> {
     /// not allow, a program of its driver cannot be run, its BareMetalHost would not carry out the request, or its
     /// agent has not reported. It bars only the entries that need the BMC (SAF-39).
     fn bmc_not_allowed(&self, ctx: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
-        if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
-            return None;
-        }
         let bmcs = &self.snap.engine.bmcs;
         let fault = match bmcs.refusal(ctx.address) {
             Some(BmcRefusal::NotNamed) => None,
@@ -269,6 +266,9 @@ impl<'a> Pass<'a> {
                 Some(host.or_else(agent)?)
             }
         };
+        if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
+            return None;
+        }
         Some(Reason::BmcNotAllowed { address: ctx.address.clone(), fault })
     }
 
