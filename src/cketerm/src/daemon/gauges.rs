@@ -148,7 +148,7 @@ pub const GAUGES: &[Gauge] = &[
     gauge(
         "cketerm_engine_state",
         &["state"],
-        "1 for the current state of this engine: leading, standing-by (also if the policy engine keeps it from leading), or observing (it may not lead; /readyz names the cause)",
+        "1 for the current state of this engine: leading, standing-by (also if the policy `engine` keeps it from leading), or observing (it may not lead; /readyz names the cause)",
         engine_state,
     ),
     gauge("cketerm_candidates", &["program"], "Candidates for the lock", candidates),
