@@ -60,11 +60,11 @@ class Cluster:
             raise RuntimeError(f"{method} {path}: {answer.status} {text[:200]}")
         return json.loads(text)
 
-    def send(self, method, path, body, kind):
+    def send(self, method, path, body, kind="application/json", accept="application/json"):
         if not hasattr(self.local, "connection"):
             self.local.connection = http.client.HTTPSConnection(self.host, context=ssl._create_unverified_context())
         self.local.connection.request(method, path, None if body is None else json.dumps(body),
-                                {"Authorization": "Bearer " + self.token, "Content-Type": kind})
+                                {"Authorization": "Bearer " + self.token, "Content-Type": kind, "Accept": accept})
         return self.local.connection.getresponse()
 
     def fill(self):

@@ -9,6 +9,6 @@ mod cordons;
 mod eviction_results;
 mod live;
 mod manifests;
-mod metadata;
 mod probes;
+mod protobuf_lists;
 mod servers;

@@ -7,7 +7,6 @@ use cketerm_clients::kubernetes::Kube;
 use cketerm_model::{
     cluster::Cluster,
     entry::QueueKind,
-    kube::KubeView,
     names::{Address, NodeName},
     stored::view::StoreView,
 };
@@ -78,20 +77,18 @@ impl Operator {
         let cluster = &definition.cluster;
         let added = Added { queue, addresses, drain: drains(cluster).then(|| cluster.eviction(queue)) };
         let mut notes = Vec::new();
-        let facts = match (&self.kube, lists) {
-            (Some(kube), Ok(Some(lists))) => Some(facts(kube, &view, lists, added, deadline, &mut notes).await),
-            (_, Ok(_)) => None,
-            (_, Err(note)) => {
-                notes.push(note);
-                None
-            }
-        };
+        let mut facts = lists.unwrap_or_else(|note| {
+            notes.push(note);
+            None
+        });
+        if let (Some(kube), Some(facts)) = (&self.kube, &mut facts) {
+            read_pods(kube, &view, facts, added, deadline, &mut notes).await;
+        }
         let found = warnings(&view, facts.as_ref(), added);
         let more = found.len().saturating_sub(MAX_WARNINGS);
         let shown = found.iter().take(MAX_WARNINGS).map(|warning| format!("warning: {warning}"));
         let more = (more > 0).then(|| format!("warning: {more} more; see `cketerm {} plan`", queue.command()));
-        let rows = facts.map(|facts| facts.view.by_name);
-        let uids = rows.map(|rows| rows.iter().map(|(name, row)| (name.clone(), row.uid.clone())).collect());
+        let uids = facts.map(|facts| facts.nodes.into_iter().map(|(name, node)| (name, node.uid)).collect());
         AddCheck { lines: shown.chain(more).chain(notes).collect(), uids }
     }
 }
@@ -101,31 +98,25 @@ fn skipped(source: &str) -> String {
 }
 
 /// Reads all Nodes, namespaces and budgets. The error is a note for the operator.
-async fn read_lists(kube: &Kube, deadline: Instant) -> Result<KubeView, String> {
-    let read = async { tokio::join!(kube.read_drain_objects(), kube.nodes()) };
+async fn read_lists(kube: &Kube, deadline: Instant) -> Result<KubeFacts, String> {
+    let read = async { tokio::join!(kube.read_drain_objects(), kube.node_readiness()) };
     match timeout_at(deadline, read).await {
-        Ok((Ok(mut view), Ok(rows))) => {
-            for row in rows {
-                view.put_node(row);
-            }
-            Ok(view)
-        }
+        Ok((Ok(view), Ok(nodes))) => Ok(KubeFacts { nodes, view, pods: BTreeMap::new() }),
         Ok((Err(why), _) | (_, Err(why))) => Err(format!("note: checks of nodes and budgets skipped: {why}")),
         Err(_) => Err(skipped("Kubernetes")),
     }
 }
 
-/// Adds to the lists the pods of the nodes that the warnings depend on. `notes` says how many nodes were not read.
-async fn facts(
+/// Adds the pods of the nodes that the warnings depend on. `notes` says how many nodes were not read.
+async fn read_pods(
     kube: &Kube,
     view: &StoreView,
-    lists: KubeView,
+    facts: &mut KubeFacts,
     added: Added<'_>,
     deadline: Instant,
     notes: &mut Vec<String>,
-) -> KubeFacts {
-    let mut facts = KubeFacts { view: lists, ..KubeFacts::default() };
-    let names = nodes_to_read(view, &facts.view, added);
+) {
+    let names = nodes_to_read(view, facts, added);
     let (asked, mut read) = (names.len(), 0);
     let mut pods = stream::iter(names)
         .map(|name| async move {
@@ -146,5 +137,4 @@ async fn facts(
             LIMIT.as_secs()
         ));
     }
-    facts
 }

@@ -44,6 +44,15 @@ pub const KEEP_CORDONED_ANNOTATION: &str = "cketerm.io/keep-cordoned";
 /// Name of the watch of BareMetalHosts in [`KubeView::sources`].
 pub const HOSTS_SOURCE: &str = "baremetalhosts";
 
+/// Whether a Node of this UID is Ready: all that is read of Nodes that nothing else is asked about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeReadiness {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// Whether the condition `Ready` is `True`.
+    pub ready: bool,
+}
+
 /// Value of `cketerm.io/owner` (SAF-33, I9).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {

@@ -13,7 +13,7 @@ use cketerm_model::{
     cluster::{Eviction, Member},
     entry::{EntryId, QueueKind},
     entry_ref::EntryRef,
-    kube::{KubeView, PodRow},
+    kube::{KubeView, NodeReadiness, PodRow},
     names::{Address, NodeName},
     policy::UnreachableRule,
     stored::view::{Definition, StoreView},
@@ -38,10 +38,18 @@ pub struct Added<'a> {
 /// Facts of Kubernetes.
 #[derive(Clone, Debug, Default)]
 pub struct KubeFacts {
-    /// Nodes, namespaces and budgets.
+    /// All Nodes.
+    pub nodes: BTreeMap<NodeName, NodeReadiness>,
+    /// Namespaces and budgets.
     pub view: KubeView,
     /// Pods of the machines' Nodes, as far as they were read.
     pub pods: BTreeMap<NodeName, Vec<PodRow>>,
+}
+
+impl KubeFacts {
+    fn is_ready(&self, member: &Member<'_>) -> bool {
+        self.nodes.get(member.node_name()).is_some_and(|node| node.ready)
+    }
 }
 
 /// Warning about machines that are about to be added.
@@ -146,14 +154,14 @@ fn named(names: &[NodeName], all: usize) -> String {
 
 /// Returns the Nodes whose pods the warnings need: those of the added machines that are drained, if a budget can never
 /// allow an eviction.
-pub fn nodes_to_read(store: &StoreView, kube: &KubeView, added: Added<'_>) -> Vec<NodeName> {
-    let never_opens = kube.budgets.values().any(|budget| budget.never_allows());
+pub fn nodes_to_read(store: &StoreView, kube: &KubeFacts, added: Added<'_>) -> Vec<NodeName> {
+    let never_opens = kube.view.budgets.values().any(|budget| budget.never_allows());
     let Some(definition) = store.definition().filter(|_| never_opens && added.drain.is_some()) else {
         return Vec::new();
     };
     let member = |address: &Address| definition.members.by_address(&definition.cluster, address);
     let names = added.addresses.iter().filter_map(member).map(|member| member.node_name().clone());
-    names.filter(|name| kube.by_name.contains_key(name)).collect()
+    names.filter(|name| kube.nodes.contains_key(name)).collect()
 }
 
 /// Returns the warnings, in a fixed order. Without Kubernetes (`None`), those that need it are left out. An address of no
@@ -170,7 +178,7 @@ pub fn warnings(store: &StoreView, kube: Option<&KubeFacts>, added: Added<'_>) -
     }
     let Some(kube) = kube else { return warnings };
     if added.queue == QueueKind::Reboot && !members.is_empty() {
-        warnings.extend(unreachable(store, definition, &kube.view));
+        warnings.extend(unreachable(store, definition, kube));
     }
     if let Some(rules) = added.drain {
         warnings.extend(members.keys().flat_map(|node| budgets(kube, node, rules)));
@@ -210,9 +218,7 @@ fn control_plane(
         return vec![AddWarning::OnlyControlPlane { node }];
     }
     let mut warnings = Vec::new();
-    let ready = |other: &Member<'_>| {
-        kube.is_some_and(|kube| kube.view.by_name.get(other.node_name()).is_some_and(|node| node.ready))
-    };
+    let ready = |other: &Member<'_>| kube.is_some_and(|kube| kube.is_ready(other));
     if kube.is_some() && !others.iter().any(ready) {
         let others = others.iter().map(|other| other.node_name().clone()).collect();
         warnings.push(AddWarning::LastReadyControlPlane { node: node.clone(), others });
@@ -228,7 +234,7 @@ fn control_plane(
 
 /// Returns the warning if no further node may become unreachable, by the rule of the CKE that the policy names. Nodes
 /// that are not Ready count as unreachable.
-fn unreachable(store: &StoreView, definition: &Definition, kube: &KubeView) -> Option<AddWarning> {
+fn unreachable(store: &StoreView, definition: &Definition, kube: &KubeFacts) -> Option<AddWarning> {
     let limit = store.constraints().maximum_unreachable_nodes_for_reboot;
     let under_reboot: BTreeSet<&Address> = match store.policy().unreachable_rule {
         UnreachableRule::OutsideReboots => {
@@ -237,8 +243,7 @@ fn unreachable(store: &StoreView, definition: &Definition, kube: &KubeView) -> O
         }
         UnreachableRule::All => BTreeSet::new(),
     };
-    let ready = |member: &Member<'_>| kube.by_name.get(member.node_name()).is_some_and(|node| node.ready);
-    let unreachable = |member: &Member<'_>| !ready(member) && !under_reboot.contains(&member.address);
+    let unreachable = |member: &Member<'_>| !kube.is_ready(member) && !under_reboot.contains(&member.address);
     let members = definition.members.sorted_by_name(&definition.cluster).filter(unreachable);
     let all: Vec<NodeName> = members.map(|member| member.node_name().clone()).collect();
     let count = i64::try_from(all.len()).unwrap_or(i64::MAX);

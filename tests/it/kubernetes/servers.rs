@@ -118,7 +118,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub(crate) struct Api {
-    client: kube::Client,
+    pub(crate) client: kube::Client,
 }
 
 impl Api {

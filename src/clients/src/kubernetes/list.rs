@@ -12,7 +12,9 @@ use super::{
 };
 
 /// Objects of one page of a list.
-const PAGE: u32 = 500;
+pub(super) const PAGE: u32 = 500;
+/// Number of times that a list is started again because its rest had expired.
+pub(super) const MAX_RESTARTS: usize = 5;
 
 /// Media type of a list.
 const WHOLE: &str = "application/json";
@@ -52,7 +54,7 @@ impl Kube {
     }
 
     /// Reads a whole list like [`Kube::list`], and adds each object to a value that starts as the default one. It starts
-    /// again when the list expires between two pages.
+    /// again when the list expires between two pages, at most five times.
     pub(super) async fn fold_list<W, A>(
         &self,
         path: &str,
@@ -67,7 +69,7 @@ impl Kube {
         if !query.is_empty() {
             url = format!("{url}&{query}");
         }
-        let (mut all, mut text) = (A::default(), self.page(url.clone()).await?);
+        let (mut all, mut text, mut restarts) = (A::default(), self.page(url.clone()).await?, 0);
         loop {
             let head: PageHead = parse(&text)?;
             // The request is sent by a task of its own, because this one is busy converting. It ends with this future.
@@ -83,8 +85,8 @@ impl Kube {
             };
             text = match answer.map_err(|why| Fault::Silent(format!("the request was not sent: {why}")))? {
                 // The rest of an old list is gone: start again.
-                Err(Fault::Answered(status)) if status.code == 410 => {
-                    all = A::default();
+                Err(Fault::Answered(status)) if status.code == 410 && restarts < MAX_RESTARTS => {
+                    (all, restarts) = (A::default(), restarts + 1);
                     self.page(url.clone()).await?
                 }
                 answer => answer?,
@@ -168,5 +170,12 @@ mod tests {
         let (kube, asked) = client(vec![page(&["a"], "t1"), (200, json!({"items": 3, "metadata": {}}))]);
         assert!(matches!(names(&kube).await, Err(Fault::Silent(_))));
         assert_eq!(asked.lock().unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_expires_again_and_again_is_given_up() {
+        let (kube, asked) = client(std::iter::repeat_n([page(&["a"], "t"), expired()], 7).flatten().collect());
+        assert!(matches!(names(&kube).await, Err(Fault::Answered(status)) if status.code == 410));
+        assert_eq!(asked.lock().unwrap().len(), 2 * (1 + MAX_RESTARTS));
     }
 }

@@ -12,6 +12,8 @@
 //! | `transport` | the client's TCP and TLS connections |
 //! | `call` | one request and its timeout |
 //! | `list` | whole lists, page by page |
+//! | `protobuf_list` | whole lists in protobuf, of which a few fields are read |
+//! | `node_fields` | these fields of Nodes |
 //! | `wire` | the fields of objects that cketerm reads |
 //! | `read` | fresh reads |
 //! | `placement/` | fresh read of all objects that the placement of pods depends on |
@@ -55,13 +57,14 @@ mod links;
 mod list;
 mod live;
 mod maintenance_requests;
-mod metadata_list;
+mod node_fields;
 mod node_signs;
 mod nodes;
 mod own_node;
 mod placement;
 mod probe;
 mod probe_clients;
+mod protobuf_list;
 mod publish_throttle;
 mod read;
 mod rights;

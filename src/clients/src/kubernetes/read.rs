@@ -1,6 +1,6 @@
 //! Fresh reads, answered from a quorum and never from a cache.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use cketerm_model::{
     boot_time::Seconds,
@@ -13,7 +13,6 @@ use super::{
     call::{CALL_TIMEOUT, get, percent_encode},
     connect::Kube,
     error::{Fault, KubeError},
-    metadata_list::ObjectMeta,
     wire::{Budget, Namespace, Node, Pod},
 };
 
@@ -81,25 +80,6 @@ impl Kube {
         let path = "/api/v1/nodes";
         let rows = self.list::<Node, NodeRow>(path, "").await;
         Ok(rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?.0)
-    }
-
-    /// Reads all labels of all Nodes, by name.
-    pub async fn node_labels(&self) -> Result<BTreeMap<NodeName, BTreeMap<String, String>>, KubeError> {
-        self.node_metadata(|node| node.labels).await
-    }
-
-    /// Reads the UIDs of all Nodes, by name.
-    pub async fn node_uids(&self) -> Result<BTreeMap<NodeName, String>, KubeError> {
-        self.node_metadata(|node| node.uid).await
-    }
-
-    /// Reads a part of the metadata of all Nodes, by name. The rest of each page is dropped before the next one.
-    async fn node_metadata<V>(&self, part: fn(ObjectMeta) -> V) -> Result<BTreeMap<NodeName, V>, KubeError> {
-        let path = "/api/v1/nodes";
-        let add = |nodes: &mut BTreeMap<NodeName, V>, node: ObjectMeta| {
-            nodes.insert(NodeName::new(node.name.clone()), part(node));
-        };
-        self.fold_metadata(path, add).await.map_err(|fault| self.error(&format!("GET {path}"), fault))
     }
 
     /// Reads what drains depend on beside the pods: all namespaces and all budgets, in a view that holds nothing else.

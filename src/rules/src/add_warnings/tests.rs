@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cketerm_model::{
     cluster::Reboot,
-    kube::{BudgetRow, NodeRow},
+    kube::BudgetRow,
     stored::{keys::Keys, row::Row},
 };
 use serde_json::json;
@@ -35,7 +35,7 @@ fn kube(not_ready: &[&str]) -> KubeFacts {
     let mut facts = KubeFacts::default();
     for name in ["cp1", "cp2", "w1", "w2"] {
         let ready = !not_ready.contains(&name);
-        facts.view.put_node(NodeRow { name: NodeName::new(name), ready, ..NodeRow::default() });
+        facts.nodes.insert(NodeName::new(name), NodeReadiness { ready, uid: String::new() });
     }
     facts
 }
@@ -145,15 +145,15 @@ fn a_budget_that_can_never_open_is_named_once_a_node_with_its_numbers() {
 /// Reading the pods of all machines takes long, and only a budget that can never open needs them.
 #[test]
 fn pods_are_read_for_drained_machines_if_a_budget_can_never_open() {
-    let (store, mut kube) = (store(&[]), KubeView::default());
-    kube.put_node(NodeRow { name: NodeName::new("w1"), ..NodeRow::default() });
+    let (store, mut kube) = (store(&[]), KubeFacts::default());
+    kube.nodes.insert(NodeName::new("w1"), NodeReadiness::default());
     let addresses: Vec<Address> = ["10.0.0.11", "10.0.0.12", "10.0.0.99"].map(Address::new).into();
     let rules = Reboot::default();
     let added = Added { queue: QueueKind::Reboot, addresses: &addresses, drain: Some(rules.eviction()) };
     assert_eq!(nodes_to_read(&store, &kube, added), [] as [NodeName; 0], "there is no budget");
-    kube.budgets.insert(("shop".into(), "db".into()), budget(2, 3));
+    kube.view.budgets.insert(("shop".into(), "db".into()), budget(2, 3));
     assert_eq!(nodes_to_read(&store, &kube, added), [] as [NodeName; 0], "one pod may be evicted");
-    kube.budgets.insert(("shop".into(), "db".into()), budget(3, 3));
+    kube.view.budgets.insert(("shop".into(), "db".into()), budget(3, 3));
     assert_eq!(nodes_to_read(&store, &kube, added), [NodeName::new("w1")], "w2 has no Node, the last one is no member");
     assert_eq!(nodes_to_read(&store, &kube, Added { drain: None, ..added }), [] as [NodeName; 0]);
 }

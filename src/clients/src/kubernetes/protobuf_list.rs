@@ -1,35 +1,36 @@
-//! Names, UIDs and labels of all objects of a kind, without the rest of them, in Kubernetes' protobuf encoding
-//! ([API concepts](https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding)).
+//! Whole lists in Kubernetes' protobuf encoding
+//! ([API concepts](https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding)), of which only a few
+//! fields are read.
 //!
-//! A Node of a real cluster is many times larger than its metadata: it names each image that is present. And in JSON,
-//! the metadata of 20,000 Nodes take the API server three to four times as much processor time as in protobuf.
+//! A Node of a real cluster is large: it names each image that is present. In JSON, 20,000 Nodes take the API server two
+//! to four times as much processor time as in protobuf, and their reader too.
 
-use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::BodyExt as _;
 use prost::Message;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
     call::{built, percent_encode},
     connect::Kube,
     error::Fault,
-    wire::Meta,
+    list::{MAX_RESTARTS, PAGE},
 };
 
-/// Objects of one page.
-const PAGE: u32 = 500;
-
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// A server that has no protobuf, such as the sandbox, answers in JSON.
-const EITHER: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
-                      application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-const JSON: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const JSON: &str = "application/json";
 
 /// The first bytes of every object in protobuf.
 const MAGIC: &[u8] = b"k8s\0";
+
+/// The fields of an object that are read from a list: in protobuf by their tags, in JSON by their names.
+pub(super) trait Fields: Message + Debug + Default + DeserializeOwned {
+    /// Parameters of the media type, if the server is to convert the list to another kind.
+    const CONVERSION: &str;
+}
 
 /// `runtime.Unknown`, the envelope of an object.
 #[derive(Clone, PartialEq, Message)]
@@ -38,99 +39,66 @@ struct Envelope {
     raw: Bytes,
 }
 
-/// `PartialObjectMetadataList`.
-#[derive(Clone, PartialEq, Message)]
-struct MetadataPage {
+/// A list of any kind.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, bound = "T: Fields")]
+struct Page<T: Fields> {
     #[prost(message, optional, tag = "1")]
     metadata: Option<PageMeta>,
+    /// Go writes an empty list as `null`.
     #[prost(message, repeated, tag = "2")]
-    items: Vec<Item>,
+    #[serde(deserialize_with = "none_if_null")]
+    items: Vec<T>,
+}
+
+fn none_if_null<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// `ListMeta`.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Eq, Message, Deserialize)]
+#[serde(default)]
 struct PageMeta {
     /// Token of the next page; empty for the last one.
     #[prost(string, tag = "3")]
-    next: String,
-}
-
-/// `PartialObjectMetadata`.
-#[derive(Clone, PartialEq, Message)]
-struct Item {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<ObjectMeta>,
-}
-
-/// The part of an object's metadata that is read.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct ObjectMeta {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(string, tag = "5")]
-    pub(super) uid: String,
-    #[prost(btree_map = "string, string", tag = "11")]
-    pub(super) labels: BTreeMap<String, String>,
-}
-
-/// The same page in JSON.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct JsonPage {
-    metadata: JsonPageMeta,
-    /// Go writes an empty list as `null`.
-    items: Option<Vec<JsonItem>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct JsonPageMeta {
     #[serde(rename = "continue")]
     next: String,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct JsonItem {
-    metadata: Meta,
-}
-
-/// Objects of one page, and the token of the next one, which is empty for the last one.
-struct Page {
-    objects: Vec<ObjectMeta>,
-    next: String,
-}
-
 impl Kube {
-    /// Reads the metadata of a whole list from a quorum, page by page, and adds each object to a value that starts as the
-    /// default one. It starts again when the list expires between two pages.
-    pub(super) async fn fold_metadata<A: Default>(
+    /// Reads a whole list from a quorum, page by page, and adds each object to a value that starts as the default one. It
+    /// starts again when the list expires between two pages, at most five times.
+    pub(super) async fn fold_fields<T: Fields, A: Default>(
         &self,
         path: &str,
-        mut add: impl FnMut(&mut A, ObjectMeta),
+        mut add: impl FnMut(&mut A, T),
     ) -> Result<A, Fault> {
         let first = format!("{path}?limit={PAGE}");
-        let (mut all, mut url) = (A::default(), first.clone());
+        let (mut all, mut url, mut restarts) = (A::default(), first.clone(), 0);
         loop {
-            let page = match self.metadata_page(&url).await {
-                Err(Fault::Answered(status)) if status.code == 410 && url != first => {
-                    (all, url) = (A::default(), first.clone());
+            let page = match self.page_of_fields::<T>(&url).await {
+                Err(Fault::Answered(status)) if status.code == 410 && url != first && restarts < MAX_RESTARTS => {
+                    (all, url, restarts) = (A::default(), first.clone(), restarts + 1);
                     continue;
                 }
                 page => page?,
             };
-            page.objects.into_iter().for_each(|object| add(&mut all, object));
-            if page.next.is_empty() {
+            page.items.into_iter().for_each(|object| add(&mut all, object));
+            let next = page.metadata.unwrap_or_default().next;
+            if next.is_empty() {
                 return Ok(all);
             }
-            url = format!("{first}&continue={}", percent_encode(&page.next));
+            url = format!("{first}&continue={}", percent_encode(&next));
         }
     }
 
     /// Reads one page, with the timeout of a call.
-    async fn metadata_page(&self, url: &str) -> Result<Page, Fault> {
+    async fn page_of_fields<T: Fields>(&self, url: &str) -> Result<Page<T>, Fault> {
+        let json = format!("{JSON}{}", T::CONVERSION);
+        // A server that has no protobuf, such as the sandbox, answers in JSON.
+        let either = format!("{PROTOBUF}{}, {json}", T::CONVERSION);
         let request =
-            built(Request::get(url).header(header::ACCEPT, EITHER).body(Vec::new()))?.map(kube::client::Body::from);
+            built(Request::get(url).header(header::ACCEPT, either).body(Vec::new()))?.map(kube::client::Body::from);
         let answer = async {
             let (head, body) = self.client.send(request).await?.into_parts();
             Ok((head, body.collect().await?.to_bytes()))
@@ -138,7 +106,7 @@ impl Kube {
         let (head, body) = self.call(Box::pin(answer)).await?;
         if !head.status.is_success() {
             // An error would be in protobuf, too. In JSON, it is read like that of any other call.
-            let request = built(Request::get(url).header(header::ACCEPT, JSON).body(Vec::new()))?;
+            let request = built(Request::get(url).header(header::ACCEPT, json).body(Vec::new()))?;
             return page_of_json(self.call(Box::pin(self.client.request_text(request))).await?.as_bytes());
         }
         let media_type = head.headers.get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
@@ -147,24 +115,16 @@ impl Kube {
     }
 }
 
-fn page_of_json(body: &[u8]) -> Result<Page, Fault> {
-    let page: JsonPage = serde_json::from_slice(body).map_err(|e| Fault::from(kube::Error::SerdeError(e)))?;
-    let of = |item: JsonItem| {
-        let Meta { name, uid, labels, .. } = item.metadata;
-        ObjectMeta { name, uid, labels }
-    };
-    let objects = page.items.into_iter().flatten().map(of).collect();
-    Ok(Page { objects, next: page.metadata.next })
+fn page_of_json<T: Fields>(body: &[u8]) -> Result<Page<T>, Fault> {
+    serde_json::from_slice(body).map_err(|e| Fault::from(kube::Error::SerdeError(e)))
 }
 
-fn page_of_protobuf(mut body: Bytes) -> Result<Page, Fault> {
+fn page_of_protobuf<T: Fields>(mut body: Bytes) -> Result<Page<T>, Fault> {
     if !body.starts_with(MAGIC) {
         return Err(unreadable("it does not begin with k8s"));
     }
     let envelope = Envelope::decode(body.split_off(MAGIC.len())).map_err(unreadable)?;
-    let page = MetadataPage::decode(envelope.raw).map_err(unreadable)?;
-    let objects = page.items.into_iter().map(|item| item.metadata.unwrap_or_default()).collect();
-    Ok(Page { objects, next: page.metadata.unwrap_or_default().next })
+    Page::decode(envelope.raw).map_err(unreadable)
 }
 
 fn unreadable(why: impl std::fmt::Display) -> Fault {
@@ -188,13 +148,24 @@ mod tests {
 
     type Asked = Arc<Mutex<Vec<String>>>;
 
+    #[derive(Clone, PartialEq, Eq, Message, Deserialize)]
+    #[serde(default)]
+    struct Named {
+        #[prost(string, tag = "1")]
+        name: String,
+    }
+
+    impl Fields for Named {
+        const CONVERSION: &str = ";as=Named";
+    }
+
     /// Returns a client of a server that gives these answers (status, media type, body), one after the other, and the
     /// queries that it got, each with `json` if it may not be answered in protobuf.
     fn client(answers: Vec<(u16, &'static str, Vec<u8>)>) -> (Kube, Asked) {
         let asked = Asked::default();
         let (seen, answers) = (Arc::clone(&asked), Arc::new(Mutex::new(answers.into_iter())));
         let service = tower::service_fn(move |request: Request<Body>| {
-            let only_json = request.headers()["accept"] == JSON;
+            let only_json = request.headers()["accept"] == "application/json;as=Named";
             let query = request.uri().query().unwrap();
             seen.lock().unwrap().push(format!("{query}{}", if only_json { " json" } else { "" }));
             let (code, media_type, answer) = answers.lock().unwrap().next().unwrap();
@@ -205,13 +176,9 @@ mod tests {
     }
 
     fn encoded(names: &[&str], next: &str) -> Vec<u8> {
-        let item = |name: &&str| {
-            let labels = BTreeMap::from([("rack".to_owned(), "1".to_owned())]);
-            Item { metadata: Some(ObjectMeta { name: (*name).to_owned(), uid: format!("uid-{name}"), labels }) }
-        };
-        let page = MetadataPage {
+        let page = Page {
             metadata: Some(PageMeta { next: next.to_owned() }),
-            items: names.iter().map(item).collect(),
+            items: names.iter().map(|name| Named { name: (*name).to_owned() }).collect(),
         };
         [MAGIC, &Envelope { raw: page.encode_to_vec().into() }.encode_to_vec()].concat()
     }
@@ -221,9 +188,9 @@ mod tests {
     }
 
     fn json_page(names: &[&str], next: &str) -> (u16, &'static str, Vec<u8>) {
-        let items: Vec<_> = names.iter().map(|name| json!({"metadata": {"name": name, "uid": "u"}})).collect();
+        let items: Vec<_> = names.iter().map(|name| json!({"name": name, "uid": "u"})).collect();
         let page = json!({"metadata": {"resourceVersion": "7", "continue": next}, "items": items});
-        (200, "application/json", page.to_string().into_bytes())
+        (200, JSON, page.to_string().into_bytes())
     }
 
     fn expired(media_type: &'static str) -> (u16, &'static str, Vec<u8>) {
@@ -233,7 +200,7 @@ mod tests {
     }
 
     async fn names(kube: &Kube) -> Result<Vec<String>, Fault> {
-        kube.fold_metadata("/api/v1/nodes", |names: &mut Vec<String>, object| names.push(object.name)).await
+        kube.fold_fields("/api/v1/nodes", |names: &mut Vec<String>, object: Named| names.push(object.name)).await
     }
 
     #[tokio::test]
@@ -241,10 +208,10 @@ mod tests {
         let (kube, asked) = client(vec![
             protobuf(&["gone"], "t1"),
             expired(PROTOBUF),
-            expired("application/json"),
+            expired(JSON),
             protobuf(&["a", "b"], "t2/="),
             json_page(&["c"], "t3"),
-            (200, "application/json", json!({"metadata": {}, "items": null}).to_string().into_bytes()),
+            (200, JSON, json!({"metadata": {}, "items": null}).to_string().into_bytes()),
         ]);
         assert_eq!(names(&kube).await.unwrap(), ["a", "b", "c"]);
         let tokens = ["", "&continue=t1", "&continue=t1 json", "", "&continue=t2%2F%3D", "&continue=t3"];
@@ -253,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn errors_and_answers_that_cannot_be_read_are_reported() {
-        let (kube, _) = client(vec![expired(PROTOBUF), expired("application/json")]);
+        let (kube, _) = client(vec![expired(PROTOBUF), expired(JSON)]);
         assert!(matches!(names(&kube).await, Err(Fault::Answered(status)) if status.code == 410));
         let broken: [(&'static str, &[u8]); 4] = [
             (PROTOBUF, b"no"),
@@ -267,15 +234,23 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_list_that_expires_again_and_again_is_given_up() {
+        let once = [protobuf(&["a"], "t"), expired(PROTOBUF), expired(JSON)];
+        let (kube, asked) = client(std::iter::repeat_n(once, 7).flatten().collect());
+        assert!(matches!(names(&kube).await, Err(Fault::Answered(status)) if status.code == 410));
+        assert_eq!(asked.lock().unwrap().len(), 3 * (1 + MAX_RESTARTS));
+    }
+
     #[test]
     fn any_bytes_in_protobuf_are_read_or_refused() {
         let seeds = [encoded(&["a", "b"], "token"), encoded(&[], ""), MAGIC.to_vec()];
         let seeds = seeds.map(|bytes| bytes.iter().map(|byte| char::from(*byte)).collect::<String>());
         // The fuzzer makes texts. Each character stands for a byte.
-        Fuzz::new("kube-metadata-protobuf", 400).seeds(seeds.to_vec()).run(|text| {
+        Fuzz::new("kube-list-protobuf", 400).seeds(seeds.to_vec()).run(|text| {
             let text = String::from_utf8_lossy(text);
             let bytes: Vec<u8> = text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(0xff)).collect();
-            Ok(if page_of_protobuf(bytes.into()).is_ok() { Took::Accepted } else { Took::Refused })
+            Ok(if page_of_protobuf::<Named>(bytes.into()).is_ok() { Took::Accepted } else { Took::Refused })
         });
     }
 }
