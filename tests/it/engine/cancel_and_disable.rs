@@ -15,6 +15,7 @@ in_both_worlds! {
     Options { kwok: true, ..Options::default() };
     i10_i27_a_cancel_ends_an_entry_in_any_state_for_good,
     i13_disabling_unwinds_a_drain_but_a_running_reboot_finishes,
+    cke_records_of_many_cancels_are_complete_and_few_writes,
     sigterm_releases_the_lock_at_once,
 }
 
@@ -74,6 +75,36 @@ fn i10_i27_a_cancel_ends_an_entry_in_any_state_for_good(world: &World) {
             None => {}
         }
     }
+}
+
+/// `ckecli history` shows each cancel, and the records of a mass cancel do not need two requests each.
+fn cke_records_of_many_cancels_are_complete_and_few_writes(world: &World) {
+    const COUNT: usize = 60;
+    let machines = machines(1, COUNT);
+    // the workers need no Nodes: nothing is drained
+    world.add_nodes(&machines[..1]);
+    world.set_up(&machines, &json!({}));
+    let workers: Vec<&Machine> = machines.iter().filter(|m| !m.control_plane).collect();
+    world.queue(&workers);
+    world.run(&["rq", "cancel-all"]);
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    let next = (COUNT + 1).to_string();
+    wait_for("all records are written", 30, || (value(&world.etcd, "/cke/records")? == next).then_some(()));
+    assert!(world.entries().is_empty());
+
+    let changes = changes(&world.etcd, "/cke/records");
+    let (counters, records): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.key == "/cke/records");
+    let records: Vec<_> = records.into_iter().map(|change| (change.key.clone(), change.json())).collect();
+    let keys: Vec<String> = (1..=COUNT).map(|id| format!("/cke/records/{id:016x}")).collect();
+    assert_eq!(records.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), keys);
+    let mut targets: Vec<&str> = records.iter().map(|(_, record)| record["targets"][0].as_str().unwrap()).collect();
+    let mut addresses: Vec<&str> = workers.iter().map(|machine| machine.address.as_str()).collect();
+    targets.sort_unstable();
+    addresses.sort_unstable();
+    assert_eq!(targets, addresses);
+    assert!(records.iter().all(|(_, record)| record["operation"] == "reboot-cancel"));
+    assert!(counters.len() <= COUNT / 2, "{} transactions wrote {COUNT} records", counters.len());
 }
 
 fn i13_disabling_unwinds_a_drain_but_a_running_reboot_finishes(world: &World) {

@@ -58,7 +58,7 @@ use cketerm_rules::{
     transition::{self, PreviousAttempts},
 };
 
-use self::audit_intent::Step;
+use self::{audit_intent::Step, record::WaitingRecords};
 pub(super) use self::{
     audit_intent::{AuditIntent, Repeated, named, write_result},
     eviction_pace::EvictionPace,
@@ -93,8 +93,8 @@ pub(super) struct Actor {
     pub seed: u64,
     /// Set once a graceful end has begun: nothing new starts, only outcomes are recorded.
     pub ending: Arc<AtomicBool>,
-    /// Serializes writes of CKE's operation records.
-    pub cke_records: Arc<tokio::sync::Mutex<()>>,
+    /// CKE's operation records that are not written yet.
+    pub cke_records: Arc<WaitingRecords>,
     /// Records Kubernetes Events on Nodes and Pods.
     pub events: EventRecorder,
     /// Pace of evictions, by the answers of the API server.

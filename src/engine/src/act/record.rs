@@ -1,5 +1,10 @@
 //! CKE's operation records of the engine's work, so that `ckecli history` is complete (STO-17, STO-20, STO-21).
 
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+};
+
 use cketerm_clients::store::commit::CommitError;
 use cketerm_model::{
     record::{MAX_RECORDS, Record},
@@ -13,16 +18,54 @@ use super::Actor;
 const TRIES: usize = 5;
 /// Number of the newest records that a new leader reads.
 const NEWEST: u32 = 1000;
+/// Most records of one transaction. Each is one put and one deletion.
+const RECORDS_AT_ONCE: usize = 32;
+
+/// Records that wait to be written. All share one counter, so they are written in turn; those that wait at the same time
+/// are written together.
+#[derive(Default)]
+pub(crate) struct WaitingRecords {
+    waiting: Mutex<VecDeque<Finished>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// A finished operation.
+struct Finished {
+    operation: &'static str,
+    target: String,
+    error: String,
+    start: Timestamp,
+    end: Timestamp,
+}
+
+impl WaitingRecords {
+    fn add(&self, finished: Finished) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(finished);
+    }
+
+    /// Takes the oldest ones.
+    fn take(&self) -> Vec<Finished> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = waiting.len().min(RECORDS_AT_ONCE);
+        waiting.drain(..count).collect()
+    }
+}
 
 impl Actor {
     /// Writes a record of a finished operation in the background, so that it never delays the work.
     pub(super) fn write_cke_record(&self, operation: &'static str, target: &str, error: &str, start: Timestamp) {
-        let (actor, target, error) = (self.clone(), target.to_owned(), error.to_owned());
+        let (target, error) = (target.to_owned(), error.to_owned());
+        self.cke_records.add(Finished { operation, target, error, start, end: self.steady.now().wall });
+        let actor = self.clone();
         cketerm_runtime::tasks::spawn(async move {
-            // Records are written one at a time, because they share a counter.
-            let _turn = actor.cke_records.lock().await;
-            if let Err(why) = actor.write_record(operation, &target, &error, start).await {
-                tracing::debug!(operation, target, why, "no record written");
+            let _turn = actor.cke_records.turn.lock().await;
+            let finished = actor.cke_records.take();
+            // Empty if the task before it has written this record, too.
+            if !finished.is_empty()
+                && let Err(why) = actor.write_records(&finished).await
+            {
+                let (count, first) = (finished.len(), finished.first().map(|f| f.operation));
+                tracing::debug!(count, first, why, "no record written");
             }
         });
     }
@@ -47,7 +90,7 @@ impl Actor {
         }
     }
 
-    async fn write_record(&self, operation: &str, target: &str, error: &str, start: Timestamp) -> Result<(), String> {
+    async fn write_records(&self, finished: &[Finished]) -> Result<(), String> {
         let keys = self.store.keys();
         for _ in 0..TRIES {
             let counter = self.store.raw(&keys.records()).await.map_err(|e| e.to_string())?;
@@ -57,13 +100,15 @@ impl Actor {
                 }
                 None => (1_u64, 0),
             };
-            let record = Record::completed(id, operation, target, error, start, self.steady.now().wall);
-            let next = Put { key: keys.records(), value: (id + 1).to_string(), leased: false };
-            let change = Change {
-                compares: vec![(keys.records(), revision)],
-                puts: vec![next, Put::json(keys.record(id), &record)],
-                deletes: id.checked_sub(MAX_RECORDS).map(|old| keys.record(old)).into_iter().collect(),
-            };
+            let next = (id..).nth(finished.len()).ok_or("the counter of records is too large")?;
+            let counter = Put { key: keys.records(), value: next.to_string(), leased: false };
+            let mut change =
+                Change { compares: vec![(keys.records(), revision)], puts: vec![counter], deletes: Vec::new() };
+            for (id, Finished { operation, target, error, start, end }) in (id..next).zip(finished) {
+                let record = Record::completed(id, operation, target, error, *start, *end);
+                change.puts.push(Put::json(keys.record(id), &record));
+                change.deletes.extend(id.checked_sub(MAX_RECORDS).map(|old| keys.record(old)));
+            }
             let permit = self.fence.permit_record().map_err(|e| e.to_string())?;
             match self.store.commit(&permit, change).await {
                 Ok(_) => return Ok(()),
