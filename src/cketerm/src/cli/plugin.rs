@@ -14,6 +14,9 @@ const SHOWN: &str = "kubectl cketerm";
 
 /// Parses a command line, whose first word is the name under which the program was started.
 pub fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    if let Some(cli) = Cli::without_subcommand(words) {
+        return Ok(cli);
+    }
     let mut command = named(Cli::command(), words.first());
     let mut matches = command.try_get_matches_from_mut(words)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|e| e.format(&mut command))
@@ -45,6 +48,35 @@ mod tests {
             let error = text(&[name, "rq", "cancel", "x"]);
             assert!(error.contains("invalid value 'x'"), "{error}");
             assert!(text(&[name, "--version"]).starts_with("cketerm "));
+        }
+    }
+
+    /// Lines without a subcommand have a parser of their own.
+    #[test]
+    fn both_parsers_read_a_line_without_a_subcommand_alike() {
+        let lines = [
+            "",
+            "--daemon --http off",
+            "--observe --view nodes",
+            "--kubeconfig k --read-only",
+            "--view=nodes --theme rq",
+            "--sandbox --nodes 40 --seed 7 --speed 2",
+            "--config c --plain --color never",
+            "--view rq",
+        ];
+        for line in lines {
+            let words: Vec<OsString> =
+                std::iter::once("cketerm").chain(line.split_whitespace()).map(Into::into).collect();
+            let mut matches = Cli::command().try_get_matches_from(&words).unwrap();
+            let whole = Cli::from_arg_matches_mut(&mut matches).unwrap();
+            assert_eq!(format!("{:?}", Cli::without_subcommand(&words)), format!("{:?}", Some(whole)), "{line}");
+        }
+        for line in
+            ["rq list", "--view nodes rq list", "help", "--help", "--version", "--nodes 3 rq list", "-- rq", "--daemn"]
+        {
+            let words: Vec<OsString> =
+                std::iter::once("cketerm").chain(line.split_whitespace()).map(Into::into).collect();
+            assert!(Cli::without_subcommand(&words).is_none(), "{line}");
         }
     }
 
