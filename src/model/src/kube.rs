@@ -44,7 +44,7 @@ pub const KEEP_CORDONED_ANNOTATION: &str = "cketerm.io/keep-cordoned";
 /// Name of the watch of BareMetalHosts in [`KubeView::sources`].
 pub const HOSTS_SOURCE: &str = "baremetalhosts";
 
-/// Whether a Node of this UID is Ready: all that is read of Nodes that nothing else is asked about.
+/// UID and readiness of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeReadiness {
     /// `metadata.uid`.

@@ -8,7 +8,7 @@ use cketerm_model::{kube::NodeReadiness, names::NodeName};
 use prost::Message;
 use serde::Deserialize;
 
-use super::{connect::Kube, error::KubeError, protobuf_list::Fields};
+use super::{connect::Kube, error::KubeError, protobuf_list::PartialObject};
 
 const PATH: &str = "/api/v1/nodes";
 
@@ -20,8 +20,12 @@ struct MetadataOnly {
     metadata: Option<ObjectMeta>,
 }
 
-impl Fields for MetadataOnly {
+impl PartialObject for MetadataOnly {
     const CONVERSION: &str = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+    fn name(&self) -> &str {
+        self.metadata.as_ref().map_or("", |metadata| &metadata.name)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Message, Deserialize)]
@@ -45,8 +49,12 @@ struct NodeConditions {
     status: Option<NodeStatus>,
 }
 
-impl Fields for NodeConditions {
+impl PartialObject for NodeConditions {
     const CONVERSION: &str = "";
+
+    fn name(&self) -> &str {
+        self.metadata.as_ref().map_or("", |metadata| &metadata.name)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Message, Deserialize)]
@@ -98,7 +106,7 @@ impl Kube {
             let metadata = node.metadata.unwrap_or_default();
             nodes.insert(NodeName::new(metadata.name.clone()), part(metadata));
         };
-        self.fold_fields(PATH, add).await.map_err(|fault| self.error(&format!("GET {PATH}"), fault))
+        self.fold_partial(PATH, add).await.map_err(|fault| self.error(&format!("GET {PATH}"), fault))
     }
 
     /// Reads which Nodes exist and which of them are Ready, by name.
@@ -108,6 +116,65 @@ impl Kube {
             let Identity { name, uid } = node.metadata.unwrap_or_default();
             nodes.insert(NodeName::new(name), NodeReadiness { uid, ready });
         };
-        self.fold_fields(PATH, add).await.map_err(|fault| self.error(&format!("GET {PATH}"), fault))
+        self.fold_partial(PATH, add).await.map_err(|fault| self.error(&format!("GET {PATH}"), fault))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Encodes a field of length-delimited content.
+    fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+        [&[tag << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+    }
+
+    /// A condition as an API server encodes it, with its times and reason.
+    fn condition(name: &str, status: &str) -> Vec<u8> {
+        let fields = [field(1, name.as_bytes()), field(2, status.as_bytes()), field(3, &[8, 1]), field(5, b"why")];
+        field(4, &fields.concat())
+    }
+
+    fn node(status: &[Vec<u8>]) -> NodeConditions {
+        let metadata = [field(1, b"w1"), field(5, b"uid-1"), field(11, &[field(1, b"rack"), field(2, b"1")].concat())];
+        let spec = field(2, &field(1, b"10.0.0.0/24"));
+        let bytes = [field(1, &metadata.concat()), spec, field(3, &status.concat())].concat();
+        NodeConditions::decode(bytes.as_slice()).unwrap()
+    }
+
+    #[test]
+    fn a_node_in_protobuf_has_its_identity_and_readiness() {
+        let (address, image) = (field(5, &field(1, b"InternalIP")), field(8, &field(1, b"registry/image:1")));
+        for (status, ready) in [("True", true), ("False", false), ("Unknown", false)] {
+            let read = node(&[
+                address.clone(),
+                condition("MemoryPressure", "True"),
+                condition("Ready", status),
+                image.clone(),
+            ]);
+            assert_eq!((read.name(), read.is_ready()), ("w1", ready), "{status}");
+            assert_eq!(read.metadata.unwrap().uid, "uid-1");
+        }
+        assert!(!node(&[condition("MemoryPressure", "True")]).is_ready());
+        assert!(!node(&[]).is_ready());
+    }
+
+    #[test]
+    fn a_node_in_json_has_the_same() {
+        for (status, ready) in [
+            (r#""status": {"conditions": [{"type": "Ready", "status": "True", "reason": "r"}], "images": []},"#, true),
+            (r#""status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},"#, false),
+            (r#""status": {},"#, false),
+            (r#""status": null,"#, false),
+            ("", false),
+        ] {
+            let text = format!(
+                r#"{{{status} "spec": {{}}, "metadata": {{"name": "w1", "uid": "u", "labels": {{"a": ""}}}}}}"#
+            );
+            let read: NodeConditions = serde_json::from_str(&text).unwrap();
+            assert_eq!((read.name(), read.is_ready()), ("w1", ready), "{text}");
+            let metadata = serde_json::from_str::<MetadataOnly>(&text).unwrap().metadata.unwrap();
+            assert_eq!((&*metadata.uid, &metadata.labels), ("u", &[("a".to_owned(), String::new())].into()));
+        }
     }
 }
