@@ -89,9 +89,11 @@ fn cke_records_of_many_cancels_are_complete_and_few_writes(world: &World) {
     world.run(&["rq", "cancel-all"]);
     let daemon = world.daemon("engine");
     daemon.ready();
-    let next = (COUNT + 1).to_string();
-    wait_for("all records are written", 30, || (value(&world.etcd, "/cke/records")? == next).then_some(()));
-    assert!(world.entries().is_empty());
+    wait_for("the entries are removed", 30, || world.entries().is_empty().then_some(()));
+    // the end of an engine waits for them
+    let (status, _) = daemon.terminate();
+    assert!(status.success(), "{status}");
+    assert_eq!(value(&world.etcd, "/cke/records"), Some((COUNT + 1).to_string()));
 
     let changes = changes(&world.etcd, "/cke/records");
     let (counters, records): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.key == "/cke/records");
@@ -104,7 +106,7 @@ fn cke_records_of_many_cancels_are_complete_and_few_writes(world: &World) {
     addresses.sort_unstable();
     assert_eq!(targets, addresses);
     assert!(records.iter().all(|(_, record)| record["operation"] == "reboot-cancel"));
-    assert!(counters.len() <= COUNT / 2, "{} transactions wrote {COUNT} records", counters.len());
+    assert!(counters.len() < COUNT, "each record had a transaction of its own");
 }
 
 fn i13_disabling_unwinds_a_drain_but_a_running_reboot_finishes(world: &World) {

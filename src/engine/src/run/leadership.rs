@@ -258,7 +258,8 @@ impl Loop {
             *resigning = format!("{resigning}; {cycles}");
         }
         let in_work = cycles.is_some() || queues || (retires && self.clears_signs());
-        if self.snap.engine.resigning.is_some() && !in_work && self.tasks.is_empty() {
+        let recorded = self.leader.as_ref().is_none_or(|leader| leader.actor.cke_records.is_empty());
+        if self.snap.engine.resigning.is_some() && !in_work && recorded && self.tasks.is_empty() {
             self.ask(CandidacyOrder::Resign);
             self.leader = None;
             self.snap.engine.leading = None;

@@ -132,7 +132,8 @@ impl Loop {
         });
     }
 
-    /// Ends gracefully: nothing new starts, commands get 10 s, outcomes are recorded, and the lease is revoked (SAF-7).
+    /// Ends gracefully: nothing new starts, commands and records get 10 s, outcomes are recorded, and the lease is
+    /// revoked (SAF-7).
     pub(super) async fn shut_down(mut self) {
         if let Some(leader) = &self.leader {
             leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -148,6 +149,18 @@ impl Loop {
                         None => break,
                     },
                     () = tokio::time::sleep(TICK) => self.publish_shutdown(),
+                }
+            }
+            if let Some(actor) = self.leader.as_ref().map(|leader| Arc::clone(&leader.actor)) {
+                let written = actor.write_waiting_records();
+                tokio::pin!(written);
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = &mut deadline => break,
+                        () = &mut written => break,
+                        () = tokio::time::sleep(TICK) => self.publish_shutdown(),
+                    }
                 }
             }
             // If another engine is there, the next leader finishes these power cycles, as after a crash, whatever the
