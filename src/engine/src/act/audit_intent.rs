@@ -29,7 +29,7 @@ use super::{Actor, Stop};
 const RESULT_BEGUN: &str = "begun";
 /// Time after which a repetition is no further try of the same step, but gets a record of its own.
 const RETRY_PERIOD: SignedDuration = SignedDuration::from_hours(24);
-/// Number of steps that are remembered, the most recent ones.
+/// Most steps that are remembered. Of so many, the older half is forgotten.
 const MAX_STEPS: usize = 4096;
 
 /// An effect whose record is written and that is under way.
@@ -91,11 +91,13 @@ impl Repeated {
 
     fn note(&self, step: Step, known: Known) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(step, known);
-        if all.len() > MAX_STEPS {
-            let oldest = all.iter().min_by_key(|(_, known)| known.audit.last()).map(|(step, _)| step.clone());
-            oldest.and_then(|step| all.remove(&step));
+        if all.len() >= MAX_STEPS {
+            // The older half at once: thousands of entries may end together, and each would need a search.
+            let mut times: Vec<Timestamp> = all.values().map(|known| known.audit.last()).collect();
+            let (_, median, _) = times.select_nth_unstable(MAX_STEPS / 2);
+            all.retain(|_, known| known.audit.last() > *median);
         }
+        all.insert(step, known);
     }
 
     /// Notes that a transition was committed with this record.
@@ -271,7 +273,9 @@ mod tests {
             repeated.note(Step::new("cordon", &i.to_string()), known);
         }
         let all = repeated.0.lock().unwrap();
-        assert_eq!(all.len(), MAX_STEPS);
-        assert!(!all.contains_key(&Step::new("cordon", "9")) && all.contains_key(&Step::new("cordon", "10")));
+        let half = MAX_STEPS / 2;
+        assert_eq!(all.len(), half - 1 + 10);
+        let remembers = |i: usize| all.contains_key(&Step::new("cordon", &i.to_string()));
+        assert!(!remembers(half) && remembers(half + 1) && remembers(MAX_STEPS + 9));
     }
 }
