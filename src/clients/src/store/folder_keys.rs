@@ -5,14 +5,16 @@
 use std::collections::BTreeMap;
 
 use cketerm_model::{entry::Stored, stored::keys::prefix_end};
-use etcd_client::{GetOptions, KeyValue, TxnOpResponse};
+use etcd_client::{GetOptions, TxnOpResponse};
 use serde::de::DeserializeOwned;
 
-use super::{connect::Store, failure::Failure, tail::stored};
+use super::{
+    connect::Store,
+    failure::Failure,
+    key_pages::{FolderKey, KeyRange},
+    tail::stored,
+};
 
-/// Number of keys read together. For each page etcd counts all keys that follow, which takes 60 ms for 60,000 keys, so
-/// small pages would cost more than the values that etcd reads for large ones.
-const PAGE_SIZE: i64 = 10_000;
 /// Number of restarts of a read whose revision was compacted meanwhile.
 const COMPACTIONS: u32 = 3;
 /// Number of values read in one transaction; etcd takes 128 operations.
@@ -22,46 +24,7 @@ pub(super) const KEYS_PER_TXN: usize = 100;
 const FIRST_AGE: u64 = 60_000_000_000;
 const AGE_FACTOR: u64 = 8;
 
-/// A key of a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FolderKey {
-    pub(super) name: String,
-    /// Revision of the first write of its value.
-    pub(super) created: i64,
-    /// Revision of the last one.
-    pub(super) modified: i64,
-}
-
-impl From<&KeyValue> for FolderKey {
-    fn from(kv: &KeyValue) -> Self {
-        let name = String::from_utf8_lossy(kv.key()).into_owned();
-        Self { name, created: kv.create_revision(), modified: kv.mod_revision() }
-    }
-}
-
-/// A page of keys.
-pub(super) struct KeyPage {
-    /// Revision of the read.
-    pub(super) revision: i64,
-    pub(super) keys: Vec<FolderKey>,
-    /// Key from which the next page starts.
-    pub(super) next: Option<Vec<u8>>,
-}
-
 impl Store {
-    /// Reads a page of a folder's keys at `revision`, or at the present one if that is 0.
-    pub(super) async fn key_page(&self, folder: &str, from: Vec<u8>, revision: i64) -> Result<KeyPage, Failure> {
-        let end = prefix_end(folder.as_bytes());
-        let options = GetOptions::new().with_range(end).with_limit(PAGE_SIZE).with_keys_only().with_revision(revision);
-        let got = self.get(from, options).await?;
-        let last = got.kvs().last().filter(|_| got.more());
-        Ok(KeyPage {
-            revision: got.header().map_or(0, etcd_client::ResponseHeader::revision),
-            keys: got.kvs().iter().map(FolderKey::from).collect(),
-            next: last.map(|last| [last.key(), &[0]].concat()),
-        })
-    }
-
     /// Reads the keys of a folder that are not before `from`, at one revision, which is returned too.
     pub(super) async fn folder_keys(&self, folder: &str, from: &str) -> Result<(i64, Vec<FolderKey>), Failure> {
         let mut compactions = 0;
@@ -74,10 +37,10 @@ impl Store {
     }
 
     async fn folder_keys_once(&self, folder: &str, from: &str) -> Result<(i64, Vec<FolderKey>), Failure> {
-        let first = self.key_page(folder, from.as_bytes().to_vec(), 0).await?;
+        let first = self.key_page(folder, KeyRange::starting_at(from), 0).await?;
         let (mut keys, mut next) = (first.keys, first.next);
-        while let Some(from) = next {
-            let page = self.key_page(folder, from, first.revision).await?;
+        while let Some(range) = next {
+            let page = self.key_page(folder, range, first.revision).await?;
             keys.extend(page.keys);
             next = page.next;
         }

@@ -9,7 +9,7 @@ use etcd_client::{GetOptions, KeyValue};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{connect::Store, error::StoreError, failure::Failure, tail::stored};
+use super::{connect::Store, error::StoreError, failure::Failure, key_pages::KeyRange, tail::stored};
 
 /// Number of pages that one search for old records reads.
 const MAX_PAGES: usize = 4;
@@ -167,25 +167,25 @@ impl Store {
             if self.count(folder, folder).await? <= keep.engine.min(keep.people) {
                 return Ok(Vec::new());
             }
-            let (mut counts, mut from) = (AuditRetention::default(), Some(folder.as_bytes().to_vec()));
-            while let Some(at) = from {
-                let page = self.key_page(folder, at, 0).await?;
+            let (mut counts, mut next) = (AuditRetention::default(), Some(KeyRange::starting_at(folder)));
+            while let Some(range) = next {
+                let page = self.key_page(folder, range, 0).await?;
                 let people = page.keys.iter().filter(|key| is_by_person(&key.name)).count();
                 counts.people += people;
                 counts.engine += page.keys.len() - people;
-                from = page.next;
+                next = page.next;
             }
             walk.surplus = Some(Surplus {
                 engine: counts.engine.saturating_sub(keep.engine),
                 people: counts.people.saturating_sub(keep.people),
-                from: folder.as_bytes().to_vec(),
+                left: KeyRange::starting_at(folder),
             });
         }
         while let Some(mut surplus) = walk.surplus.take().filter(|surplus| surplus.engine + surplus.people > 0) {
-            let page = self.key_page(folder, std::mem::take(&mut surplus.from), 0).await?;
+            let page = self.key_page(folder, surplus.left.clone(), 0).await?;
             let mut keys: Vec<String> = page.keys.into_iter().map(|key| key.name).collect();
             keys.retain(|key| surplus.takes(is_by_person(key)));
-            walk.surplus = page.next.map(|from| Surplus { from, ..surplus });
+            walk.surplus = page.next.map(|left| Surplus { left, ..surplus });
             if !keys.is_empty() {
                 return Ok(keys);
             }
@@ -220,8 +220,8 @@ pub struct AuditRetention {
 struct Surplus {
     engine: usize,
     people: usize,
-    /// Key from which the search continues; the oldest records are the first.
-    from: Vec<u8>,
+    /// Where the search continues; the oldest records are the first.
+    left: KeyRange,
 }
 
 impl Surplus {

@@ -16,6 +16,7 @@ pub mod exposure;
 mod failure;
 mod folder_keys;
 pub mod folders;
+mod key_pages;
 pub mod leadership;
 pub mod live;
 pub mod maintenance;

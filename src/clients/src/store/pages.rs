@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use cketerm_model::{entry::Stored, stored::keys::Folder};
 use serde::de::DeserializeOwned;
 
-use super::{connect::Store, error::StoreError, failure::Failure, folder_keys::FolderKey};
+use super::{connect::Store, error::StoreError, failure::Failure, key_pages::FolderKey};
 
 /// Number of a folder's last keys that are read first, if its keys show an order, and the factor by which there are
 /// more if the page is not among them.
