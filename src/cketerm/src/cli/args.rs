@@ -70,7 +70,8 @@ struct WithoutSubcommand {
 }
 
 impl Cli {
-    /// Parses a command line that has no subcommand. Returns none if it has one, or an error that [`Cli`] reports.
+    /// Parses a command line without a subcommand. Returns none if it has a subcommand or cannot be parsed. [`Cli`] then
+    /// parses it, and reports the error.
     pub fn without_subcommand(words: &[OsString]) -> Option<Self> {
         if words.get(1).is_some_and(|word| !word.as_encoded_bytes().starts_with(b"-")) {
             return None;

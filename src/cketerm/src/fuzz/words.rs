@@ -1,5 +1,7 @@
 //! Short texts from operators and scripts: arguments, windows, groups, durations, selectors.
 
+use std::ffi::OsString;
+
 use cketerm_fuzz::{Fuzz, Took};
 use cketerm_model::{
     freeze::Groups, host::RebootAnnotations, reboot_signals::Signals, selector::Selector, time, window::Windows,
@@ -23,6 +25,8 @@ fn arguments() {
         "cketerm history -n 5 --follow",
         "cketerm leader",
         "cketerm --sandbox --nodes 5000 --seed 7 --speed 3",
+        "cketerm --daemon --http 127.0.0.1:1 --config=c -v",
+        "cketerm --observe --view nodes --theme auto --color never --",
         "cketerm screenshot --view reboots --size 200x60 --keys 'j enter'",
         "cketerm windows --at 2026-01-01T00:00:00Z --days 3",
         "cketerm policy set windows -",
@@ -31,6 +35,12 @@ fn arguments() {
     Fuzz::new("arguments", 100).seeds(seeds).run(|bytes| {
         let text = String::from_utf8_lossy(bytes).replace('\0', "");
         let read = Cli::try_parse_from(text.split(' '));
+        let words: Vec<OsString> = text.split(' ').map(Into::into).collect();
+        if let Some(short) = Cli::without_subcommand(&words)
+            && read.as_ref().ok().map(|whole| format!("{whole:?}")) != Some(format!("{short:?}"))
+        {
+            return Err(format!("the parsers differ: {short:?}"));
+        }
         if let Err(why) = &read
             && why.to_string().trim().is_empty()
         {
