@@ -24,7 +24,7 @@ use super::{
     batches, cordon, gates, outcomes,
     queue::{has_other_reason, is_startable},
     quorum,
-    record::Breach,
+    record::{Breach, PowerEvent},
     repair, start_gates,
     view::{Node, StoredReboot, StoredRepair, Timeline, View, member, shift},
     windows,
@@ -111,6 +111,8 @@ struct Replay<'v> {
     cancels: BTreeMap<EntryId, Timeline<()>>,
     /// Starts that the breaker, the canaries or a gate of the site should have held back.
     barred: [BTreeSet<(Timestamp, String)>; 2],
+    /// Attempts whose command is not in the machines' log.
+    unbegun: BTreeSet<(EntryId, u32)>,
 }
 
 impl<'v> Replay<'v> {
@@ -129,7 +131,9 @@ impl<'v> Replay<'v> {
         }
         let of = |breaches: Vec<Breach>| breaches.into_iter().map(|b| (b.at, b.what)).collect();
         let breakers = outcomes::i70(view).into_iter().chain(outcomes::i71(view)).collect();
-        Self { view, orders, cancels, barred: [of(breakers), of(start_gates::i72(view))] }
+        let barred = [of(breakers), of(start_gates::i72(view))];
+        let replay = Self { view, orders, cancels, barred, unbegun: BTreeSet::new() };
+        Self { unbegun: replay.find_unbegun(), ..replay }
     }
 
     fn ids(&self) -> impl Iterator<Item = EntryId> + '_ {
@@ -239,6 +243,7 @@ impl<'v> Replay<'v> {
             disabled: (!view.enabled(revision), !repair::enabled(view, revision)),
             steady: entries.keys().copied().filter(all_along).collect(),
             attempts: self.attempts().filter_map(|(id, n, l)| Some(((id, n), l.before(revision)?.clone()))).collect(),
+            unbegun: self.unbegun.clone(),
             orders: self.orders_between(from, at),
             paused: paused.collect(),
             startable: queued(at),
@@ -252,6 +257,19 @@ impl<'v> Replay<'v> {
             policy,
             entries,
         }
+    }
+
+    fn find_unbegun(&self) -> BTreeSet<(EntryId, u32)> {
+        let power = &self.view.record.power;
+        let begun: BTreeSet<&str> =
+            power.iter().filter(|p| p.what == PowerEvent::Begin).map(|p| p.attempt.as_str()).collect();
+        let began = |line: &Timeline<Attempt>| {
+            line.steps()
+                .iter()
+                .filter_map(|step| step.value.as_ref())
+                .any(|attempt| begun.contains(attempt.id.as_str()))
+        };
+        self.attempts().filter(|(.., line)| !began(line)).map(|(id, n, _)| (id, n)).collect()
     }
 
     fn orders_between(&self, from: Timestamp, to: Timestamp) -> Vec<(EntryId, Verb, bool)> {

@@ -73,16 +73,18 @@ conditions! {
     NO_COMMAND "REB-11, SAF-16" "no open command works on its machine": |s, t| {
         // an ordered retry closes the attempt before it in the same transaction
         let closed = |a: &Attempt| ordered(t) && a.entry == t.entry;
-        let mut open = s.attempts.values().filter(|a| a.outcome.is_none() && a.address == *t.address() && !closed(a));
+        let is_open = |a: &Attempt| a.outcome.is_none() && a.address == *t.address() && !closed(a);
+        let mut open = s.attempts.iter().filter(|(_, a)| is_open(a));
         let (now, (lease, since)) = (s.now?, s.leader?);
-        let until = |a: &Attempt| {
-            if a.lease == lease {
+        let until = |(number, a): (&(EntryId, u32), &Attempt)| {
+            // the leader knows which of its own commands run
+            if a.lease == lease && !s.unbegun.contains(number) {
                 return later(a.start, seconds(a.bound_seconds.saturating_add(RECORDED)));
             }
             let limit = seconds(a.bound_seconds.saturating_add(KILL_TIME));
             later(since, s.ttl + s.ttl / 12.0 + limit - WAIT_TOLERANCE)
         };
-        Some(open.all(|a| until(a) <= now))
+        Some(open.all(|attempt| until(attempt) <= now))
     };
     NO_ORPHAN "SAF-35" "no cordon is left on its machine": |s, t| not(s.machine(t)?.orphaned);
     RIGHT_NODE "SAF-14" "its Node is the right one": |s, t| s.machine(t)?.matches;

@@ -118,6 +118,8 @@ pub struct State {
     pub steady: BTreeSet<EntryId>,
     /// Attempts of all entries, by number.
     pub attempts: BTreeMap<(EntryId, u32), Attempt>,
+    /// Attempts whose command never began on any machine, as after a lost answer to the transaction that wrote them.
+    pub unbegun: BTreeSet<(EntryId, u32)>,
     /// Orders in the time of the decision, and whether each was there all the time.
     pub orders: Vec<(EntryId, Verb, bool)>,
     /// Entries of batches that are paused or cannot be read.

@@ -307,17 +307,22 @@ fn api_servers_wait_for_workers_and_for_each_other() {
 #[test]
 fn an_open_command_of_a_dead_leader_holds_its_machine_until_its_time_is_over() {
     let row = TABLE.iter().find(|row| row.name.contains("success command")).unwrap();
-    let after = |lease: i64, seconds: i64| {
+    let after_unless_begun = |lease: i64, seconds: i64, unbegun: &[(EntryId, u32)]| {
         let (mut s, step) = allowed(row);
         s.attempts.insert((EntryId::reboot(9), 1), attempt(R, 0, "power", json!(null)));
+        s.unbegun.extend(unbegun);
         s.leader = Some((lease, now() - jiff::SignedDuration::from_secs(seconds)));
         check(&s, &step).map_err(|refusal| refusal.broken())
     };
+    let after = |lease: i64, seconds: i64| after_unless_begun(lease, seconds, &[]);
     // 12 s of lease, 1 s of clock drift, 30 s of time limit, 5 s for the kill
     assert_eq!(after(2, 46), Err(vec!["REB-11, SAF-16"]));
     assert_eq!(after(2, 48), Ok(row.name));
     // a leader's own command holds it, however long it leads
     assert_eq!(after(1, 3600), Err(vec!["REB-11, SAF-16"]));
+    // one that it never began holds it no longer than that of a dead leader
+    assert_eq!(after_unless_begun(1, 46, &[(EntryId::reboot(9), 1)]), Err(vec!["REB-11, SAF-16"]));
+    assert_eq!(after_unless_begun(1, 48, &[(EntryId::reboot(9), 1)]), Ok(row.name));
 }
 
 #[test]
