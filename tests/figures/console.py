@@ -8,8 +8,9 @@ sofka and kubetui, crates that it looks for in FOLDER/bin (default: ~/.cache/cke
 `cargo install`). A peer that is missing is named. Prints one JSON line per program and a table; --write puts that table between
 the marks of a Markdown file.
 """
-import argparse, concurrent.futures, http.client, json, os, platform, re, shutil, ssl, statistics, subprocess, sys, tempfile, textwrap, threading, time
+import argparse, concurrent.futures, http.client, json, os, re, shutil, ssl, statistics, subprocess, sys, tempfile, textwrap, threading, time
 
+from machine_speed import described_machine
 from terminal import Terminal, ms
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -272,8 +273,7 @@ def main():
     finally:
         cluster.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    machine = f"{os.cpu_count()} processors, {platform.system()} {platform.release()}"
-    heading = textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {args.nodes:,} nodes, {machine}, all in one run; idle over {args.idle:.0f} s.", 100)
+    heading = textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {args.nodes:,} nodes, {described_machine()}, all in one run; idle over {args.idle:.0f} s.", 100)
     text = f"{heading}\n\n{table(figures)}"
     print(text)
     if args.write:

@@ -12,8 +12,9 @@ The controllers replace the pods, kube-scheduler places them, and kwok makes the
 same number of nodes at once; a reboot takes no time. `kubectl drain` has no queue: each of its workers takes the next node, drains it and
 uncordons it. Prints one JSON line per figure; --write puts a table between the marks `drain-load`.
 """
-import argparse, base64, collections, json, os, platform, queue, subprocess, sys, textwrap, threading, time
+import argparse, base64, collections, json, os, queue, subprocess, sys, textwrap, threading, time
 
+from machine_speed import described_machine
 from study_servers import BIN, MERGE, SERVERS, Api, Program, Servers, is_ready, node, split, wait, write
 
 parser = argparse.ArgumentParser()
@@ -201,9 +202,8 @@ def compare(servers, program, name, names, at_once, count, on=None):
 
 
 def table():
-    machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
     policy = f"; policy {json.dumps(args.policy)}" if args.policy else ""
-    head = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; pods become Ready after {args.ready_after:g} s{policy}."
+    head = f"{time.strftime('%Y-%m-%d')}, {described_machine()}, all in one run; pods become Ready after {args.ready_after:g} s{policy}."
     text = textwrap.fill(head, 100) + "\n\n| drains | program | time | refused evictions | refused dry runs | backoffs | requests | other requests, p99 |\n"
     text += "| --- " * 8 + "|\n"
     for f in figures:

@@ -1,6 +1,7 @@
 """Tables of figures for Markdown, with budgets and limits of growth: rows, misses, and the marks between which a table is kept."""
-import dataclasses, math, os, platform, sys, textwrap, time
+import dataclasses, math, sys, textwrap, time
 
+from machine_speed import described_machine
 from console import number
 
 
@@ -88,20 +89,9 @@ def misses(rows, columns, judged, with_growth=False):
     return found
 
 
-def loop_seconds():
-    """Seconds of a fixed piece of work, the shortest of three: virtual machines of one kind differ, and so does one from day to day."""
-    def once():
-        began = time.perf_counter()
-        for _ in range(5_000_000):
-            pass
-        return time.perf_counter() - began
-    return min(once() for _ in range(3))
-
-
 def heading(text):
     """First lines above a table: the day, the machine with its speed, and `text`."""
-    machine = f"{os.cpu_count()} processors shared with the servers (5 million steps of a Python loop: {loop_seconds():.2f} s), {platform.system()} {platform.release()}"
-    return textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; {text}", 100)
+    return textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {described_machine()}, all in one run; {text}", 100)
 
 
 def split_at_marks(path, name):

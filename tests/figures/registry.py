@@ -13,11 +13,11 @@ etcd accepts 1.5 MiB in one request, so the definition holds about 3,200 nodes w
 Prints one JSON line for each of the two and a table; --write puts that table between the marks of a Markdown file. The exit status is 1 if a figure is
 over its budget.
 """
-import argparse, base64, concurrent.futures, http.client, http.server, json, multiprocessing, os, platform, re, shutil, socket, statistics, subprocess, sys, \
+import argparse, base64, concurrent.futures, http.client, http.server, json, multiprocessing, os, re, shutil, socket, statistics, subprocess, sys, \
     tempfile, textwrap, threading, time, urllib.parse, urllib.request
 
+from machine_speed import described_machine
 from console import CACHE, WIDE, Cluster, address, last, number, over
-from figure_table import loop_seconds
 from environment import free_port
 from terminal import Terminal, ms
 
@@ -596,9 +596,7 @@ def main():
             cluster.stop()
         sabakan.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    machine = (f"{os.cpu_count()} processors shared with the servers (5 million steps of a Python loop: {loop_seconds():.2f} s), "
-               f"{platform.system()} {platform.release()}")
-    heading = (f"{time.strftime('%Y-%m-%d')}, {args.nodes:,} nodes, {machine}, all in one run; idle over {args.idle:.0f} s, sabakan_poll_seconds {args.poll}. "
+    heading = (f"{time.strftime('%Y-%m-%d')}, {args.nodes:,} nodes, {described_machine()}, all in one run; idle over {args.idle:.0f} s, sabakan_poll_seconds {args.poll}. "
                f"An answer of sabakan has {figures[1]['answer_bytes'] / 1e6:.1f} MB, the definition {prepared['definition_bytes'] / 1e6:.1f} MB.")
     text = f"{textwrap.fill(heading, 100)}\n\n{table(figures)}"
     print(text)

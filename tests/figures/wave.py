@@ -25,10 +25,10 @@ first eviction of a node with a dry run for each budget. A budget covers the pod
 etcd does not sync its disk here, and the users of the measurement are exempt from API Priority and Fairness (group system:masters). Prints one JSON
 line per figure and a table; --write puts the table between the marks `wave`. Exits with 1 if a budget is missed.
 """
-import argparse, base64, collections, concurrent.futures, datetime, json, os, platform, re, resource, socket, ssl, subprocess, sys, textwrap, threading, time, urllib.request
+import argparse, base64, collections, concurrent.futures, datetime, json, os, re, resource, socket, ssl, subprocess, sys, textwrap, threading, time, urllib.request
 
 from environment import free_port
-from figure_table import loop_seconds
+from machine_speed import described_machine
 from study_servers import BIN, MERGE, SERVERS, Api, Program, Servers, is_ready, node, split, wait, write
 
 P99_MS = 1000  # budget
@@ -490,8 +490,8 @@ def table(args, ours, floor):
         lines.append(f"| {what} | {f'≤ {number(limit)} {unit}' if limit is not None else '–'} | {cells[0]} | {cells[1]} |")
     pods = "pods without a controller, each under a budget" if args.workload == "budgets" else "pods of Deployments, each under a budget"
     policy = f"; policy {json.dumps(args.policy)}" if args.policy else ""
-    head = (f"{time.strftime('%Y-%m-%d')}, {args.nodes} nodes, {args.pods} pods on each, {args.at_once} nodes at once; {pods}; {os.cpu_count()} processors shared "
-            f"with the servers (5 million steps of a Python loop: {loop_seconds():.2f} s), {platform.system()} {platform.release()}, all in one run; evictions alone with {floor['connections']} connections{policy}.")
+    head = (f"{time.strftime('%Y-%m-%d')}, {args.nodes} nodes, {args.pods} pods on each, {args.at_once} nodes at once; {pods}; "
+            f"{described_machine()}, all in one run; evictions alone with {floor['connections']} connections{policy}.")
     return textwrap.fill(head, 100) + "\n\n" + "\n".join(lines)
 
 
