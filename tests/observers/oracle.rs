@@ -261,13 +261,13 @@ impl<'v> Replay<'v> {
 
     fn find_unbegun(&self) -> BTreeSet<(EntryId, u32)> {
         let power = &self.view.record.power;
-        let begun: BTreeSet<&str> =
+        let in_log: BTreeSet<&str> =
             power.iter().filter(|p| p.what == PowerEvent::Begin).map(|p| p.attempt.as_str()).collect();
         let began = |line: &Timeline<Attempt>| {
             line.steps()
                 .iter()
                 .filter_map(|step| step.value.as_ref())
-                .any(|attempt| begun.contains(attempt.id.as_str()))
+                .any(|attempt| in_log.contains(attempt.id.as_str()))
         };
         self.attempts().filter(|(.., line)| !began(line)).map(|(id, n, _)| (id, n)).collect()
     }

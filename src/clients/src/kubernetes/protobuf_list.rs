@@ -101,7 +101,9 @@ impl Kube {
             if items.iter().any(|object| object.name().is_empty()) {
                 return Err(Fault::Silent("the answer has an object without a name".to_owned()));
             }
-            items.into_iter().for_each(|object| add(&mut all, object));
+            for object in items {
+                add(&mut all, object);
+            }
             if next.is_empty() {
                 return Ok(all);
             }
