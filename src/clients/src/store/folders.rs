@@ -220,7 +220,7 @@ pub struct AuditRetention {
 struct Surplus {
     engine: usize,
     people: usize,
-    /// Where the search continues; the oldest records are the first.
+    /// Range in which the search continues; the oldest records are the first.
     left: KeyRange,
 }
 
