@@ -109,7 +109,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::SignsStay => &["I67", "I68"],
         Mutation::ForeignConditionTaken => &["I67"],
         Mutation::PlannedTaintStays => &["I68"],
-        Mutation::SignsOutliveLeader => &["H11"],
+        Mutation::SignsOutliveLeader | Mutation::ResignsBeforeUncordon => &["H11"],
         Mutation::BreakerForgotten => &["I70"],
         Mutation::CanariesForgotten => &["I71"],
         Mutation::OutcomeForgotten => &["I69"],
@@ -267,6 +267,7 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         | Mutation::ForeignConditionTaken
         | Mutation::PlannedTaintStays
         | Mutation::SignsOutliveLeader => stories(&node_signs::STORIES, 1),
+        Mutation::ResignsBeforeUncordon => stories(&node_signs::STORIES, 9),
         Mutation::BreakerForgotten | Mutation::CanariesForgotten => stories(&breaker::STORIES, 1),
         Mutation::OutcomeForgotten => stories(&breaker::STORIES, 3),
         Mutation::MaintenanceForEver => stories(&node_maintenance::STORIES, 1),

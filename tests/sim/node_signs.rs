@@ -126,9 +126,9 @@ async fn hand_over(stage: &Stage, operator: &Operator, rng: &mut Rng, story: &mu
     operator.set_policy("engine", "cke", None).await.unwrap();
     let is_free = || async { operator.store.read_view().await.is_ok_and(|view| view.leader().is_none()) };
     let resigned = reached(SETTLE_LIMIT, is_free).await;
-    let left = signed(&stage.sandbox);
-    if !resigned || !left.is_empty() {
-        let what = format!("resigned: {resigned}; the engine leaves signs on {left:?}");
+    let (left, cordoned) = (signed(&stage.sandbox), cordoned(&stage.sandbox));
+    if !resigned || !left.is_empty() || !cordoned.is_empty() {
+        let what = format!("resigned: {resigned}; the engine leaves signs on {left:?}, and cordoned: {cordoned:?}");
         story.breaches.push(Breach { code: "H11", at: operator.store.clock().wall(), what });
     }
 }
@@ -150,17 +150,25 @@ async fn turn(operator: &Operator, on: bool, rng: &mut Rng) {
     insist(|| operator.set_policy("planned_taint_waves", &waves, None)).await;
 }
 
+/// Names of Nodes that are cordoned.
+fn cordoned(sandbox: &Sandbox) -> Vec<String> {
+    names(sandbox, |node| node["spec"]["unschedulable"] == true)
+}
+
 /// Names of Nodes with conditions of cketerm, or with its taint.
 fn signed(sandbox: &Sandbox) -> Vec<String> {
-    let has = |node: &&Value| {
+    names(sandbox, |node| {
         let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
         let mut own = conditions.filter(|c| c["reason"].as_str().is_some_and(|r| r.starts_with("Cketerm")));
         let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
         own.next().is_some() || taints.any(|taint| taint["key"] == "cketerm.io/reboot-planned")
-    };
+    })
+}
+
+fn names(sandbox: &Sandbox, has: impl Fn(&Value) -> bool) -> Vec<String> {
     let (nodes, _) = sandbox.objects.list(&NODES, "");
-    let nodes: Vec<Value> = nodes.iter().map(|node| Value::clone(node)).collect();
-    nodes.iter().filter(has).filter_map(|node| Some(node["metadata"]["name"].as_str()?.to_owned())).collect()
+    let found = nodes.iter().filter(|node| has(node));
+    found.filter_map(|node| Some(node["metadata"]["name"].as_str()?.to_owned())).collect()
 }
 
 /// Other programs that set conditions of the same types where there are none, and taints. Returns the conditions that

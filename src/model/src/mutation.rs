@@ -34,6 +34,8 @@ pub enum Mutation {
     PlannedTaintStays,
     /// Signs of work to come stay when the leader resigns.
     SignsOutliveLeader,
+    /// A leader that retires resigns as soon as its last entry has ended, before the Node's uncordon.
+    ResignsBeforeUncordon,
     /// Drains start although the breaker is open.
     BreakerForgotten,
     /// All machines of a batch start at once.
@@ -343,6 +345,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::ForeignConditionTaken,
     Mutation::PlannedTaintStays,
     Mutation::SignsOutliveLeader,
+    Mutation::ResignsBeforeUncordon,
     Mutation::BreakerForgotten,
     Mutation::CanariesForgotten,
     Mutation::OutcomeForgotten,

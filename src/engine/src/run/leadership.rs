@@ -9,6 +9,7 @@ use cketerm_model::{
     cketerm_records::{EngineMode, EngineRegistration, FirstDaemon, Who},
     clock::{Now, Steady},
     entry::Stored,
+    fault,
     fence::Fence,
     maintenance::MaintenanceStatus,
     policy::{ConsoleLeads, EngineChoice},
@@ -16,7 +17,10 @@ use cketerm_model::{
     time::after,
 };
 use cketerm_rules::{
-    console_leads::NotCampaigning, decide::can_check_quorum, preflight_fault::PreflightFault, snapshot::Leading,
+    console_leads::NotCampaigning,
+    decide::{Planned, can_check_quorum},
+    preflight_fault::PreflightFault,
+    snapshot::Leading,
 };
 
 use super::{Leader, Loop};
@@ -37,8 +41,8 @@ const ANNOUNCED_AFTER: Seconds = Seconds::new(5.0);
 /// Time between attempts to campaign, to propose an identity, or to create the schema.
 const RETRY_INTERVAL: Seconds = Seconds::new(3.0);
 
-/// Time for which a leader without work stays, so that it can remove its signs from Nodes before it resigns.
-const CLEAR_SIGNS: Seconds = Seconds::new(10.0);
+/// Time for which a leader without work stays to finish what follows from it, such as uncordons, before it resigns.
+const FOLLOW_UP: Seconds = Seconds::new(10.0);
 
 /// Time that the announcement stays in etcd after the end of the wait that it announces.
 const ANNOUNCEMENT_MARGIN: Duration = Duration::from_secs(15);
@@ -222,7 +226,7 @@ impl Loop {
     }
 
     /// Decides while leading whether to finish and resign: for a CKE candidate, a changed policy, or a failed preflight
-    /// (SAF-4, SAF-5).
+    /// (SAF-4, SAF-5). [`Loop::resign_after_work`] resigns once the work has ended.
     fn update_resignation(&mut self) {
         let store = &self.snap.store;
         let lease = self.snap.engine.lease;
@@ -251,19 +255,27 @@ impl Loop {
         // A machine between off and on must not stay off.
         let retires = self.snap.engine.resigning.is_some();
         if !retires || queues {
-            self.signs_until = None;
+            self.follow_up_until = None;
         }
         let cycles = self.leader.as_mut().and_then(|leader| leader.metal3.retire(retires, queues));
         if let (Some(resigning), Some(cycles)) = (&mut self.snap.engine.resigning, &cycles) {
             *resigning = format!("{resigning}; {cycles}");
         }
-        let in_work = cycles.is_some() || queues || (retires && self.clears_signs());
         let recorded = self.leader.as_ref().is_none_or(|leader| leader.actor.cke_records.is_empty());
-        if self.snap.engine.resigning.is_some() && !in_work && recorded && self.tasks.is_empty() {
-            self.ask(CandidacyOrder::Resign);
-            self.leader = None;
-            self.snap.engine.leading = None;
+        fault!(ResignsBeforeUncordon => recorded = true);
+        self.work_ended = retires && cycles.is_none() && !queues && recorded;
+    }
+
+    /// Resigns if the leader retires and its work has ended, and if nothing follows from the end of that work: no effect
+    /// runs, the present pass planned none, and the Nodes carry no signs.
+    pub(super) fn resign_after_work(&mut self, planned: &[Planned]) {
+        let ends = std::mem::take(&mut self.work_ended) && self.leader.is_some() && self.tasks.is_empty();
+        if !ends || self.follows_up(planned) {
+            return;
         }
+        self.ask(CandidacyOrder::Resign);
+        self.leader = None;
+        self.snap.engine.leading = None;
     }
 
     /// Passes the lock to another engine, because the Node of the engine's own pod is to be drained next and none of its
@@ -278,14 +290,15 @@ impl Loop {
         true
     }
 
-    /// Reports whether the leader should stay a moment longer, because Nodes still carry its signs: another leader may not
-    /// know them.
-    fn clears_signs(&mut self) -> bool {
-        if self.snap.kube.signed.is_empty() {
+    /// Reports whether the leader should stay a moment longer: effects are planned, such as the uncordon after the last
+    /// entry, or Nodes still carry signs that another leader may not know.
+    fn follows_up(&mut self, planned: &[Planned]) -> bool {
+        fault!(ResignsBeforeUncordon => planned = <&[Planned]>::default());
+        if self.snap.kube.signed.is_empty() && planned.is_empty() {
             return false;
         }
         let now = self.steady.now().boot;
-        let until = *self.signs_until.get_or_insert(now + CLEAR_SIGNS);
+        let until = *self.follow_up_until.get_or_insert(now + FOLLOW_UP);
         now < until
     }
 

@@ -127,8 +127,10 @@ struct Loop {
     next_batch_upkeep: BootTime,
     /// Host of the engine that takes the lock, by the last pass.
     pass_lock_to: Option<String>,
-    /// Boot time until which a leader without work waits with its resignation for its signs on Nodes to go.
-    signs_until: Option<BootTime>,
+    /// Reports whether the leader retires and its work has ended, by the snapshot of the present pass.
+    work_ended: bool,
+    /// Boot time until which a leader without work waits with its resignation for what follows from the work.
+    follow_up_until: Option<BootTime>,
     /// Progress of the searches for old records, by folder.
     prune_progress: Arc<tokio::sync::Mutex<BTreeMap<String, FolderCursor>>>,
     incomplete_since: Option<BootTime>,
@@ -214,6 +216,7 @@ impl Loop {
         }
         let wake = decision.wake;
         let effects = std::mem::take(&mut decision.effects);
+        self.resign_after_work(&effects);
         self.publish_seen(decision, reading.as_ref(), now);
         self.begin(effects, now);
         let next = wake.into_iter().chain(self.paused.values().copied()).min();
