@@ -5,7 +5,12 @@ use std::{
     time::Duration,
 };
 
-use cketerm_clients::store::{StoreError, batches::BatchMark, enqueue::Enqueued, folders::FolderCursor};
+use cketerm_clients::store::{
+    StoreError,
+    batches::BatchMark,
+    enqueue::Enqueued,
+    folders::{AuditRetention, FolderCursor},
+};
 use cketerm_model::{
     cketerm_records::{Audit, Verb},
     entry::{EntryId, QueueKind},
@@ -409,17 +414,16 @@ async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
     let newest = store.newest::<Audit>(&folder, 2).await.unwrap();
     let reasons: Vec<_> = newest.iter().map(|s| s.get().unwrap().reason.clone().unwrap()).collect();
     assert_eq!(reasons, ["4", "3"]);
-    let ages_ago = jiff::Timestamp::UNIX_EPOCH;
-    assert_eq!(store.outdated(&folder, 5, ages_ago, &mut FolderCursor::default()).await, Ok(vec![]));
-    let two = store.outdated(&folder, 3, ages_ago, &mut FolderCursor::default()).await.unwrap();
+    let (ages_ago, mut walk) = (jiff::Timestamp::UNIX_EPOCH, FolderCursor::default());
+    let keep = |people| AuditRetention { engine: 5, people };
+    assert_eq!(store.outdated_audit(keep(5), ages_ago, &mut walk).await, Ok(vec![]));
+    walk.count_again();
+    let two = store.outdated_audit(keep(3), ages_ago, &mut walk).await.unwrap();
     assert_eq!(two.len(), 2);
     assert!(etcd.value(&two[1]).contains("\"reason\":\"1\""));
-    assert_eq!(
-        store.outdated(&folder, 5, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
-        5
-    );
+    let all = store.outdated_audit(keep(5), jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap();
+    assert_eq!(all.len(), 5);
     // keys of the history contain no time: here the newer record sorts before the older one
-    let folder = store.keys().history_prefix();
     let ending = |at: &str| {
         format!(r#"{{"entry":"repairs/0","address":"10.0.0.1","outcome":"booted","at":"{at}","last":{{}}}}"#)
     };
@@ -430,14 +434,14 @@ async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
     }
     etcd.ctl(&["put", &store.keys().history("broken"), "x"]);
     let key = |id: &str| store.keys().history(id);
-    assert_eq!(store.outdated(&folder, 4, ages_ago, &mut FolderCursor::default()).await.unwrap(), [key("repairs-0")]);
+    assert_eq!(store.outdated_history(4, ages_ago, &mut FolderCursor::default()).await.unwrap(), [key("repairs-0")]);
     let february = "2026-02-01T00:00:00Z".parse().unwrap();
     assert_eq!(
-        store.outdated(&folder, 9, february, &mut FolderCursor::default()).await.unwrap(),
+        store.outdated_history(9, february, &mut FolderCursor::default()).await.unwrap(),
         [key("reboots-8"), key("repairs-0")]
     );
     assert_eq!(
-        store.outdated(&folder, 9, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
+        store.outdated_history(9, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
         3,
         "unreadable records must not be deleted by age"
     );

@@ -1,7 +1,10 @@
 //! Histories of operators' commands: what each answers and writes.
 
 use cketerm_actions::{HostAction, Hosts, NewRepair, own_key};
-use cketerm_clients::store::{folders::FolderCursor, repairs::Which};
+use cketerm_clients::store::{
+    folders::{AuditRetention, FolderCursor},
+    repairs::Which,
+};
 use cketerm_model::{
     entry::{EntryId, QueueKind},
     host::Mode,
@@ -88,13 +91,13 @@ async fn queue() -> String {
     play.say("delete finished", &operator.delete_repairs(Which::Finished, None).await);
     play.say("delete unfinished", &operator.delete_repairs(Which::Unfinished, Some("all")).await);
     play.until(120).await;
-    let (audit, history) = (operator.store.keys().audit_prefix(), operator.store.keys().history_prefix());
-    let past = after(operator.store.clock().wall(), -20);
-    for (folder, keep) in [(audit, 10), (history, 1)] {
-        let mut walk = FolderCursor::default();
-        let outdated = operator.store.outdated(&folder, keep, past, &mut walk).await.map(|keys| keys.len());
-        play.say(&format!("outdated of {folder}"), &outdated);
-    }
+    let store = &operator.store;
+    let past = after(store.clock().wall(), -20);
+    let (keep, mut walk) = (AuditRetention { engine: 5, people: 5 }, FolderCursor::default());
+    let outdated = store.outdated_audit(keep, past, &mut walk).await.map(|keys| keys.len());
+    play.say("outdated of the audit", &outdated);
+    let outdated = store.outdated_history(1, past, &mut FolderCursor::default()).await.map(|keys| keys.len());
+    play.say("outdated of the history", &outdated);
     play.history()
 }
 

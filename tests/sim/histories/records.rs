@@ -102,12 +102,11 @@ async fn pages() -> String {
     let from = audit(80, "").0;
     let (at, all) = store.newest_first_from::<Audit>(&folder, &from).await.unwrap();
     play.say("newest first from", &(at, names(&all)));
-    let history = store.keys().history_prefix();
     let middle = jiff::Timestamp::from_second(1_790_000_030).unwrap();
     for (keep, before) in [(1000, middle), (60, middle), (1000, after(middle, -100))] {
         let mut walk = FolderCursor::default();
         for round in 0..3 {
-            let found = store.outdated(&history, keep, before, &mut walk).await.unwrap();
+            let found = store.outdated_history(keep, before, &mut walk).await.unwrap();
             play.say(&format!("outdated {keep} {round}"), &(found.len(), found.first(), found.last()));
         }
     }

@@ -9,12 +9,19 @@ use etcd_client::{GetOptions, KeyValue};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{connect::Store, error::StoreError, failure::Failure, key_pages::KeyRange, tail::stored};
+use super::{
+    connect::Store,
+    error::StoreError,
+    failure::Failure,
+    key_pages::{FolderKey, KeyRange, PAGE_SIZE},
+    tail::stored,
+};
 
-/// Number of pages that one search for old records reads.
+/// Number of pages that one search by age reads.
 const MAX_PAGES: usize = 4;
-/// Number of old records read together: those of the history contain outputs, some 10 KiB each.
-const PAGE_SIZE: i64 = 64;
+/// Number of records in a page of such a search: those of the history contain outputs, some 10 KiB each.
+const HISTORY_PAGE: i64 = 64;
+const AUDIT_PAGE: i64 = 1_000;
 
 impl Store {
     /// Reads the newest `n` values below a folder (see [`cketerm_model::stored::keys::Keys::audit_prefix`] and similar functions),
@@ -73,48 +80,56 @@ impl Store {
         Ok((at, kvs.iter().rev().map(stored).collect()))
     }
 
-    /// Returns keys below `cketerm/audit/` or `cketerm/history/` to prune: the oldest beyond `keep`, then those before
-    /// `before`. It never returns more than one transaction of the leader can delete, so it must be called until the
-    /// result is empty. To find records by age, it reads some pages from the position of `walk`, never the whole
-    /// folder; the next call continues there.
-    pub async fn outdated(
+    /// Returns keys below `cketerm/history/` to prune: the oldest beyond `keep`, then those before `before`. It returns
+    /// some thousands at most, so it must be called until the result is empty. To find records by age, it reads some
+    /// pages from the position of `walk`, never the whole folder; the next call continues there.
+    pub async fn outdated_history(
         &self,
-        folder: &str,
-        keep: u64,
+        keep: usize,
         before: Timestamp,
         walk: &mut FolderCursor,
     ) -> Result<Vec<String>, StoreError> {
-        match self.find_outdated(folder, keep, before, walk).await {
+        let folder = self.keys().history_prefix();
+        match self.find_outdated_history(&folder, keep, before, walk).await {
             Ok(keys) => Ok(keys),
             Err(failure) => Err(self.store_error(&format!("read {folder}"), failure).await),
         }
     }
 
-    async fn find_outdated(
+    async fn find_outdated_history(
         &self,
         folder: &str,
-        keep: u64,
+        keep: usize,
+        before: Timestamp,
+        walk: &mut FolderCursor,
+    ) -> Result<Vec<String>, Failure> {
+        let surplus = self.count(folder, folder).await?.saturating_sub(keep);
+        let mut oldest = if surplus > 0 { self.oldest_per_queue(folder).await? } else { Vec::new() };
+        if !oldest.is_empty() {
+            oldest.sort_by_key(|key| key.created);
+            // The oldest of all are among the first of each queue, as many as a page has.
+            oldest.truncate(surplus.min(PAGE_SIZE));
+            return Ok(oldest.into_iter().map(|key| key.name).collect());
+        }
+        self.expired((folder.as_bytes(), &prefix_end(folder.as_bytes())), HISTORY_PAGE, before, walk).await
+    }
+
+    /// Returns the keys in this range whose records are from before this moment, in some pages from the position of
+    /// `walk`.
+    async fn expired(
+        &self,
+        (start, end): (&[u8], &[u8]),
+        page: i64,
         before: Timestamp,
         walk: &mut FolderCursor,
     ) -> Result<Vec<String>, Failure> {
         let name = |kv: &KeyValue| String::from_utf8_lossy(kv.key()).into_owned();
-        let count = self.count(folder, folder).await?;
-        let surplus = count.saturating_sub(usize::try_from(keep).unwrap_or(usize::MAX));
-        if surplus > 0 {
-            let mut oldest = self.oldest_per_queue(folder).await?;
-            oldest.sort_by_key(KeyValue::create_revision);
-            return Ok(oldest.iter().take(surplus.min(64)).map(name).collect());
-        }
-        self.expired(folder, before, walk).await
-    }
-
-    /// Returns the keys from before this moment, in some pages from the position of `walk`.
-    async fn expired(&self, folder: &str, before: Timestamp, walk: &mut FolderCursor) -> Result<Vec<String>, Failure> {
-        let name = |kv: &KeyValue| String::from_utf8_lossy(kv.key()).into_owned();
-        let end = prefix_end(folder.as_bytes());
         for _ in 0..MAX_PAGES {
-            let from = walk.next.take().unwrap_or_else(|| folder.as_bytes().to_vec());
-            let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE_SIZE);
+            let from = walk.next.take().unwrap_or_else(|| start.to_vec());
+            if from.as_slice() >= end {
+                break;
+            }
+            let options = GetOptions::new().with_range(end).with_limit(page);
             let got = self.get(from, options).await?;
             // An unreadable record is pruned only by number.
             let is_expired =
@@ -132,8 +147,8 @@ impl Store {
 
     /// Returns audit records to prune, oldest first: those beyond the limits for engines and for operators. Each is
     /// counted separately, so that no engine displaces operators' records (I48). Otherwise returns those before
-    /// `before`, as [`Store::outdated`] finds them. Some are returned at a time, so it must be called until the result
-    /// is empty; the records are counted again only then, or after [`FolderCursor::count_again`].
+    /// `before`, as [`Store::outdated_history`] finds them. Some are returned at a time, so it must be called until the
+    /// result is empty; the records are counted again only then, or after [`FolderCursor::count_again`].
     pub async fn outdated_audit(
         &self,
         keep: AuditRetention,
@@ -142,7 +157,11 @@ impl Store {
     ) -> Result<Vec<String>, StoreError> {
         let folder = self.keys().audit_prefix();
         let found = match self.surplus(&folder, keep, walk).await {
-            Ok(surplus) if surplus.is_empty() => self.expired(&folder, before, walk).await,
+            Ok(surplus) if surplus.is_empty() => {
+                // The keys are times, and no record is older than its key.
+                let end = format!("{folder}{:020}", before.as_nanosecond().max(0));
+                self.expired((folder.as_bytes(), end.as_bytes()), AUDIT_PAGE, before, walk).await
+            }
             found => found,
         };
         match found {
@@ -193,14 +212,12 @@ impl Store {
         Ok(Vec::new())
     }
 
-    /// Returns the first keys of a folder; for the history, those of each kind, whose numbers are independent.
-    async fn oldest_per_queue(&self, folder: &str) -> Result<Vec<KeyValue>, Failure> {
-        let queues = QueueKind::ALL.map(|queue| format!("{folder}{}-", queue.folder()));
-        let parts = if folder == self.keys().history_prefix() { queues.to_vec() } else { vec![folder.to_owned()] };
+    /// Returns the first keys of the history, of each queue a page: their numbers are independent.
+    async fn oldest_per_queue(&self, folder: &str) -> Result<Vec<FolderKey>, Failure> {
         let mut first = Vec::new();
-        for part in parts {
-            let options = GetOptions::new().with_prefix().with_limit(PAGE_SIZE);
-            first.extend(self.get(part, options).await?.take_kvs());
+        for queue in QueueKind::ALL {
+            let part = format!("{folder}{}-", queue.folder());
+            first.extend(self.key_page(&part, KeyRange::starting_at(&part), 0).await?.keys);
         }
         Ok(first)
     }

@@ -7,7 +7,8 @@ use etcd_client::{GetOptions, KeyValue};
 use super::{connect::Store, failure::Failure};
 
 /// Number of keys read together. etcd reads their values too, but does not send them.
-const PAGE_SIZE: i64 = 10_000;
+pub(super) const PAGE_SIZE: usize = 10_000;
+const PAGE_LIMIT: i64 = 10_000;
 /// A page with fewer keys than this says little about the number of keys that follow.
 const TYPICAL: usize = 5_000;
 
@@ -65,7 +66,7 @@ impl Store {
     /// Reads a page of a folder's keys at `revision`, or at the present one if that is 0.
     pub(super) async fn key_page(&self, folder: &str, range: KeyRange, revision: i64) -> Result<KeyPage, Failure> {
         let end = range.end.clone().unwrap_or_else(|| prefix_end(folder.as_bytes()));
-        let options = GetOptions::new().with_range(end).with_limit(PAGE_SIZE).with_keys_only().with_revision(revision);
+        let options = GetOptions::new().with_range(end).with_limit(PAGE_LIMIT).with_keys_only().with_revision(revision);
         let got = self.get(range.from.clone(), options).await?;
         let keys: Vec<FolderKey> = got.kvs().iter().map(FolderKey::from).collect();
         let next = range.after(&keys, got.more());
@@ -86,15 +87,15 @@ fn end_of_as_many(first: &str, last: &str) -> Option<Vec<u8>> {
 }
 
 /// A key that is ordered by a number.
-struct Numbered<'a> {
-    before: &'a str,
-    number: u64,
+pub(super) struct Numbered<'a> {
+    pub(super) before: &'a str,
+    pub(super) number: u64,
     /// It is a time of twenty decimal digits, as in the audit. Otherwise: sixteen hexadecimal ones at the end.
-    is_time: bool,
+    pub(super) is_time: bool,
 }
 
 impl<'a> Numbered<'a> {
-    fn of(key: &'a str) -> Option<Self> {
+    pub(super) fn of(key: &'a str) -> Option<Self> {
         let folder = key.rfind('/')? + 1;
         let time = key.get(folder..folder + 20).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
         if let Some(time) = time {

@@ -20,7 +20,7 @@ use crate::{lead::CandidacyOrder, preflight};
 const PRUNE: Seconds = Seconds::new(600.0);
 /// Limits of what is kept: the number of history records, the number of audit records of engines and of operators, and
 /// their age in days (`docs/reliability.md`, "What is kept and for how long"; I48).
-const KEPT: u64 = 10_000;
+const KEPT: usize = 10_000;
 const KEPT_AUDIT: AuditRetention = AuditRetention { engine: 10_000, people: 100_000 };
 const KEPT_DAYS: i64 = 90;
 /// Time between two looks at the batches.
@@ -72,9 +72,7 @@ impl Loop {
                 loop {
                     let outdated = match folder {
                         Folder::Audit => store.outdated_audit(KEPT_AUDIT, before, walk).await,
-                        Folder::History | Folder::Records => {
-                            store.outdated(&store.keys().history_prefix(), KEPT, before, walk).await
-                        }
+                        Folder::History | Folder::Records => store.outdated_history(KEPT, before, walk).await,
                     };
                     match outdated {
                         Ok(keys) if !keys.is_empty() && forget(&store, &fence, &keys).await => {}
