@@ -143,3 +143,20 @@ async fn ended_entries_are_read_some_at_a_time_with_the_audit_of_their_lifetimes
     assert_eq!(on(store.audit_of(&[of(201)]).await.unwrap()), ["worker1"]);
     assert_eq!(store.audit_of(&[]).await.unwrap(), Vec::new());
 }
+
+/// Between the keys are others, more of them than a read of neighbours allows for.
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_entries_are_found_between_foreign_keys() {
+    let Some(etcd) = any() else { return };
+    let (store, mut client) = (etcd.store().await, Client::connect([&etcd.url], None).await.unwrap());
+    let (keys, now) = (store.keys().clone(), jiff::Timestamp::now());
+    let ids: BTreeSet<EntryId> = (1..=40).map(EntryId::reboot).chain((1..=9).map(EntryId::repair)).collect();
+    let mut values = Vec::new();
+    for id in &ids {
+        let (key, value) = (keys.history_of(*id), ending(*id, None, now));
+        values.extend(["-copy", "-old", "-x"].map(|end| (format!("{key}{end}"), value.clone())));
+        values.push((key, value));
+    }
+    put_all(&mut client, &values, 50).await;
+    assert_eq!(store.ends_of(&ids).await.unwrap().into_keys().collect::<BTreeSet<_>>(), ids);
+}

@@ -10,13 +10,28 @@ use cketerm_model::{
 use etcd_client::GetOptions;
 use jiff::Timestamp;
 
-use super::{connect::Store, error::StoreError, failure::Failure, folder_keys::KEYS_PER_TXN, read::page};
+use super::{connect::Store, error::StoreError, failure::Failure, folder_keys::VALUES_AT_ONCE, read::page};
 
 /// Entries that ended and were not read yet.
 #[derive(Clone, Debug)]
 pub struct EndedEntries {
     /// Keys, the newest at the end.
     keys: Vec<String>,
+    /// Number of entries that were read, and of their bytes.
+    read: (usize, usize),
+}
+
+/// Number of small entries that are read together, and the bytes that these are meant to have.
+const SMALL_ENTRIES: usize = 400;
+const SMALL_BYTES: usize = 1 << 20;
+
+impl EndedEntries {
+    /// Returns the number of entries to read next: a first page needs few.
+    fn next(&self) -> usize {
+        let (read, bytes) = self.read;
+        let fit = SMALL_BYTES.saturating_mul(read).checked_div(bytes).unwrap_or(0);
+        read.min(fit).clamp(VALUES_AT_ONCE, SMALL_ENTRIES)
+    }
 }
 
 impl Store {
@@ -26,7 +41,7 @@ impl Store {
         match self.folder_keys(&folder, &folder).await {
             Ok((_, mut keys)) => {
                 keys.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
-                Ok(EndedEntries { keys: keys.into_iter().map(|key| key.name).collect() })
+                Ok(EndedEntries { keys: keys.into_iter().map(|key| key.name).collect(), read: (0, 0) })
             }
             Err(failure) => Err(self.store_error(&format!("read {folder}"), failure).await),
         }
@@ -35,24 +50,27 @@ impl Store {
     /// Reads the newest entries that were not read yet, newest first, including unreadable ones. Returns none after the
     /// last one.
     pub async fn next_ended(&self, entries: &mut EndedEntries) -> Result<Option<Vec<Stored<Ending>>>, StoreError> {
-        let batch = entries.keys.split_off(entries.keys.len().saturating_sub(KEYS_PER_TXN));
+        let batch = entries.keys.split_off(entries.keys.len().saturating_sub(entries.next()));
         if batch.is_empty() {
             return Ok(None);
         }
         let names: Vec<&str> = batch.iter().rev().map(String::as_str).collect();
-        self.read_ended(&names).await.map(Some)
+        match self.read_keys_at_once(&names).await {
+            Ok((values, bytes)) => {
+                entries.read = (entries.read.0 + values.len(), entries.read.1 + bytes);
+                Ok(Some(values))
+            }
+            Err(failure) => Err(self.store_error(&format!("read {}", self.keys().history_prefix()), failure).await),
+        }
     }
 
     /// Reads the ends of these entries, as far as they are recorded. An unreadable record affects only itself.
     pub async fn ends_of(&self, selected: &BTreeSet<EntryId>) -> Result<BTreeMap<EntryId, Ending>, StoreError> {
         let names: Vec<String> = selected.iter().map(|id| self.keys().history_of(*id)).collect();
-        let found = self.read_ended(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
-        Ok(found.iter().filter_map(Stored::get).map(|ending| (ending.entry, ending.clone())).collect())
-    }
-
-    async fn read_ended(&self, names: &[&str]) -> Result<Vec<Stored<Ending>>, StoreError> {
-        match self.read_keys(names).await {
-            Ok(values) => Ok(values),
+        match self.read_keys::<Ending>(&names.iter().map(String::as_str).collect::<Vec<_>>()).await {
+            Ok(found) => {
+                Ok(found.iter().filter_map(Stored::get).map(|ending| (ending.entry, ending.clone())).collect())
+            }
             Err(failure) => Err(self.store_error(&format!("read {}", self.keys().history_prefix()), failure).await),
         }
     }

@@ -2,23 +2,26 @@
 //! by key as many values as are needed. etcd reads the values of these keys both times, but sends them once. For an
 //! order other than that of the keys, and for limits of revisions, it would read all values of a folder for each page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm_model::{entry::Stored, stored::keys::prefix_end};
-use etcd_client::{GetOptions, TxnOpResponse};
+use etcd_client::{GetOptions, KeyValue, TxnOpResponse};
 use serde::de::DeserializeOwned;
 
 use super::{
     connect::Store,
     failure::Failure,
     key_pages::{FolderKey, KeyRange},
+    key_runs::KeyRun,
     tail::stored,
 };
 
 /// Number of restarts of a read whose revision was compacted meanwhile.
 const COMPACTIONS: u32 = 3;
-/// Number of values read in one transaction; etcd takes 128 operations.
-pub(super) const KEYS_PER_TXN: usize = 100;
+/// Number of reads in one transaction; etcd takes 128 operations.
+const READS_PER_TXN: usize = 100;
+/// Number of values read together, whatever their size.
+pub(super) const VALUES_AT_ONCE: usize = 100;
 /// Ages at which the search for the newest records looks first, in nanoseconds: one minute, and each time so many times
 /// more.
 const FIRST_AGE: u64 = 60_000_000_000;
@@ -49,17 +52,48 @@ impl Store {
 
     /// Reads the values of these keys in their order, each once, as far as they exist.
     pub(super) async fn read_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
-        let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
-        for batch in keys.chunks(KEYS_PER_TXN) {
-            let reads = batch.iter().map(|key| ((*key).to_owned(), GetOptions::new())).collect();
-            let answer = self.get_all(reads).await?;
-            for answer in answer.op_responses() {
-                if let TxnOpResponse::Get(got) = answer {
-                    values.extend(got.kvs().iter().map(|kv| stored(kv)).map(|one| (one.key.clone(), one)));
-                }
+        let mut found = Vec::with_capacity(keys.len());
+        for some in keys.chunks(VALUES_AT_ONCE) {
+            found.extend(self.read_keys_at_once(some).await?.0);
+        }
+        Ok(found)
+    }
+
+    /// Reads the values of these few keys, and returns the number of their bytes too.
+    pub(super) async fn read_keys_at_once<T: DeserializeOwned>(
+        &self,
+        keys: &[&str],
+    ) -> Result<(Vec<Stored<T>>, usize), Failure> {
+        let wanted: BTreeSet<&str> = keys.iter().copied().collect();
+        let (mut values, mut cut_off) = (WantedValues { wanted, found: BTreeMap::new(), bytes: 0 }, false);
+        for runs in KeyRun::of(&values.wanted).chunks(READS_PER_TXN) {
+            cut_off |= self.read_into(&mut values, runs.iter().map(KeyRun::read).collect()).await?;
+        }
+        if cut_off {
+            let missing: Vec<&str> = keys.iter().copied().filter(|key| !values.found.contains_key(*key)).collect();
+            for some in missing.chunks(READS_PER_TXN) {
+                let reads = some.iter().map(|key| ((*key).to_owned(), GetOptions::new())).collect();
+                self.read_into(&mut values, reads).await?;
             }
         }
-        Ok(keys.iter().filter_map(|key| values.remove(*key)).collect())
+        Ok((keys.iter().filter_map(|key| values.found.remove(*key)).collect(), values.bytes))
+    }
+
+    /// Takes the wanted values of these reads. Returns true if etcd has more values in the range of one of them.
+    async fn read_into<T: DeserializeOwned>(
+        &self,
+        values: &mut WantedValues<'_, T>,
+        reads: Vec<(String, GetOptions)>,
+    ) -> Result<bool, Failure> {
+        let answer = self.get_all(reads).await?;
+        let mut more = false;
+        for answer in answer.op_responses() {
+            if let TxnOpResponse::Get(got) = answer {
+                more |= got.more();
+                got.kvs().iter().for_each(|kv| values.take(kv));
+            }
+        }
+        Ok(more)
     }
 
     /// Reports whether the keys of a folder, its numbers or times, show the order in which they were written.
@@ -110,5 +144,22 @@ impl Store {
         let options = GetOptions::new().with_range(prefix_end(folder.as_bytes())).with_count_only();
         let got = self.get(from, options).await?;
         Ok(usize::try_from(got.count()).unwrap_or(0))
+    }
+}
+
+/// Values of some keys of a folder, as far as they were read.
+struct WantedValues<'a, T> {
+    wanted: BTreeSet<&'a str>,
+    found: BTreeMap<String, Stored<T>>,
+    bytes: usize,
+}
+
+impl<T: DeserializeOwned> WantedValues<'_, T> {
+    fn take(&mut self, kv: &KeyValue) {
+        if kv.key_str().is_ok_and(|key| self.wanted.contains(key)) {
+            self.bytes += kv.value().len();
+            let one = stored(kv);
+            self.found.insert(one.key.clone(), one);
+        }
     }
 }

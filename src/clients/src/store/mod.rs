@@ -17,6 +17,7 @@ mod failure;
 mod folder_keys;
 pub mod folders;
 mod key_pages;
+mod key_runs;
 pub mod leadership;
 pub mod live;
 pub mod maintenance;
