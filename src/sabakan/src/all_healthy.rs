@@ -186,10 +186,8 @@ fn next_worker_template(draft: &Draft<'_>, shares: &[i64], empty: &[bool]) -> Op
 /// (workers − 1) / machines of the answer would be below `minimum-workers-rate` percent.
 fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     let wait = Seconds::from(draft.input.wait_seconds);
-    let retired = |i: &usize| {
-        let m = draft.machine(*i);
-        m.state == State::Retired && m.duration > wait && !draft.is_rebooting(*i)
-    };
+    let retired =
+        |i: &usize| draft.state(*i) == State::Retired && draft.machine(*i).duration > wait && !draft.is_rebooting(*i);
     let Some(old) = Draft::machines_of(&draft.workers).find(retired) else { return Ok(None) };
     let (name, machines) = (draft.name(old), draft.input.machines.len());
     let left = draft.workers.len() - 1;

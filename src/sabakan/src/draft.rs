@@ -35,6 +35,15 @@ pub(super) struct MachineOutcome {
     pub(super) why: Why,
 }
 
+/// Some fields of a machine.
+#[derive(Clone, Copy)]
+struct Summary {
+    rack: i64,
+    state: State,
+    /// Index of the worker template for its role.
+    worker_kind: Option<usize>,
+}
+
 /// The definition being built.
 pub(super) struct Draft<'a> {
     pub(super) input: Input<'a>,
@@ -50,6 +59,8 @@ pub(super) struct Draft<'a> {
     pub(super) hints: Vec<String>,
     /// By machine: its index in the current definition.
     pub(super) nodes: Vec<Option<usize>>,
+    /// By machine: what a plan looks up again and again, close together in memory.
+    summaries: Vec<Summary>,
     /// By machine: whether it is in work (a reboot or a repair).
     rebooting: Vec<bool>,
     /// By machine: its kind in the definition being built.
@@ -68,7 +79,10 @@ impl<'a> Draft<'a> {
         let machines = input.machines;
         let mut by_address: QuickMap<&str, usize> =
             QuickMap::with_capacity_and_hasher(machines.len(), std::hash::BuildHasherDefault::default());
+        let mut summaries = Vec::with_capacity(machines.len());
         for (i, machine) in machines.iter().enumerate() {
+            let worker_kind = input.template.worker_kind(&machine.role);
+            summaries.push(Summary { rack: machine.rack, state: machine.state, worker_kind });
             if let Some(other) = by_address.insert(&machine.address, i) {
                 let (a, b) = (&machines[other].serial, &machine.serial);
                 let what = format!("machines {a} and {b} both have the address {}", machine.address);
@@ -84,6 +98,7 @@ impl<'a> Draft<'a> {
             outcomes: QuickMap::default(),
             hints: Vec::new(),
             nodes: vec![None; machines.len()],
+            summaries,
             rebooting: vec![false; machines.len()],
             kinds: vec![None; machines.len()],
             plane_racks: Racks::default(),
@@ -123,6 +138,10 @@ impl<'a> Draft<'a> {
         &self.input.machines[i]
     }
 
+    pub(super) fn state(&self, i: usize) -> State {
+        self.summaries[i].state
+    }
+
     pub(super) fn is_rebooting(&self, i: usize) -> bool {
         self.rebooting[i]
     }
@@ -139,8 +158,11 @@ impl<'a> Draft<'a> {
 
     /// Reports whether it is healthy, or unhealthy or unreachable only because it is in work.
     pub(super) fn counts_as_healthy(&self, i: usize) -> bool {
-        let m = self.machine(i);
-        m.healthy() || (self.rebooting[i] && matches!(m.state, State::Unhealthy | State::Unreachable))
+        match self.state(i) {
+            State::Healthy => true,
+            State::Unhealthy | State::Unreachable => self.rebooting[i],
+            State::Uninitialized | State::Updating | State::Retiring | State::Retired => false,
+        }
     }
 
     /// Returns the machines among these members, without absent ones.
@@ -154,12 +176,12 @@ impl<'a> Draft<'a> {
     /// Returns the unused machines that may be taken: in no place, healthy, and not in work.
     pub(super) fn unused(&self) -> impl Iterator<Item = usize> {
         (0..self.input.machines.len())
-            .filter(|&i| self.kinds[i].is_none() && self.machine(i).healthy() && !self.rebooting[i])
+            .filter(|&i| self.kinds[i].is_none() && self.state(i) == State::Healthy && !self.rebooting[i])
     }
 
     /// Returns the index of the worker template for a machine.
     pub(super) fn worker_kind(&self, i: usize) -> Option<usize> {
-        self.input.template.worker_kind(&self.machine(i).role)
+        self.summaries[i].worker_kind
     }
 
     /// Returns the number of workers of a worker template.
@@ -174,7 +196,7 @@ impl<'a> Draft<'a> {
     /// Adds a machine at the end of its kind.
     pub(super) fn put(&mut self, i: usize, kind: Kind) {
         self.kinds[i] = Some(kind);
-        let rack = self.machine(i).rack;
+        let rack = self.summaries[i].rack;
         match kind {
             Kind::ControlPlane => {
                 self.planes.push(Member::Machine(i));
@@ -193,7 +215,7 @@ impl<'a> Draft<'a> {
     /// Removes machines from their places. That changes the scores, so the candidate pools are dropped.
     pub(super) fn remove_members(&mut self, machines: &[usize]) {
         for &i in machines {
-            let rack = self.machine(i).rack;
+            let rack = self.summaries[i].rack;
             match self.kinds[i].take() {
                 Some(Kind::ControlPlane) => self.plane_racks.remove(rack),
                 Some(Kind::Worker) => {
@@ -303,7 +325,7 @@ impl<'a> Draft<'a> {
         let of_role = Self::machines_of(&self.workers).filter(|&i| {
             template.accepts_role(&self.machine(i).role)
                 && !self.rebooting[i]
-                && (!only_healthy || self.machine(i).healthy())
+                && (!only_healthy || self.state(i) == State::Healthy)
                 && self.has_only_tolerated_taints(i)
         });
         let mut candidates: Vec<usize> = of_role.collect();
@@ -407,7 +429,7 @@ impl<'a> Draft<'a> {
                 let node = self.input.current.and_then(|c| c.nodes.get(place));
                 node.and_then(|n| state_taints(n).next().cloned())
             }
-            _ => state_taint(self.machine(i).state, self.input.strategy),
+            _ => state_taint(self.state(i), self.input.strategy),
         }
     }
 

@@ -5,6 +5,7 @@
 use super::{
     draft::{Draft, of_role},
     limits::Limits,
+    machine::State,
     plan::{Action, PlanError},
     state_taint::taint_is_right,
     step::{Step, StepResult},
@@ -111,7 +112,7 @@ pub(super) fn unused_summary(draft: &Draft<'_>, role: Option<&str>) -> String {
     for i in (0..draft.input.machines.len()).filter(|&i| draft.kind(i).is_none()) {
         if role.is_some_and(|role| draft.machine(i).role != role) {
             other += 1;
-        } else if !draft.machine(i).healthy() || draft.is_rebooting(i) {
+        } else if draft.state(i) != State::Healthy || draft.is_rebooting(i) {
             sick += 1;
         }
     }

@@ -110,18 +110,18 @@ fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
         return Ok(None);
     }
     let bad = |i: &usize| {
-        let state = draft.machine(*i).state;
+        let state = draft.state(*i);
         !matches!(state, State::Healthy | State::Updating | State::Uninitialized) && !draft.is_rebooting(*i)
     };
     let Some(bad) = Draft::machines_of(&draft.planes).find(bad) else { return Ok(None) };
-    let (name, state) = (draft.name(bad), draft.machine(bad).state);
+    let (name, state) = (draft.name(bad), draft.state(bad));
     let fault = format!("the control plane {name} is {state}");
     let reason = format!("in place of {name}, which is {state}");
     let place = draft.planes.iter().position(|m| *m == Member::Machine(bad)).unwrap_or(0);
     let step = |how: String| Ok(Some(Step { action: Action::ReplaceControlPlane, reason: format!("{fault}: {how}") }));
     if !limits.can_add_worker(draft.workers.len()) {
         // a demoted one would be one worker too many (SAB-41)
-        if let Some(pick) = draft.best_worker(false, Some(bad)).filter(|p| draft.machine(p.machine).healthy()) {
+        if let Some(pick) = draft.best_worker(false, Some(bad)).filter(|p| draft.state(p.machine) == State::Healthy) {
             draft.promote(&pick, &reason);
             let new = draft.name(pick.machine);
             demote_bad(draft, bad, state, &new);
@@ -190,11 +190,11 @@ fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
 fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     let wait = Seconds::from(draft.input.wait_seconds);
     let leaving = |i: &usize| {
-        let m = draft.machine(*i);
-        matches!(m.state, State::Retiring | State::Retired) && m.duration >= wait && !draft.is_rebooting(*i)
+        let is_leaving = matches!(draft.state(*i), State::Retiring | State::Retired);
+        is_leaving && draft.machine(*i).duration >= wait && !draft.is_rebooting(*i)
     };
     let Some(old) = Draft::machines_of(&draft.workers).find(leaving) else { return Ok(None) };
-    let (name, state) = (draft.name(old), draft.machine(old).state);
+    let (name, state) = (draft.name(old), draft.state(old));
     let fault = format!("the worker {name} has been {state} for {:.0}", draft.machine(old).duration);
     let place = draft.workers.iter().position(|m| *m == Member::Machine(old)).unwrap_or(0);
     draft.remove_members(&[old]);
