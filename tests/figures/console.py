@@ -213,7 +213,7 @@ BUDGETS = [
     ("start to rows of nodes on the screen", "ms", (80,), lambda f: (f["rows_ms"],)),
     ("… fastest / slowest start", "ms", (None, None), lambda f: f["rows_spread_ms"]),
     ("resident memory", "MiB", (40,), lambda f: (f["rss_mib"],)),
-    ("idle: CPU", "%", (0.2,), usage("idle")),
+    ("idle: CPU", "%", (0.25,), usage("idle")),
     ("idle: bytes per second", "", (60,), lambda f: (f["idle"]["bytes_s"],)),
     ("50 changes of nodes per second: CPU", "%", (3,), usage("churn")),
     ("… bytes per second", "", (1000,), lambda f: (f["churn"]["bytes_s"],)),
