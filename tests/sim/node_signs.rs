@@ -3,7 +3,8 @@
 //! are killed.
 //!
 //! Beside the observers (I67, I68 and all others) the stories judge one rule: once nobody acts any more, the Nodes carry
-//! nothing of cketerm's, and everything of the other programs. Nor do they after the engine has resigned amid work (H11).
+//! nothing of cketerm's, and everything of the other programs. Nor do they after the engine has resigned amid work, and
+//! then no Node is cordoned (H11).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

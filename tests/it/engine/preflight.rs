@@ -17,6 +17,7 @@ use crate::world::{
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
     with_a_kubeconfig_of_another_cluster_the_engine_only_observes_and_reports_it,
+    a_leader_that_meets_another_cluster_finishes_its_work_and_uncordons_nothing,
     beside_cke_the_engine_never_campaigns,
     a_leader_that_cannot_start_processes_hands_the_lock_to_one_that_can,
 }
@@ -49,14 +50,7 @@ fn with_a_kubeconfig_of_another_cluster_the_engine_only_observes_and_reports_it(
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));
     world.queue(&[&all[1]]);
-    // the identity of another cluster, confirmed by an operator
-    let mut identity: serde_json::Value =
-        serde_json::from_str(&value(&world.etcd, "/cke/cketerm/identity").expect("an identity")).unwrap();
-    let uid = world.ok("GET", "/api/v1/namespaces/kube-system", None)["metadata"]["uid"].as_str().unwrap().to_owned();
-    let text = identity.to_string().replace(&uid, "11111111-2222-3333-4444-555555555555");
-    identity = serde_json::from_str(&text).unwrap();
-    put(&world.etcd, "/cke/cketerm/identity", &identity.to_string());
-
+    identify_as_another(world);
     let daemon = world.daemon("engine");
     let page = daemon.ready();
     assert!(page.contains("identity"), "{page}");
@@ -66,6 +60,30 @@ fn with_a_kubeconfig_of_another_cluster_the_engine_only_observes_and_reports_it(
     // cancel and disable always work
     world.run(&["rq", "cancel", "0"]);
     world.run(&["rq", "disable"]);
+}
+
+fn a_leader_that_meets_another_cluster_finishes_its_work_and_uncordons_nothing(world: &World) {
+    let all = machines(1, 1);
+    world.add_nodes(&all);
+    let booted = world.dir().join("booted");
+    world.set_up(&all, &json!({"boot_check_command": ["/bin/cat", booted]}));
+    world.queue(&[&all[1]]);
+    let daemon = world.daemon("engine");
+    wait_for("the machine was rebooted", 60, || world.power().iter().any(|p| p.what == "end").then_some(()));
+    identify_as_another(world);
+    wait_for("the leader notices it", 30, || daemon.ready().contains("identity").then_some(()));
+    std::fs::write(&booted, "true").unwrap();
+    wait_for("the entry ends", 60, || world.entries().is_empty().then_some(()));
+    wait_for("the engine resigns", 30, || leader::now(&world.etcd).is_none().then_some(()));
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(world.cordoned().len(), 1, "that Node may be one of the other cluster");
+}
+
+/// Records the identity of another cluster, confirmed by an operator.
+fn identify_as_another(world: &World) {
+    let identity = value(&world.etcd, "/cke/cketerm/identity").expect("an identity");
+    let uid = world.ok("GET", "/api/v1/namespaces/kube-system", None)["metadata"]["uid"].as_str().unwrap().to_owned();
+    put(&world.etcd, "/cke/cketerm/identity", &identity.replace(&uid, "11111111-2222-3333-4444-555555555555"));
 }
 
 fn beside_cke_the_engine_never_campaigns(world: &World) {

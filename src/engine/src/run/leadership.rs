@@ -8,7 +8,7 @@ use cketerm_model::{
     boot_time::{BootTime, Seconds},
     cketerm_records::{EngineMode, EngineRegistration, FirstDaemon, Who},
     clock::{Now, Steady},
-    entry::Stored,
+    entry::{EntryId, Stored},
     fault,
     fence::Fence,
     maintenance::MaintenanceStatus,
@@ -18,7 +18,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{
     console_leads::NotCampaigning,
-    decide::{Planned, can_check_quorum},
+    decide::{Effect, Planned, can_check_quorum},
     preflight_fault::PreflightFault,
     snapshot::Leading,
 };
@@ -41,7 +41,8 @@ const ANNOUNCED_AFTER: Seconds = Seconds::new(5.0);
 /// Time between attempts to campaign, to propose an identity, or to create the schema.
 const RETRY_INTERVAL: Seconds = Seconds::new(3.0);
 
-/// Time for which a leader without work stays to finish what follows from it, such as uncordons, before it resigns.
+/// Time for which a leader without work stays to finish what follows from it, such as uncordons, before it resigns. It
+/// begins again with each effect of an entry or for a cordon that succeeds.
 const FOLLOW_UP: Seconds = Seconds::new(10.0);
 
 /// Time that the announcement stays in etcd after the end of the wait that it announces.
@@ -241,6 +242,7 @@ impl Loop {
         let why = why.or_else(|| by_policy.then(|| "policy console_leads is `never`: finishing work first".to_owned()));
         // Stale copies are no fault: nothing new starts while they last, and that is enough.
         let fault = self.snap.engine.observing.iter().find(|fault| fault.ends_leadership());
+        let may_not_decide = fault.is_some();
         self.snap.engine.resigning = why.or_else(|| fault.map(PreflightFault::to_string));
         let entries = store.reboots.entries.values().filter_map(Stored::get);
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
@@ -263,19 +265,37 @@ impl Loop {
         }
         let recorded = self.leader.as_ref().is_none_or(|leader| leader.actor.cke_records.is_empty());
         fault!(ResignsBeforeUncordon => recorded = true);
-        self.work_ended = retires && cycles.is_none() && !queues && recorded;
+        let ended = retires && cycles.is_none() && !queues && recorded;
+        if ended && may_not_decide && self.tasks.is_empty() {
+            // Nothing more may be changed: the cluster is another one, or its rules cannot be read.
+            self.resign();
+            return;
+        }
+        self.work_ended = ended;
     }
 
     /// Resigns if the leader retires and its work has ended, and if nothing follows from the end of that work: no effect
-    /// runs, the present pass planned none, and the Nodes carry no signs.
+    /// runs or waits to be retried, the present pass planned none, and the Nodes carry no signs. After [`FOLLOW_UP`]
+    /// without progress it resigns nevertheless.
     pub(super) fn resign_after_work(&mut self, planned: &[Planned]) {
-        let ends = std::mem::take(&mut self.work_ended) && self.leader.is_some() && self.tasks.is_empty();
-        if !ends || self.follows_up(planned) {
-            return;
+        let ended = std::mem::take(&mut self.work_ended) && self.leader.is_some() && self.tasks.is_empty();
+        if ended && !self.follows_up(planned) {
+            self.resign();
         }
+    }
+
+    /// Gives the lock back without work under way.
+    fn resign(&mut self) {
         self.ask(CandidacyOrder::Resign);
         self.leader = None;
         self.snap.engine.leading = None;
+    }
+
+    /// Notes that an effect succeeded: what follows from it gets its own time.
+    pub(super) fn note_progress(&mut self, entry: Option<EntryId>, effect: &Effect) {
+        if entry.is_some() || effect.patches_node() {
+            self.follow_up_until = None;
+        }
     }
 
     /// Passes the lock to another engine, because the Node of the engine's own pod is to be drained next and none of its
@@ -290,11 +310,12 @@ impl Loop {
         true
     }
 
-    /// Reports whether the leader should stay a moment longer: effects are planned, such as the uncordon after the last
-    /// entry, or Nodes still carry signs that another leader may not know.
+    /// Reports whether the leader should stay a moment longer: effects are planned or wait to be retried, such as the
+    /// uncordon after the last entry, or Nodes still carry signs that another leader may not know.
     fn follows_up(&mut self, planned: &[Planned]) -> bool {
-        fault!(ResignsBeforeUncordon => planned = <&[Planned]>::default());
-        if self.snap.kube.signed.is_empty() && planned.is_empty() {
+        let is_undone = !planned.is_empty() || !self.paused.is_empty();
+        fault!(ResignsBeforeUncordon => is_undone = false);
+        if self.snap.kube.signed.is_empty() && !is_undone {
             return false;
         }
         let now = self.steady.now().boot;
@@ -372,6 +393,7 @@ impl Loop {
         self.snap.engine.seed = seed;
         self.snap.engine.resigning = None;
         self.snap.engine.not_campaigning = None;
+        (self.work_ended, self.follow_up_until) = (false, None);
         if self.snap.engine.migrating.take().is_some() {
             let registration = self.registration();
             self.registered = Some(registration.clone());

@@ -399,8 +399,8 @@ impl Loop {
                     self.snap.registry_refused = Some((apply.digest.clone(), apply.too_large(*size)));
                 }
             }
-            EffectOutcome::Done
-            | EffectOutcome::Rechecked(_)
+            EffectOutcome::Done => self.note_progress(entry, &effect),
+            EffectOutcome::Rechecked(_)
             | EffectOutcome::Previewed(_)
             | EffectOutcome::Explained(_)
             | EffectOutcome::Answers(_)

@@ -38,6 +38,13 @@ impl<'a> Pass<'a> {
         self.snap.engine.resigning.is_some() && self.assumptions.leader_since().is_none()
     }
 
+    /// Reports whether a fault leaves this engine only the work in progress: the cluster is another one, or a newer
+    /// version has written rules that this one cannot read (SAF-4).
+    pub(super) fn only_finishes_work(&self) -> bool {
+        let observing = &self.snap.engine.observing;
+        self.assumptions.leader_since().is_none() && observing.iter().any(PreflightFault::ends_leadership)
+    }
+
     /// Returns the reason why a leader starts nothing new: it resigns, its preflight fails, or its host can start no
     /// program. An assumed leader has only the last of these.
     pub(super) fn leader_fault(&self) -> Option<String> {

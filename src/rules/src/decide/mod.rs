@@ -225,15 +225,22 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     pass.process_manual_drain();
     pass.start_drains(&waiting);
     pass.out.ask_etcd |= pass.out.probe_often;
-    pass.release_cordons();
+    let only_finishes_work = pass.only_finishes_work();
+    if !only_finishes_work {
+        pass.release_cordons();
+    }
     pass.end_hooks();
-    pass.reconcile_endpoints();
+    if !only_finishes_work {
+        pass.reconcile_endpoints();
+    }
     pass.plan_registry();
     pass.plan_auto_repair();
     pass.plan_reboot_needed();
     pass.plan_maintenance_requests();
-    pass.return_to_service();
-    pass.plan_node_signs(&waiting);
+    if !only_finishes_work {
+        pass.return_to_service();
+        pass.plan_node_signs(&waiting);
+    }
     pass.wake_for_windows();
     pass.set_phase();
     // Only the leader acts, and only on a live copy of etcd that is complete.

@@ -9,7 +9,10 @@ use cketerm_model::{
 };
 
 use super::scene::{BOOT, LEASE, Scene};
-use crate::decide::{Decision, Effect};
+use crate::{
+    decide::{Decision, Effect},
+    preflight_fault::PreflightFault,
+};
 
 /// Returns `(uncordon, drop_keep)` of the release of this node.
 fn release(decision: &Decision, last: u8) -> Option<(bool, bool)> {
@@ -34,6 +37,18 @@ fn i10_ckes_annotation_without_an_owner_is_removed() {
         n.cke_mark = true;
     });
     assert_eq!(release(&scene.decide(), 11), Some((true, false)));
+}
+
+#[test]
+fn saf4_in_another_cluster_and_by_unreadable_rules_nothing_is_uncordoned() {
+    let with =
+        |fault: PreflightFault| Scene::new(1).cordoned(11, 0).with(|scene| scene.snap.engine.observing = vec![fault]);
+    let mismatch = PreflightFault::IdentityMismatch { recorded: "a".to_owned(), found: "b".to_owned() };
+    for fault in [mismatch, PreflightFault::SchemaTooNew { found: 9, known: 2 }] {
+        assert_eq!(release(&with(fault.clone()).decide(), 11), None, "{fault}");
+    }
+    let of_the_clock = PreflightFault::ClockDiffers { seconds: Seconds::new(9.0) };
+    assert_eq!(release(&with(of_the_clock).decide(), 11), Some((true, false)));
 }
 
 #[test]
