@@ -17,8 +17,10 @@ use super::{connect::Store, error::StoreError, failure::Failure, folder_keys::VA
 pub struct EndedEntries {
     /// Keys, the newest at the end.
     keys: Vec<String>,
-    /// Number of entries that were read, and of their bytes.
-    read: (usize, usize),
+    /// Number of entries that were read.
+    read: usize,
+    /// Number of those that were read last, and of their bytes.
+    last: (usize, usize),
 }
 
 /// Number of small entries that are read together, and the bytes that these are meant to have.
@@ -28,9 +30,9 @@ const SMALL_BYTES: usize = 1 << 20;
 impl EndedEntries {
     /// Returns the number of entries to read next: a first page needs few.
     fn next(&self) -> usize {
-        let (read, bytes) = self.read;
-        let fit = SMALL_BYTES.saturating_mul(read).checked_div(bytes).unwrap_or(0);
-        read.min(fit).clamp(VALUES_AT_ONCE, SMALL_ENTRIES)
+        let (last, bytes) = self.last;
+        let fit = SMALL_BYTES.saturating_mul(last).checked_div(bytes).unwrap_or(0);
+        self.read.min(fit).clamp(VALUES_AT_ONCE, SMALL_ENTRIES)
     }
 }
 
@@ -41,7 +43,7 @@ impl Store {
         match self.folder_keys(&folder, &folder).await {
             Ok((_, mut keys)) => {
                 keys.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
-                Ok(EndedEntries { keys: keys.into_iter().map(|key| key.name).collect(), read: (0, 0) })
+                Ok(EndedEntries { keys: keys.into_iter().map(|key| key.name).collect(), read: 0, last: (0, 0) })
             }
             Err(failure) => Err(self.store_error(&format!("read {folder}"), failure).await),
         }
@@ -57,7 +59,8 @@ impl Store {
         let names: Vec<&str> = batch.iter().rev().map(String::as_str).collect();
         match self.read_keys_at_once(&names).await {
             Ok((values, bytes)) => {
-                entries.read = (entries.read.0 + values.len(), entries.read.1 + bytes);
+                entries.read += values.len();
+                entries.last = (values.len(), bytes);
                 Ok(Some(values))
             }
             Err(failure) => Err(self.store_error(&format!("read {}", self.keys().history_prefix()), failure).await),

@@ -1,6 +1,7 @@
 //! Keys of the folders that only grow, with the order in which etcd accepted their values. First the keys are read, then
-//! by key as many values as are needed. etcd reads the values of these keys both times, but sends them once. For an
-//! order other than that of the keys, and for limits of revisions, it would read all values of a folder for each page.
+//! as many values as are needed, neighbours together. etcd reads the values of these keys both times, but sends them
+//! once. For an order other than that of the keys, and for limits of revisions, it would read all values of a folder for
+//! each page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +53,8 @@ impl Store {
 
     /// Reads the values of these keys in their order, each once, as far as they exist.
     pub(super) async fn read_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
+        let mut named = BTreeSet::new();
+        let keys: Vec<&str> = keys.iter().copied().filter(|key| named.insert(*key)).collect();
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(VALUES_AT_ONCE) {
             found.extend(self.read_keys_at_once(some).await?.0);
@@ -59,7 +62,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Reads the values of these few keys, and returns the number of their bytes too.
+    /// Reads the values of these few keys, all different, and returns the number of their bytes too.
     pub(super) async fn read_keys_at_once<T: DeserializeOwned>(
         &self,
         keys: &[&str],

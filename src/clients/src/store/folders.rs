@@ -13,7 +13,7 @@ use super::{
     connect::Store,
     error::StoreError,
     failure::Failure,
-    key_pages::{FolderKey, KeyRange, PAGE_SIZE},
+    key_pages::{FolderKey, KeyRange},
     tail::stored,
 };
 
@@ -22,6 +22,9 @@ const MAX_PAGES: usize = 4;
 /// Number of records in a page of such a search: those of the history contain outputs, some 10 KiB each.
 const HISTORY_PAGE: i64 = 64;
 const AUDIT_PAGE: i64 = 1_000;
+/// Number of first keys of each queue that are read for the oldest entries beyond their number: at most, and at least.
+const FIRST_KEYS: usize = 10_000;
+const MIN_FIRST_KEYS: usize = 64;
 
 impl Store {
     /// Reads the newest `n` values below a folder (see [`cketerm_model::stored::keys::Keys::audit_prefix`] and similar functions),
@@ -81,8 +84,8 @@ impl Store {
     }
 
     /// Returns keys below `cketerm/history/` to prune: the oldest beyond `keep`, then those before `before`. It returns
-    /// some thousands at most, so it must be called until the result is empty. To find records by age, it reads some
-    /// pages from the position of `walk`, never the whole folder; the next call continues there.
+    /// 5,000 at most, so it must be called until the result is empty. To find records by age, it reads some pages from
+    /// the position of `walk`, never the whole folder; the next call continues there.
     pub async fn outdated_history(
         &self,
         keep: usize,
@@ -104,11 +107,12 @@ impl Store {
         walk: &mut FolderCursor,
     ) -> Result<Vec<String>, Failure> {
         let surplus = self.count(folder, folder).await?.saturating_sub(keep);
-        let mut oldest = if surplus > 0 { self.oldest_per_queue(folder).await? } else { Vec::new() };
+        // An entry may have ended long after others with higher numbers, so only the older half of them goes.
+        let looked_at = (2 * surplus.min(FIRST_KEYS)).clamp(MIN_FIRST_KEYS, FIRST_KEYS);
+        let mut oldest = if surplus > 0 { self.first_keys(folder, looked_at).await? } else { Vec::new() };
         if !oldest.is_empty() {
             oldest.sort_by_key(|key| key.created);
-            // The oldest of all are among the first of each queue, as many as a page has.
-            oldest.truncate(surplus.min(PAGE_SIZE));
+            oldest.truncate(surplus.min(looked_at / 2));
             return Ok(oldest.into_iter().map(|key| key.name).collect());
         }
         self.expired((folder.as_bytes(), &prefix_end(folder.as_bytes())), HISTORY_PAGE, before, walk).await
@@ -212,12 +216,14 @@ impl Store {
         Ok(Vec::new())
     }
 
-    /// Returns the first keys of the history, of each queue a page: their numbers are independent.
-    async fn oldest_per_queue(&self, folder: &str) -> Result<Vec<FolderKey>, Failure> {
+    /// Returns the first `n` keys of each queue in the history: their numbers are independent.
+    async fn first_keys(&self, folder: &str, n: usize) -> Result<Vec<FolderKey>, Failure> {
         let mut first = Vec::new();
         for queue in QueueKind::ALL {
             let part = format!("{folder}{}-", queue.folder());
-            first.extend(self.key_page(&part, KeyRange::starting_at(&part), 0).await?.keys);
+            let options = GetOptions::new().with_prefix().with_keys_only();
+            let got = self.get(part, options.with_limit(i64::try_from(n).unwrap_or(i64::MAX))).await?;
+            first.extend(got.kvs().iter().map(FolderKey::from));
         }
         Ok(first)
     }

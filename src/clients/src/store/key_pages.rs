@@ -7,8 +7,7 @@ use etcd_client::{GetOptions, KeyValue};
 use super::{connect::Store, failure::Failure};
 
 /// Number of keys read together. etcd reads their values too, but does not send them.
-pub(super) const PAGE_SIZE: usize = 10_000;
-const PAGE_LIMIT: i64 = 10_000;
+const PAGE_SIZE: i64 = 10_000;
 /// A page with fewer keys than this says little about the number of keys that follow.
 const TYPICAL: usize = 5_000;
 
@@ -66,7 +65,7 @@ impl Store {
     /// Reads a page of a folder's keys at `revision`, or at the present one if that is 0.
     pub(super) async fn key_page(&self, folder: &str, range: KeyRange, revision: i64) -> Result<KeyPage, Failure> {
         let end = range.end.clone().unwrap_or_else(|| prefix_end(folder.as_bytes()));
-        let options = GetOptions::new().with_range(end).with_limit(PAGE_LIMIT).with_keys_only().with_revision(revision);
+        let options = GetOptions::new().with_range(end).with_limit(PAGE_SIZE).with_keys_only().with_revision(revision);
         let got = self.get(range.from.clone(), options).await?;
         let keys: Vec<FolderKey> = got.kvs().iter().map(FolderKey::from).collect();
         let next = range.after(&keys, got.more());
