@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::{
     power_log,
     record::{Breach, KeyChange},
-    view::{Means, Node, Pod, PodState, PodWrite, View, member, named, shift, status},
+    view::{Means, Node, Pod, PodState, PodWrite, Timeline, View, member, named, shift, status},
 };
 
 /// Seconds after the end of its grace period within which a pod is named as stuck, with the delay of clocks and passes.
@@ -64,7 +64,7 @@ pub(super) fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<
         cluster.and_then(|c| member(c, &entry.node)).is_some_and(|n| n.node_name() == node)
     });
     let of_reboots = here.map(|m| m.at).next_back();
-    let changes = view.repairs.values().flat_map(|line| line.steps()).filter(|step| step.at <= at);
+    let changes = view.repairs.values().flat_map(Timeline::steps).filter(|step| step.at <= at);
     let drains = changes.filter(|step| {
         let entry = step.value.as_ref().and_then(|value| value.as_ref().ok());
         entry.is_some_and(|entry| entry.nodename == node && entry.step_status == StepStatus::Draining)
