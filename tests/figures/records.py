@@ -34,6 +34,7 @@ NAME = "machine-{:02}"
 
 FIRST_S, FIRST_MIB = 0.5, 64  # budgets of a first page
 LISTED_S = 1  # of one for which all keys of the history are listed
+ALL_S = 3.5  # of a search that reads all entries of the history
 # Key, text, arguments, budgets in seconds and MiB.
 READS = [
     ("history", "`history`: CKE's records", ("history",), FIRST_S, FIRST_MIB),
@@ -41,7 +42,7 @@ READS = [
     ("ended", "`history --ended -n 20`: the first page", ("history", "--ended", "-n", "20"), LISTED_S, FIRST_MIB),
     ("ended_json", "`history --ended -n 20 -o json`", ("history", "--ended", "-n", "20", "-o", "json"), LISTED_S, FIRST_MIB),
     ("ended_node", "`history --node NAME -n 20`", ("history", "--node", NAME.format(7), "-n", "20"), 2, 128),
-    ("ended_failed", "`history --failed`", ("history", "--failed"), 2, 128),
+    ("ended_failed", "`history --failed`", ("history", "--failed"), ALL_S, 128),
     ("ended_since", "`history --since 7d -o json`", ("history", "--since", "7d", "-o", "json"), 2, 128),
     ("audit", "`audit`: the first page, 100 records", ("audit",), FIRST_S, FIRST_MIB),
     ("audit_json", "`audit -n 20 -o json`", ("audit", "-n", "20", "-o", "json"), FIRST_S, FIRST_MIB),
