@@ -1,4 +1,4 @@
-//! Transactions of a bounded size, retention of the audit, and records of version 0.1, on a real etcd.
+//! Transactions of a bounded size, retention of audit and history, and records of version 0.1, on a real etcd.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -151,6 +151,50 @@ async fn i48_engine_audit_records_never_displace_those_of_operators() {
     client.put(key.as_str(), serde_json::to_string(&tried).unwrap(), None).await.unwrap();
     let aged = store.outdated_audit(keep, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap();
     assert!(aged.len() == 24 && !aged.contains(&key), "{} of 25", aged.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    for index in 0..5 {
+        store.set_switch(SwitchName::Reboots, index % 2 == 0, &person(), Some(&index.to_string())).await.unwrap();
+    }
+    let folder = store.keys().audit_prefix();
+    let newest = store.newest::<Audit>(&folder, 2).await.unwrap();
+    let reasons: Vec<_> = newest.iter().map(|s| s.get().unwrap().reason.clone().unwrap()).collect();
+    assert_eq!(reasons, ["4", "3"]);
+    let (ages_ago, mut walk) = (jiff::Timestamp::UNIX_EPOCH, FolderCursor::default());
+    let keep = |people| AuditRetention { engine: 5, people };
+    assert_eq!(store.outdated_audit(keep(5), ages_ago, &mut walk).await, Ok(vec![]));
+    walk.count_again();
+    let two = store.outdated_audit(keep(3), ages_ago, &mut walk).await.unwrap();
+    assert_eq!(two.len(), 2);
+    assert!(etcd.value(&two[1]).contains("\"reason\":\"1\""));
+    let all = store.outdated_audit(keep(5), jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap();
+    assert_eq!(all.len(), 5);
+    // keys of the history contain no time: here the newer record sorts before the older one
+    let ending = |at: &str| {
+        format!(r#"{{"entry":"repairs/0","address":"10.0.0.1","outcome":"booted","at":"{at}","last":{{}}}}"#)
+    };
+    // an unreadable record in front must not prevent the deletion of others by age
+    etcd.ctl(&["put", &store.keys().history("a-broken"), "x"]);
+    for (id, at) in [("repairs-0", "2026-01-01"), ("reboots-8", "2026-01-02"), ("reboots-9", "2026-03-01")] {
+        etcd.ctl(&["put", &store.keys().history(id), &ending(&format!("{at}T00:00:00Z"))]);
+    }
+    etcd.ctl(&["put", &store.keys().history("broken"), "x"]);
+    let key = |id: &str| store.keys().history(id);
+    assert_eq!(store.outdated_history(4, ages_ago, &mut FolderCursor::default()).await.unwrap(), [key("repairs-0")]);
+    let february = "2026-02-01T00:00:00Z".parse().unwrap();
+    assert_eq!(
+        store.outdated_history(9, february, &mut FolderCursor::default()).await.unwrap(),
+        [key("reboots-8"), key("repairs-0")]
+    );
+    assert_eq!(
+        store.outdated_history(9, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
+        3,
+        "unreadable records must not be deleted by age"
+    );
 }
 
 /// Three pages of keys: engines' records before and after the first page end, operators' records in between.

@@ -5,14 +5,9 @@ use std::{
     time::Duration,
 };
 
-use cketerm_clients::store::{
-    StoreError,
-    batches::BatchMark,
-    enqueue::Enqueued,
-    folders::{AuditRetention, FolderCursor},
-};
+use cketerm_clients::store::{StoreError, batches::BatchMark, enqueue::Enqueued};
 use cketerm_model::{
-    cketerm_records::{Audit, Verb},
+    cketerm_records::Verb,
     entry::{EntryId, QueueKind},
     names::Address,
     stored::{keys::SwitchName, leadership::LeaderGuard, view::Switch},
@@ -401,50 +396,6 @@ async fn an_unhold_at_the_end_of_its_entry_never_denies_the_hold() {
         let (answer, ()) = tokio::join!(unhold, end);
         assert!(matches!(answer, Ok(()) | Err(StoreError::NotFound { .. })), "round {round}: {answer:?}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
-    let Some(etcd) = any() else { return };
-    let store = etcd.store().await;
-    for index in 0..5 {
-        store.set_switch(SwitchName::Reboots, index % 2 == 0, &person(), Some(&index.to_string())).await.unwrap();
-    }
-    let folder = store.keys().audit_prefix();
-    let newest = store.newest::<Audit>(&folder, 2).await.unwrap();
-    let reasons: Vec<_> = newest.iter().map(|s| s.get().unwrap().reason.clone().unwrap()).collect();
-    assert_eq!(reasons, ["4", "3"]);
-    let (ages_ago, mut walk) = (jiff::Timestamp::UNIX_EPOCH, FolderCursor::default());
-    let keep = |people| AuditRetention { engine: 5, people };
-    assert_eq!(store.outdated_audit(keep(5), ages_ago, &mut walk).await, Ok(vec![]));
-    walk.count_again();
-    let two = store.outdated_audit(keep(3), ages_ago, &mut walk).await.unwrap();
-    assert_eq!(two.len(), 2);
-    assert!(etcd.value(&two[1]).contains("\"reason\":\"1\""));
-    let all = store.outdated_audit(keep(5), jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap();
-    assert_eq!(all.len(), 5);
-    // keys of the history contain no time: here the newer record sorts before the older one
-    let ending = |at: &str| {
-        format!(r#"{{"entry":"repairs/0","address":"10.0.0.1","outcome":"booted","at":"{at}","last":{{}}}}"#)
-    };
-    // an unreadable record in front must not prevent the deletion of others by age
-    etcd.ctl(&["put", &store.keys().history("a-broken"), "x"]);
-    for (id, at) in [("repairs-0", "2026-01-01"), ("reboots-8", "2026-01-02"), ("reboots-9", "2026-03-01")] {
-        etcd.ctl(&["put", &store.keys().history(id), &ending(&format!("{at}T00:00:00Z"))]);
-    }
-    etcd.ctl(&["put", &store.keys().history("broken"), "x"]);
-    let key = |id: &str| store.keys().history(id);
-    assert_eq!(store.outdated_history(4, ages_ago, &mut FolderCursor::default()).await.unwrap(), [key("repairs-0")]);
-    let february = "2026-02-01T00:00:00Z".parse().unwrap();
-    assert_eq!(
-        store.outdated_history(9, february, &mut FolderCursor::default()).await.unwrap(),
-        [key("reboots-8"), key("repairs-0")]
-    );
-    assert_eq!(
-        store.outdated_history(9, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
-        3,
-        "unreadable records must not be deleted by age"
-    );
 }
 
 /// A command whose process ends between two transactions leaves a batch with what was added. Somebody who pauses it
