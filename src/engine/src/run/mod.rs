@@ -127,7 +127,7 @@ struct Loop {
     next_batch_upkeep: BootTime,
     /// Host of the engine that takes the lock, by the last pass.
     pass_lock_to: Option<String>,
-    /// Reports whether the leader retires and its work has ended, by the snapshot of the present pass.
+    /// Whether the leader retires and its work has ended, by the snapshot of the present pass.
     work_ended: bool,
     /// Boot time until which a leader without work waits with its resignation for what follows from the work.
     follow_up_until: Option<BootTime>,
