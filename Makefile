@@ -136,13 +136,13 @@ figures: setup build ## requests and time of drains, compared with kubectl; time
 	python3 tests/figures/drain.py $(BINARY)
 	cargo bench --locked --profile dist --bench pass
 	cargo bench --locked --profile dist --bench health
-	cargo bench --locked --profile dist --bench health -- $(BINARY)
+	cargo bench --locked --profile dist --bench health -- $(abspath $(BINARY))
 
 bench: setup build ## cost of the console compared with sofka and kubetui, and of drains compared with kubectl, into docs/performance.md (half an hour with builds)
-	cargo bench --locked --profile dist --features jemalloc --bench frame -- docs/performance.md
+	cargo bench --locked --profile dist --features jemalloc --bench frame -- $(CURDIR)/docs/performance.md
 	python3 tests/figures/console.py $(BINARY) --build-peers --write docs/performance.md
 	python3 tests/figures/drain.py $(BINARY) --write docs/performance.md
-	cargo bench --locked --profile dist --features jemalloc --bench generate -- docs/performance.md
+	cargo bench --locked --profile dist --features jemalloc --bench generate -- $(CURDIR)/docs/performance.md
 
 scale: setup build ## an engine and a console on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md; fails if a budget or a growth limit is missed (a quarter of an hour)
 	python3 tests/figures/scale.py $(BINARY) --write docs/performance.md
