@@ -1,12 +1,8 @@
 # `make run` shows cketerm at work, `make test` tests everything. Both install what they need and print what they skip.
-comma := ,
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The shipped program, and therefore the measured one.
 BINARY := $(TARGET)/shipped/cketerm
-# Linker arguments that leave out the unwind tables, because a panic aborts (Cargo.toml, profile `dist`), and that fold
-# functions of the same code, which generic code has many of.
-LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld -C link-arg=-Wl$(comma)--icf=all)
 .PHONY: run demo dev test test-servers test-simulations sim checker mutants fuzz faults linearizability stalls versions soak deny scale lint docs pictures screens figures drains bench wave records registry flames operations build package release site setup aarch64 image chart agent-logind eta
 
 run: ## the console on a simulated data centre inside the process
@@ -94,10 +90,9 @@ lint: ## format, clippy (the faults of the simulation too), links between commen
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
 	cargo test --locked --test it -- language:: architecture:: imports::
 
-build: ## the shipped program: small, and slow to build; `cargo build --release` is quicker
+build: ## the shipped program: static, small, and slow to build; `cargo build --release` is quicker
 	tests/servers/setup --build-only
-	cargo rustc --locked -p cketerm --profile dist --features jemalloc --bin cketerm -- $(LINK_ARGS)
-	install -D --strip $(TARGET)/dist/cketerm $(BINARY)
+	docs/package/program $(BINARY)
 
 package: ## a static program and a Debian package in target/package; tests installation, upgrade, removal and purge (docs/package/try)
 	tests/servers/setup --build-only
@@ -112,7 +107,7 @@ aarch64: ## the static program for aarch64, built with Debian's cross compiler a
 image: package ## an OCI image of the static program in target/package, made without a container engine
 	docs/package/image target/package/cketerm
 
-chart: setup build ## the Helm chart and the image on real servers (as root; builds helm and promtool at first): rights, dry run, alerts; STATIC=target/package/cketerm: the image of this program
+chart: setup build ## the Helm chart and the image on real servers (as root; builds helm and promtool at first): rights, dry run, alerts; STATIC=FILE: the image of this program
 	tests/servers/build helm promtool
 	tests/chart/run $(or $(STATIC),$(BINARY))
 
