@@ -32,6 +32,7 @@ mod early_backoff;
 mod gates;
 mod hooks;
 mod hosts;
+mod identity;
 mod leadership;
 mod logins;
 mod maintenance;
@@ -163,6 +164,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I73", maintenance::i73),
     ("I74", maintenance_requests::i74),
     ("I75", pacing::i75),
+    ("I76", identity::i76),
     ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
     (oracle::CODE, oracle::steps),

@@ -8,6 +8,7 @@ mod cordons;
 mod drains;
 mod hooks;
 mod hosts;
+mod identity;
 mod leadership_and_reports;
 mod maintenance;
 mod maintenance_requests;
@@ -38,7 +39,7 @@ fn assert_breaches(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let all = 1..=75;
+    let all = 1..=76;
     let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
 }

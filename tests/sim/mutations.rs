@@ -110,6 +110,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::ForeignConditionTaken => &["I67"],
         Mutation::PlannedTaintStays => &["I68"],
         Mutation::SignsOutliveLeader | Mutation::ResignsBeforeUncordon => &["H11"],
+        Mutation::ForeignClusterChanged => &["I76"],
         Mutation::BreakerForgotten => &["I70"],
         Mutation::CanariesForgotten => &["I71"],
         Mutation::OutcomeForgotten => &["I69"],
@@ -268,6 +269,7 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         | Mutation::PlannedTaintStays
         | Mutation::SignsOutliveLeader => stories(&node_signs::STORIES, 1),
         Mutation::ResignsBeforeUncordon => stories(&node_signs::STORIES, 9),
+        Mutation::ForeignClusterChanged => stories(&node_signs::STORIES, 5),
         Mutation::BreakerForgotten | Mutation::CanariesForgotten => stories(&breaker::STORIES, 1),
         Mutation::OutcomeForgotten => stories(&breaker::STORIES, 3),
         Mutation::MaintenanceForEver => stories(&node_maintenance::STORIES, 1),

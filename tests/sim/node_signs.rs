@@ -4,12 +4,17 @@
 //!
 //! Beside the observers (I67, I68 and all others) the stories judge one rule: once nobody acts any more, the Nodes carry
 //! nothing of cketerm's, and everything of the other programs. Nor do they after the engine has resigned amid work, and
-//! then no Node is cordoned (H11).
+//! then no Node is cordoned (H11). In a third of the stories it resigns because etcd belongs to another cluster, and
+//! changes nothing any more but for the work in progress (I76).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm_actions::Operator;
-use cketerm_model::{cketerm_records::Verb, entry::EntryId};
+use cketerm_model::{
+    cketerm_records::Verb,
+    entry::{EntryId, Stored},
+    reboot::RebootStatus,
+};
 use cketerm_sandbox::{Sandbox, kubernetes::resource::NODES};
 use cketerm_scenario::Stage;
 use fastrand::Rng;
@@ -36,6 +41,7 @@ pub const STORIES: Stories = Stories {
         ("taints set", Least::Each(1)),
         ("foreign conditions", Least::Each(5)),
         ("signs at a hand-over", Least::Each(1)),
+        ("another cluster amid work", Least::All(1)),
     ],
 };
 /// End of the part in which people and programs act.
@@ -112,18 +118,31 @@ async fn play(seed: u64) -> Story {
     story.add("conditions set", patches.iter().filter(sets).count());
     let taints = |request: &&&observers::record::ApiRequest| request.body["spec"]["taints"].is_array();
     story.add("taints set", patches.iter().filter(taints).count());
-    hand_over(&stage, &operator, &mut rng, &mut story).await;
+    if seed % 3 == 2 {
+        meet_another_cluster(&stage, &operator, &mut rng, &mut story).await;
+        let mut record = gather::record(&stage.sandbox);
+        record.ttl_seconds = 60;
+        let all = observers::observe(&record);
+        story.breaches.extend(all.into_iter().filter(|breach| breach.at >= calm));
+    } else {
+        hand_over(&stage, &operator, &mut rng, &mut story).await;
+    }
     story
 }
 
-/// Queues reboots, lets the engine resign amid them, and looks at what it leaves for a leader that does not know the signs.
-async fn hand_over(stage: &Stage, operator: &Operator, rng: &mut Rng, story: &mut Story) {
+/// Queues reboots and lets the engine work on them.
+async fn begin_work(stage: &Stage, operator: &Operator, rng: &mut Rng, story: &mut Story) {
     let view = operator.store.read_view().await.unwrap();
     let nodes = &view.definition().unwrap().cluster.nodes;
     let some: Vec<String> = nodes.iter().take(8).map(|node| node.address.to_string()).collect();
     operator.add_reboots(&addressed(&some), Some("hand-over")).await.unwrap();
     sleep(Duration::from_secs(rng.u64(3..90))).await;
     story.add("signs at a hand-over", signed(&stage.sandbox).len());
+}
+
+/// Queues reboots, lets the engine resign amid them, and looks at what it leaves for a leader that does not know the signs.
+async fn hand_over(stage: &Stage, operator: &Operator, rng: &mut Rng, story: &mut Story) {
+    begin_work(stage, operator, rng, story).await;
     operator.set_policy("engine", "cke", None).await.unwrap();
     let is_free = || async { operator.store.read_view().await.is_ok_and(|view| view.leader().is_none()) };
     let resigned = reached(SETTLE_LIMIT, is_free).await;
@@ -132,6 +151,24 @@ async fn hand_over(stage: &Stage, operator: &Operator, rng: &mut Rng, story: &mu
         let what = format!("resigned: {resigned}; the engine leaves signs on {left:?}, and cordoned: {cordoned:?}");
         story.breaches.push(Breach { code: "H11", at: operator.store.clock().wall(), what });
     }
+}
+
+/// Queues reboots, and lets the engine meet the identity of another cluster amid them.
+async fn meet_another_cluster(stage: &Stage, operator: &Operator, rng: &mut Rng, story: &mut Story) {
+    begin_work(stage, operator, rng, story).await;
+    let view = operator.store.read_view().await.unwrap();
+    let is_in_progress = |status| matches!(status, RebootStatus::Draining | RebootStatus::Rebooting);
+    let entries = view.reboots.entries.values().filter_map(Stored::get);
+    let in_progress = entries.filter(|entry| is_in_progress(entry.status)).count();
+    story.add("another cluster amid work", in_progress.min(1));
+    let identity = json!({"uid": "of-another-cluster", "confirmed_by": {"user": "bob", "host": "h"}, "at": operator.store.clock().wall()});
+    stage.sandbox.etcd.put("/cke/cketerm/identity", identity.to_string());
+    let is_free = || async { operator.store.read_view().await.is_ok_and(|view| view.leader().is_none()) };
+    if !reached(SETTLE_LIMIT, is_free).await {
+        let what = "the engine goes on leading in another cluster".to_owned();
+        story.breaches.push(Breach { code: "H11", at: operator.store.clock().wall(), what });
+    }
+    sleep(QUIET).await;
 }
 
 async fn insisted_entries(operator: &Operator) -> Vec<EntryId> {

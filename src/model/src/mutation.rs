@@ -36,6 +36,8 @@ pub enum Mutation {
     SignsOutliveLeader,
     /// A leader that retires resigns as soon as its last entry has ended, before the Node's uncordon.
     ResignsBeforeUncordon,
+    /// A leader that meets another cluster goes on with more than the work in progress.
+    ForeignClusterChanged,
     /// Drains start although the breaker is open.
     BreakerForgotten,
     /// All machines of a batch start at once.
@@ -346,6 +348,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::PlannedTaintStays,
     Mutation::SignsOutliveLeader,
     Mutation::ResignsBeforeUncordon,
+    Mutation::ForeignClusterChanged,
     Mutation::BreakerForgotten,
     Mutation::CanariesForgotten,
     Mutation::OutcomeForgotten,
@@ -424,7 +427,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=75).map(|i| format!("I{i}")) {
+        for code in (1..=76).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();

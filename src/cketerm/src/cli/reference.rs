@@ -66,9 +66,16 @@ const ZSH: &str = r#"    local -a live_objects
 
 "#;
 
-const FISH: &str = r"
-complete -c cketerm -a '(cketerm __complete --objects -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
-";
+/// Offers no files beside objects. A command substitution without output is no argument, so an empty word is passed on in
+/// quotes.
+const FISH: &str = r#"
+function __cketerm_find_objects
+    set -l word (commandline -ct)
+    set -g __cketerm_objects (cketerm __complete --objects -- (commandline -opc)[2..-1] "$word" 2>/dev/null)
+    set -q __cketerm_objects[1]
+end
+complete -c cketerm -n __cketerm_find_objects -f -a '$__cketerm_objects'
+"#;
 
 /// Writes a man page for every subcommand into a folder, and creates the folder if it does not exist.
 pub fn man(folder: &Path, tree: Command, context: &Context) -> Result<(), ActionError> {

@@ -5,6 +5,7 @@ use cketerm_model::{
     boot_time::BootTime,
     cluster::{Eviction, Reboot},
     entry::QueueKind,
+    fault,
     kube::NodeRow,
     names::Address,
     policy::EtcdMembers,
@@ -41,6 +42,7 @@ impl<'a> Pass<'a> {
     /// Reports whether a fault leaves this engine only the work in progress: the cluster is another one, or a newer
     /// version has written rules that this one cannot read (SAF-4).
     pub(super) fn only_finishes_work(&self) -> bool {
+        fault!(ForeignClusterChanged => return false);
         let observing = &self.snap.engine.observing;
         self.assumptions.leader_since().is_none() && observing.iter().any(PreflightFault::ends_leadership)
     }

@@ -3,7 +3,7 @@
 use cketerm_model::{kube::EndpointsRow, names::Address, policy::ManageEndpoints, reason::Reason};
 
 use super::scene::Scene;
-use crate::decide::Effect;
+use crate::{decide::Effect, preflight_fault::PreflightFault};
 
 fn with_endpoints(scene: Scene, namespace: &str, name: &str, lasts: &[u8]) -> Scene {
     scene.with(|s| {
@@ -35,6 +35,14 @@ fn saf32_an_api_server_that_serves_returns_to_the_endpoints_that_are_managed() {
     let foreign = with_endpoints(Scene::new(0), "default", "kubernetes", &[1, 2]);
     assert_eq!(written(&foreign), None, "CKE does not manage them");
     assert!(written(&foreign.with(|s| s.policy.manage_endpoints = ManageEndpoints::On)).is_some());
+}
+
+#[test]
+fn saf4_in_another_cluster_no_api_server_returns_to_endpoints() {
+    let lacking = with_endpoints(Scene::new(0), "kube-system", "cke-etcd", &[1, 2]);
+    let mismatch = PreflightFault::IdentityMismatch { recorded: "a".to_owned(), found: "b".to_owned() };
+    assert!(written(&lacking).is_some());
+    assert_eq!(written(&lacking.with(|s| s.snap.engine.observing.push(mismatch))), None);
 }
 
 #[test]

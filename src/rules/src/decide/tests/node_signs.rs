@@ -160,6 +160,18 @@ fn a_leader_that_resigns_announces_nothing_and_keeps_the_conditions_of_work() {
 }
 
 #[test]
+fn saf4_in_another_cluster_no_node_gets_or_loses_signs() {
+    let queue = scene(4).draining(0, 11, 30).queued(&[(1, 12), (2, 13)]);
+    let queue = tainted(carrying(tainting(queue, 2), 12, PLANNED, "reboots/1 waits for its turn"), 12);
+    let mismatch = PreflightFault::IdentityMismatch { recorded: "a".to_owned(), found: "b".to_owned() };
+    let foreign = queue.with(|scene| {
+        scene.snap.engine.resigning = Some(mismatch.to_string());
+        scene.snap.engine.observing.push(mismatch);
+    });
+    assert!(signs(&foreign).is_empty());
+}
+
+#[test]
 fn a_node_that_is_still_cordoned_for_an_ended_entry_keeps_its_conditions() {
     let left = scene(2).cordoned(11, 5).attempt(5, 11, 1, LEASE, 60, Some(Ended::Exit(0)));
     assert_eq!(changes(&left), [(11, vec![(DRAINED, true), (IN_WORK, true)])].into());
