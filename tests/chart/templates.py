@@ -126,8 +126,8 @@ def rights(environment, found):
     expect_equal("the chart has every ClusterRole of docs/rbac.yaml", set(ours), set(documented))
     for name, role in documented.items():
         expect_equal(f"rules of {name}", ours.get(name, {}).get("rules"), role["rules"])
-    expect_equal("by default the chart has one role", {o["metadata"]["name"] for o in found["default"]
-                                                        if o["kind"] == "ClusterRole"}, {"cketerm"})
+    expect_equal("by default the chart has only the roles of the engine and of volumes",
+                 {o["metadata"]["name"] for o in found["default"] if o["kind"] == "ClusterRole"}, {"cketerm", "cketerm-volumes"})
     bindings = {o["roleRef"]["name"]: o["subjects"] for o in found["everything"] if o["kind"] == "ClusterRoleBinding"}
     bindings.pop("cketerm-agent")
     expect_equal("roles of people are bound to nobody", set(bindings), set(documented) - {"cketerm-hosts", "cketerm-fencing"})
