@@ -110,7 +110,11 @@ fn default_layout<T: Table>(app: &App, rows: &[T::Row<'_>], table_width: u16) ->
     }
     for (column, definition) in columns.iter_mut().zip(definitions) {
         if let Content::Fitted(cell) = definition.content {
-            column.cells = rows.iter().map(|row| cell(row, usize::from(column.width))).collect();
+            // the cells have their whole text, which is the right one wherever it fits
+            let width = usize::from(column.width);
+            for (row, drawn) in rows.iter().zip(&mut column.cells).filter(|(_, drawn)| drawn.width() > width) {
+                *drawn = cell(row, width);
+            }
         }
     }
     (columns, rest)
