@@ -228,9 +228,7 @@ pub fn decide_assuming(snap: &Snapshot, assumptions: &Assumptions, now: Now) -> 
     let only_finishes_work = pass.only_finishes_work();
     if !only_finishes_work {
         pass.release_cordons();
-    }
-    pass.end_hooks();
-    if !only_finishes_work {
+        pass.end_hooks();
         pass.reconcile_endpoints();
     }
     pass.plan_registry();

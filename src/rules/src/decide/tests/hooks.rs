@@ -16,7 +16,7 @@ use cketerm_model::{
 };
 
 use super::scene::{LEASE, Scene, now, stored};
-use crate::decide::Effect;
+use crate::{decide::Effect, preflight_fault::PreflightFault};
 
 const ALL: &str = "- {name: silence, at: before_drain, command: [/silence], retries: 1}\n\
                    - {name: moved, at: after_drain, command: [/moved]}\n\
@@ -186,6 +186,17 @@ fn the_record_ends_after_the_hooks_that_follow_the_uncordon() {
         !ends(&cordoned) && runs(&cordoned).is_none_or(|(hook, _)| hook != "unsilence"),
         "the Node is cordoned still"
     );
+}
+
+#[test]
+fn saf4_in_another_cluster_no_hook_follows_an_uncordon_that_nobody_saw() {
+    let is_of_hooks = |effect: &Effect| matches!(effect, Effect::RunHook { .. } | Effect::EndHooks { .. });
+    let planned = |scene: &Scene| scene.decide().effects.iter().any(|p| is_of_hooks(&p.effect));
+    // its Node, whose cordon is recorded in the own cluster, is not there, or is another one of the same name
+    let scene = record(with_hooks(Scene::new(1).queued(&[(0, 11)]).disabled(), ALL), &[]);
+    assert!(planned(&scene));
+    let mismatch = PreflightFault::IdentityMismatch { recorded: "a".to_owned(), found: "b".to_owned() };
+    assert!(!planned(&scene.with(|scene| scene.snap.engine.observing.push(mismatch))));
 }
 
 #[test]
