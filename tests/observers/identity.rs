@@ -30,7 +30,7 @@ fn foreign_periods(view: &View<'_>) -> Vec<(Timestamp, Option<Timestamp>)> {
 /// I76: while etcd has belonged to another cluster for longer than a request may take, no engine uncordons a Node or
 /// changes a Node's conditions. Neither is part of the work in progress, which is finished.
 ///
-/// Not covered: taints, endpoints and BareMetalHosts.
+/// Not covered: rules of a newer version, taints, endpoints, hooks, Nodes out of service and BareMetalHosts.
 pub fn i76(view: &View<'_>) -> Vec<Breach> {
     let periods = foreign_periods(view);
     if periods.is_empty() {
