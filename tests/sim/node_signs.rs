@@ -161,7 +161,8 @@ async fn meet_another_cluster(stage: &Stage, operator: &Operator, rng: &mut Rng,
     let entries = view.reboots.entries.values().filter_map(Stored::get);
     let in_progress = entries.filter(|entry| is_in_progress(entry.status)).count();
     story.add("another cluster amid work", in_progress.min(1));
-    let identity = json!({"uid": "of-another-cluster", "confirmed_by": {"user": "bob", "host": "h"}, "at": operator.store.clock().wall()});
+    let who = json!({"user": "bob", "host": "h"});
+    let identity = json!({"uid": "another", "confirmed_by": who, "at": operator.store.clock().wall()});
     stage.sandbox.etcd.put("/cke/cketerm/identity", identity.to_string());
     let is_free = || async { operator.store.read_view().await.is_ok_and(|view| view.leader().is_none()) };
     if !reached(SETTLE_LIMIT, is_free).await {

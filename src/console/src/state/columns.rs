@@ -67,7 +67,8 @@ pub trait Table: Sized + 'static {
 type ValueOf<T> = for<'r, 'a> fn(&'r <T as Table>::Row<'a>) -> Value<'r>;
 /// Makes the cell of a column.
 type CellOf<T> = for<'r, 'a> fn(&'r <T as Table>::Row<'a>) -> Cell;
-/// Makes the cell of a column whose text is fitted into a number of terminal columns.
+/// Makes the cell of a column whose text is fitted into a number of terminal columns. By default a table asks for the
+/// whole text first, and for a shorter one only if that is too wide.
 type FittedCellOf<T> = for<'r, 'a> fn(&'r <T as Table>::Row<'a>, usize) -> Cell;
 
 /// Content of a column on the screen.
