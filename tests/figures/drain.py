@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Drains by cketerm and by kubectl, side by side in one run on real servers; `rq add` of 2,000 addresses; the run time of a
-command, and the time of an engine from a new entry to the cordon.
+command, and the time of an engine from a new entry to the cordon. It is a gate: the exit status is 1 if a target is missed. Targets of times
+are multiplied by the slowness of the machine while the figure was measured (machine_speed.py).
 
 usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10] [--write docs/performance.md]   (PROGRAM: default target/shipped/cketerm)
 
@@ -10,10 +11,10 @@ one JSON line per figure; --write puts a table of them between the marks `drain`
 agent). cketerm's are those from the first cordon on; its Events, uncordons, and the watches of all Nodes, namespaces, DaemonSets and budgets
 (opened again to prove that they live) are counted apart.
 """
-import argparse, base64, collections, concurrent.futures, http.client, json, os, queue, re, shutil, ssl, subprocess, sys, tempfile, textwrap, threading, time, urllib.request
+import argparse, base64, collections, concurrent.futures, http.client, json, os, queue, re, shutil, ssl, statistics, subprocess, sys, tempfile, textwrap, threading, time, urllib.request
 
 from figure_table import marked
-from machine_speed import described_machine
+from machine_speed import described_machine, loop_seconds, slowness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SERVERS = os.path.join(os.path.dirname(HERE), "servers")
@@ -119,6 +120,7 @@ def audit(start, program, first=""):
 
 
 figures = {}
+loops = []  # seconds of the loop that shows the machine's speed, before and after each figure
 
 
 def print_figure(**figure):
@@ -127,37 +129,61 @@ def print_figure(**figure):
 
 
 def table():
-    """Table of the figures: cketerm, the program compared with it, their ratio, the target."""
+    """Table of the figures (cketerm, the program compared with it, their ratio, the target), and one line for each target that is missed."""
     def figure(prefix):
         return next(f for name, f in figures.items() if name.startswith(prefix))
 
     peer, one, ten, add = figure("kubectl drain"), figure("cketerm, one"), figure("cketerm, ten"), figure("rq add")
-    least = figure("evictions alone")
     command, cordon = figure("a command"), figure("entry written")
+    rows, missed = [], []
+
+    def row(what, ours, theirs, ratio, value=None, target=None, unit="", factor=1):
+        """Adds a row. Its ratio is marked if it is the value that misses the target, else what cketerm took."""
+        is_over = value is not None and value > target * factor
+        if is_over:
+            missed.append(f"{what}: {value} {unit}".rstrip() + f", allowed at the reference speed: {target} {unit}".rstrip())
+        verdict = "over" if is_over else ""
+        cells = (ours, theirs, marked(ratio, verdict)) if value == ratio else (marked(ours, verdict), theirs, ratio)
+        rows.append((what, *cells, "" if target is None else f"≤ {target} {unit}".rstrip()))
+
+    drains = f"{peer['nodes']} drains of {peer['pods']} pods, one after another"
+    row(drains, f"{one['drains_s']} s (longest {one['longest_s']} s)", f"evictions alone {one['least_s']} s", one["ratio_of_least"])
+    # kubectl waits a second between its looks, whatever the machine's speed: this ratio grows with the slowness
+    row("", "", f"kubectl {peer['wall_s']} s", one["ratio_of_kubectl"], one["ratio_of_kubectl"], one["target"], factor=one["slowness"])
+    row(f"… ten at a time, first to last, median of {len(ten['first_to_last_s'])}", f"{statistics.median(ten['first_to_last_s'])} s (longest drain {ten['longest_s']} s)",
+        f"evictions alone {statistics.median(ten['least_s'])} s", ten["ratio_of_least"], ten["ratio_of_least"], ten["target"])
+    row("", "", f"kubectl {peer['wall_s']} s", ten["ratio_of_kubectl"])
+    row("… requests per node, one after another, without Events", one["requests_per_node"], f"kubectl {peer['requests_per_node']}",
+        round(one["requests_per_node"] / peer["requests_per_node"], 2), one["requests_per_node"], one["requests_target"])
+    row(f"entry in etcd to the cordon, median of {cordon['samples']}", f"{cordon['median_ms']} ms (p99 {cordon['p99_ms']}, longest {cordon['longest_ms']})", "", "",
+        cordon["p99_ms"], cordon["target_p99_ms"], "ms (p99)", cordon["slowness"])
+    row("a command (`rq is-enabled`), median of 100", f"{command['median_ms']} ms (longest {command['longest_ms']})", f"`/bin/true` {command['bin_true_ms']} ms",
+        round(command["median_ms"] / command["bin_true_ms"], 1), command["median_ms"], command["target_ms"], "ms", command["slowness"])
     seconds = sorted(add["seconds"])
-    judged = lambda value, text, target: marked(text, "over" if value > target else "")
-    rows = [
-        (f"{peer['nodes']} drains of {peer['pods']} pods, one after another", f"{one['drains_s']} s (longest {one['longest_s']} s)", f"kubectl {peer['wall_s']} s",
-         judged(one["ratio_of_kubectl"], one["ratio_of_kubectl"], one["target"]), f"≤ {one['target']}"),
-        ("… ten at a time, first to last", f"{ten['first_to_last_s']} s (longest {ten['longest_s']} s)", f"evictions alone {least['wall_s']} s", judged(ten["ratio_of_least"], ten["ratio_of_least"], ten["target"]), f"≤ {ten['target']}"),
-        ("", "", f"kubectl {peer['wall_s']} s", ten["ratio_of_kubectl"], ""),
-        ("… requests per node, one after another, without Events", judged(one["requests_per_node"], one["requests_per_node"], one["requests_target"]), f"kubectl {peer['requests_per_node']}", round(one["requests_per_node"] / peer["requests_per_node"], 2), f"≤ {one['requests_target']}"),
-        (f"entry in etcd to the cordon, median of {cordon['samples']}", judged(cordon["p99_ms"], f"{cordon['median_ms']} ms (p99 {cordon['p99_ms']}, longest {cordon['longest_ms']})", cordon["target_p99_ms"]), "", "", f"p99 ≤ {cordon['target_p99_ms']} ms"),
-        ("a command (`rq is-enabled`), median of 100", judged(command["median_ms"], f"{command['median_ms']} ms (longest {command['longest_ms']})", command["target_ms"]), f"`/bin/true` {command['bin_true_ms']} ms",
-         round(command["median_ms"] / command["bin_true_ms"], 1), f"≤ {command['target_ms']} ms"),
-        ("`rq add` of 2,000 addresses, median of three", judged(seconds[1], f"{seconds[1]} s ({seconds[0]}–{seconds[2]})", add["target"]), f"ckecli {add['ckecli_recorded']} s, as recorded", round(seconds[1] / add["ckecli_recorded"], 3),
-         f"≤ {add['target']} s"),
-    ]
+    row("`rq add` of 2,000 addresses, median of three", f"{seconds[1]} s ({seconds[0]}–{seconds[2]})", f"ckecli {add['ckecli_recorded']} s, as recorded",
+        round(seconds[1] / add["ckecli_recorded"], 3), seconds[1], add["target"], "s", add["slowness"])
     head = "| measurement | cketerm | compared with | ratio | target |\n| --- | --- | --- | --- | --- |"
-    return "\n".join([head] + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
+    return "\n".join([head] + ["| " + " | ".join(map(str, row)) + " |" for row in rows]), missed
 
 
-def write(path):
-    heading = textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {described_machine()}, all in one run except figures marked as recorded.", 100)
-    text = f"{heading}\n\n{table()}"
-    before, after = split(path)
-    with open(path, "w") as f:
-        f.write(before + text + "\n" + after)
+def finish():
+    """Writes the table into the document, if one is named. Returns whether all targets were met."""
+    text, missed = table()
+    if args.write:
+        heading = textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {described_machine(loops)}, all in one run except figures marked as recorded.", 100)
+        before, after = split(args.write)
+        with open(args.write, "w") as f:
+            f.write(f"{before}{heading}\n\n{text}\n{after}")
+    print(text)
+    for line in missed:
+        print(f"MISSED: {line}", file=sys.stderr)
+    return not missed
+
+
+def slowness_since(first):
+    """Slowness of the machine from this loop on, with one that runs now."""
+    loops.append(loop_seconds())
+    return round(slowness(loops[first:]), 2)
 
 
 def run_command(*arguments, stdin=None):
@@ -259,8 +285,8 @@ def drain_with_cketerm(concurrent):
     return sum(each), max(each), wall, by
 
 
-def evict_without_a_program():
-    """Time in which the API server evicts the same pods, ten nodes at a time, when nothing is decided: the least that any program needs."""
+def evict_without_a_program(at_once):
+    """Time in which the API server evicts the same pods, some nodes at a time, when nothing is decided: the least that any program needs."""
     prepare()
     host, path = server.removeprefix("https://"), "/api/v1/namespaces/work/pods"
     headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
@@ -280,9 +306,9 @@ def evict_without_a_program():
 
     began = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        for first in range(0, args.nodes, 10):
-            list(pool.map(evict, [f"{n}-p{p}" for n in NAMES[first:first + 10] for p in range(args.pods)]))
-            wait(lambda: not [p for p in api("GET", path)["items"] if p["spec"]["nodeName"] in NAMES[first:first + 10]], step=0.02)
+        for first in range(0, args.nodes, at_once):
+            list(pool.map(evict, [f"{n}-p{p}" for n in NAMES[first:first + at_once] for p in range(args.pods)]))
+            wait(lambda: not [p for p in api("GET", path)["items"] if p["spec"]["nodeName"] in NAMES[first:first + at_once]], step=0.02)
     return time.monotonic() - began
 
 
@@ -314,43 +340,53 @@ try:
     wait(lambda: subprocess.run([program, "--config", f"{folder}/config.yaml", "leader"], capture_output=True).returncode == 0)
     time.sleep(3)
 
+    first = len(loops)
+    slowness_since(first)
     (usual, longest), (nothing, _) = startup_times([program, "--config", f"{folder}/config.yaml", "rq", "is-enabled"]), startup_times(["/bin/true"])
-    print_figure(figure="a command, from its start to its end", median_ms=usual, longest_ms=longest, bin_true_ms=nothing, target_ms=10)
+    print_figure(figure="a command, from its start to its end", median_ms=usual, longest_ms=longest, bin_true_ms=nothing, target_ms=10, slowness=slowness_since(first))
     definition(args.nodes)
+    first = len(loops) - 1
     times = reaction_times(5)
     print_figure(figure="entry written to node cordoned", samples=len(times), median_ms=round(times[len(times) // 2], 1), p99_ms=round(times[len(times) * 99 // 100], 1),
-        longest_ms=round(times[-1], 1), target_p99_ms=50)
+        longest_ms=round(times[-1], 1), target_p99_ms=50, slowness=slowness_since(first))
 
     wall, by = drain_with_kubectl()
     print_figure(figure="kubectl drain, one after another", nodes=args.nodes, pods=args.pods, wall_s=round(wall, 2),
         requests_per_node=round(sum(by.values()) / args.nodes, 1))
+    first = len(loops)
+    slowness_since(first)
     total, longest, whole, by = drain_with_cketerm(1)
+    slow = slowness_since(first)
+    least = evict_without_a_program(1)
     is_apart = lambda request: "events" in request or "uncordons" in request or request.startswith("watch") and request != "watch pods"
     apart = {request: n for request, n in by.most_common() if is_apart(request)}
     drains = {request: n for request, n in by.most_common() if not is_apart(request)}
     requests = sum(drains.values()) / args.nodes
-    print_figure(figure="cketerm, one at a time", drains_s=round(total, 2), longest_s=round(longest, 2), first_to_last_s=round(whole, 2),
-        ratio_of_kubectl=round(total / wall, 3), target=0.1, requests_per_node=round(requests, 1), requests_target=14.5, by=drains, apart=apart)
-    total, longest, whole, by = drain_with_cketerm(10)
-    least = evict_without_a_program()
-    print_figure(figure="evictions alone, ten nodes at a time", wall_s=round(least, 2), ratio_of_kubectl=round(least / wall, 3))
-    print_figure(figure="cketerm, ten at a time", first_to_last_s=round(whole, 2), longest_s=round(longest, 2), ratio_of_kubectl=round(whole / wall, 3), ratio_of_least=round(whole / least, 2), target=1.25)
+    print_figure(figure="cketerm, one at a time", drains_s=round(total, 2), longest_s=round(longest, 2), first_to_last_s=round(whole, 2), least_s=round(least, 2),
+        ratio_of_least=round(total / least, 2), ratio_of_kubectl=round(total / wall, 3), target=0.1, slowness=slow, requests_per_node=round(requests, 1),
+        requests_target=14.5, by=drains, apart=apart)
+    # in turn, because the machine's speed changes within minutes
+    rounds = [(drain_with_cketerm(10), evict_without_a_program(10)) for _ in range(3)]
+    wholes, leasts = [round(whole, 2) for (_, _, whole, _), _ in rounds], [round(least, 2) for _, least in rounds]
+    print_figure(figure="cketerm, ten at a time", first_to_last_s=wholes, longest_s=round(max(longest for (_, longest, _, _), _ in rounds), 2), least_s=leasts,
+        ratio_of_kubectl=round(statistics.median(wholes) / wall, 3), ratio_of_least=round(statistics.median(wholes) / statistics.median(leasts), 2), target=1.25)
 
     daemon.terminate()
     daemon.wait(timeout=20)
     definition(None)
     addresses = " ".join(f"10.2.{i // 250}.{i % 250 + 1}" for i in range(2000))
-    times = []
+    first, times = len(loops), []
+    slowness_since(first)
     for _ in range(3):
         began = time.monotonic()
         run_command("rq", "add", "-", stdin=addresses)
         times.append(time.monotonic() - began)
-    print_figure(figure="rq add of 2,000 addresses", seconds=[round(t, 3) for t in times], target=0.365, ckecli_recorded=7.3)
-    if args.write:
-        write(args.write)
+    print_figure(figure="rq add of 2,000 addresses", seconds=[round(t, 3) for t in times], target=0.365, ckecli_recorded=7.3, slowness=slowness_since(first))
+    met = finish()
 finally:
     if daemon and daemon.poll() is None:
         daemon.kill()
     subprocess.run([f"{SERVERS}/down", folder], stderr=subprocess.DEVNULL)
     if not sys.exc_info()[0]:
         shutil.rmtree(folder, ignore_errors=True)
+sys.exit(0 if met else 1)

@@ -1,5 +1,12 @@
-"""What the headings of tables say about the machine."""
-import os, platform, time
+#!/usr/bin/env python3
+"""The speed of the machine, for the headings of tables and for budgets of times.
+
+usage: tests/figures/machine_speed.py     prints how many times slower than the reference machine this one is now, 1 at least
+"""
+import os, platform, statistics, time
+
+# Seconds that the loop takes on the machine for which the budgets of `make bench` were set, on its usual days.
+REFERENCE_SECONDS = 0.08
 
 
 def loop_seconds():
@@ -12,7 +19,18 @@ def loop_seconds():
     return min(once() for _ in range(3))
 
 
-def described_machine():
-    """The machine with its speed."""
-    return (f"{os.cpu_count()} processors shared with the servers (5 million steps of a Python loop: {loop_seconds():.2f} s), "
+def slowness(loops):
+    """How many times slower than the reference machine this one was while `loops` were measured. A faster one counts as the reference: its
+    budgets are not stricter."""
+    return max(1, statistics.median(loops) / REFERENCE_SECONDS)
+
+
+def described_machine(loops=()):
+    """The machine with its speed: the median of `loops`, or a loop that is measured now."""
+    seconds = statistics.median(loops) if loops else loop_seconds()
+    return (f"{os.cpu_count()} processors shared with the servers (5 million steps of a Python loop: {seconds:.2f} s), "
             f"{platform.system()} {platform.release()}")
+
+
+if __name__ == "__main__":
+    print(f"{slowness([loop_seconds()]):.3f}")

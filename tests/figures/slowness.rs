@@ -1,0 +1,12 @@
+//! The speed of the machine, by which the benchmarks multiply their budgets of times.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::process::Command;
+
+/// How many times slower than the reference machine this one is now, 1 at least, as `machine_speed.py` measures it.
+pub fn now() -> f64 {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/figures/machine_speed.py");
+    let output = Command::new("python3").arg(script).output().expect("python3 runs");
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().parse().expect("the script prints a number")
+}
