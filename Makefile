@@ -128,16 +128,20 @@ screens: ## PNG pictures of every view in a real terminal, dark and light, in fo
 	python3 docs/pictures/screens.py $(or $(PROGRAM),target/debug/cketerm) $(if $(FOLDER),--folder $(FOLDER))
 
 figures: setup build ## requests and time of drains, compared with kubectl; time of `rq add`, of a pass, of a round of health checks
-	python3 tests/figures/drain.py $(BINARY)
-	cargo bench --locked --profile dist --bench pass
-	cargo bench --locked --profile dist --bench health
-	cargo bench --locked --profile dist --bench health -- $(abspath $(BINARY))
+	@missed=0; \
+	python3 tests/figures/drain.py $(BINARY) || missed=1; \
+	cargo bench --locked --profile dist --bench pass || missed=1; \
+	cargo bench --locked --profile dist --bench health || missed=1; \
+	cargo bench --locked --profile dist --bench health -- $(abspath $(BINARY)) || missed=1; \
+	exit $$missed
 
 bench: setup build ## cost of the console compared with sofka and kubetui, and of drains compared with kubectl, into docs/performance.md (half an hour with builds)
-	cargo bench --locked --profile dist --features jemalloc --bench frame -- $(CURDIR)/docs/performance.md
-	python3 tests/figures/console.py $(BINARY) --build-peers --write docs/performance.md
-	python3 tests/figures/drain.py $(BINARY) --write docs/performance.md
-	cargo bench --locked --profile dist --features jemalloc --bench generate -- $(CURDIR)/docs/performance.md
+	@missed=0; \
+	cargo bench --locked --profile dist --features jemalloc --bench frame -- $(CURDIR)/docs/performance.md || missed=1; \
+	python3 tests/figures/console.py $(BINARY) --build-peers --write docs/performance.md || missed=1; \
+	python3 tests/figures/drain.py $(BINARY) --write docs/performance.md || missed=1; \
+	cargo bench --locked --profile dist --features jemalloc --bench generate -- $(CURDIR)/docs/performance.md || missed=1; \
+	exit $$missed
 
 scale: setup build ## an engine and a console on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md; fails if a budget or a growth limit is missed (a quarter of an hour)
 	python3 tests/figures/scale.py $(BINARY) --write docs/performance.md

@@ -17,7 +17,7 @@ import argparse, base64, concurrent.futures, http.client, http.server, json, mul
     tempfile, textwrap, threading, time, urllib.parse, urllib.request
 
 from machine_speed import described_machine
-from console import CACHE, WIDE, Cluster, address, last, number, over
+from console import CACHE, WIDE, Cluster, address, last, number
 from environment import free_port
 from terminal import Terminal, ms
 
@@ -531,7 +531,7 @@ ROWS = [
 
 
 def is_over(limits, values):
-    return over(limits, [0 if value is None else value for value in values])
+    return any(limit is not None and value is not None and value > limit for limit, value in zip(limits, values))
 
 
 def table(figures):
