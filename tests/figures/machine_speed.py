@@ -20,7 +20,7 @@ def loop_seconds():
 
 
 def slowness(loops):
-    """How many times slower than the reference machine this one was while `loops` were measured. A faster one counts as the reference: its
+    """The slowness of this machine while `loops` were measured: their median in relation to the reference machine. A faster one counts as the reference: its
     budgets are not stricter."""
     return max(1, statistics.median(loops) / REFERENCE_SECONDS)
 

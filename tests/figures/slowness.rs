@@ -3,7 +3,8 @@
 
 use std::process::Command;
 
-/// How many times slower than the reference machine this one is now, 1 at least, as `machine_speed.py` measures it.
+/// Returns the slowness of this machine now: its time for fixed work in relation to the reference machine's, 1 at least.
+/// `machine_speed.py` measures it.
 pub fn now() -> f64 {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/figures/machine_speed.py");
     let output = Command::new("python3").arg(script).output().expect("python3 runs");
