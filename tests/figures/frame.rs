@@ -11,6 +11,7 @@ mod scene;
 mod slowness;
 
 use std::{
+    fmt::Write as _,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -59,7 +60,8 @@ impl Table {
             self.missed.push(figure);
         }
         let times = [budget, at(50), at(99), at(100)].map(|time| format!("{} µs", time.as_micros()));
-        self.text += &format!("| {figure} | {} | {slowness:.2} | {} |\n", times.join(" | "), bytes[bytes.len() / 2]);
+        let (times, bytes) = (times.join(" | "), bytes[bytes.len() / 2]);
+        writeln!(self.text, "| {figure} | {times} | {slowness:.2} | {bytes} |").unwrap();
     }
 }
 
