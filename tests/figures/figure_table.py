@@ -5,6 +5,10 @@ from machine_speed import described_machine
 from console import number
 
 
+# Units of figures that depend on the speed of the machine.
+OF_TIME = ("s", "ms", "%")
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One figure of each column: its text, unit and key, and the limits that it has to keep."""
@@ -29,11 +33,12 @@ class Row:
     def growth_limit(self):
         return "" if self.growth is None else f"≤ {self.growth} above {self.text(self.floor)}"
 
-    def verdict(self, value):
-        """`over` or `under` if the value misses the budget, else nothing. A text says why there is no value: with a budget, it is a miss."""
+    def verdict(self, value, slowness=1):
+        """`over` or `under` if the value misses the budget, else nothing. A text says why there is no value: with a budget, it is a miss.
+        `slowness`: that of the machine meanwhile, by which budgets of times are multiplied (machine_speed.py)."""
         if isinstance(value, str):
             return "over" if self.budget() else ""
-        if self.most is not None and value > self.most:
+        if self.most is not None and value > self.most * (slowness if self.unit in OF_TIME else 1):
             return "over"
         return "under" if self.least is not None and value < self.least else ""
 
@@ -63,7 +68,7 @@ def table(rows, columns, judged, with_growth=False):
         cells = [row.what, row.budget()]
         for i, (_, figures) in enumerate(columns):
             value = figures.get(row.key)
-            cells.append("" if value is None else marked(row.text(value), row.verdict(value) if i in judged else ""))
+            cells.append("" if value is None else marked(row.text(value), row.verdict(value, figures.get("slowness", 1)) if i in judged else ""))
         if with_growth:
             exponent = row.exponent(columns[0][1], columns[-1][1])
             text = "" if row.growth is None else "–" if exponent is None else f"{exponent:.2f}"
@@ -81,7 +86,7 @@ def misses(rows, columns, judged, with_growth=False):
         for i in judged:
             head, figures = columns[i]
             value = figures.get(row.key)
-            if value is not None and row.verdict(value):
+            if value is not None and row.verdict(value, figures.get("slowness", 1)):
                 found.append(f"{name}, {head}: {row.text(value)}, allowed: {row.budget()}")
         exponent = row.exponent(columns[0][1], columns[-1][1]) if with_growth else None
         if grows_too_fast(row, exponent):
