@@ -5,10 +5,6 @@ from machine_speed import described_machine
 from console import number
 
 
-# Units of figures that depend on the speed of the machine.
-OF_TIME = ("s", "ms", "%")
-
-
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One figure of each column: its text, unit and key, and the limits that it has to keep."""
@@ -33,12 +29,11 @@ class Row:
     def growth_limit(self):
         return "" if self.growth is None else f"≤ {self.growth} above {self.text(self.floor)}"
 
-    def verdict(self, value, slowness=1):
-        """`over` or `under` if the value misses the budget, else nothing. A text says why there is no value: with a budget, it is a miss.
-        `slowness`: that of the machine meanwhile, by which budgets of times are multiplied (machine_speed.py)."""
+    def verdict(self, value):
+        """`over` or `under` if the value misses the budget, else nothing. A text says why there is no value: with a budget, it is a miss."""
         if isinstance(value, str):
             return "over" if self.budget() else ""
-        if self.most is not None and value > self.most * (slowness if self.unit in OF_TIME else 1):
+        if self.most is not None and value > self.most:
             return "over"
         return "under" if self.least is not None and value < self.least else ""
 
@@ -68,7 +63,7 @@ def table(rows, columns, judged, with_growth=False):
         cells = [row.what, row.budget()]
         for i, (_, figures) in enumerate(columns):
             value = figures.get(row.key)
-            cells.append("" if value is None else marked(row.text(value), row.verdict(value, figures.get("slowness", 1)) if i in judged else ""))
+            cells.append("" if value is None else marked(row.text(value), row.verdict(value) if i in judged else ""))
         if with_growth:
             exponent = row.exponent(columns[0][1], columns[-1][1])
             text = "" if row.growth is None else "–" if exponent is None else f"{exponent:.2f}"
@@ -86,7 +81,7 @@ def misses(rows, columns, judged, with_growth=False):
         for i in judged:
             head, figures = columns[i]
             value = figures.get(row.key)
-            if value is not None and row.verdict(value, figures.get("slowness", 1)):
+            if value is not None and row.verdict(value):
                 found.append(f"{name}, {head}: {row.text(value)}, allowed: {row.budget()}")
         exponent = row.exponent(columns[0][1], columns[-1][1]) if with_growth else None
         if grows_too_fast(row, exponent):

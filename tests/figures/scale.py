@@ -14,8 +14,7 @@ For each size, from the smallest, the script starts servers of its own (tests/se
 - a console that observes: start to rows of Nodes, memory, key to the first byte;
 - with the queue disabled: `rq add`, `rq list`, `rq reset-backoff` and `rq cancel-all` of all entries, a pass meanwhile, and the daemon's memory.
 
-ROWS has the budgets, which hold for the largest size, and the largest growth exponents. Budgets of times and of CPU usage are multiplied by the
-slowness of the machine meanwhile (machine_speed.py). (PROGRAM: default target/shipped/cketerm.)
+ROWS has the budgets, which hold for the largest size, and the largest growth exponents. (PROGRAM: default target/shipped/cketerm.)
 """
 import argparse, base64, concurrent.futures, http.client, json, math, multiprocessing, os, random, re, shutil, ssl, statistics, subprocess, sys, tempfile, threading
 import time, urllib.request
@@ -24,7 +23,6 @@ import figure_table
 from console import ROWS as NODE_ROWS, WIDE, Cluster, address
 from environment import free_port
 from figure_table import Row
-from machine_speed import loop_seconds, slowness
 from terminal import Terminal, ms
 
 IDLE, CHURN, REACTIONS, STARTS, KEYS = 30, 20, 200, 5, 40
@@ -66,7 +64,6 @@ ROWS = [
     # meanwhile the engine removes the cancelled entries, some in each pass, and a pass looks at all that are left
     Row("… `rq cancel-all`", "s", "cancel_s", most=5, growth=1.5, floor=0.1, by="entries"),
     Row("… from its start until the queue is empty", "s", "empty_s", most=12, growth=1.2, floor=1, by="entries"),
-    Row("slowness of the machine meanwhile", "", "slowness"),
 ]
 
 
@@ -492,17 +489,13 @@ def measure(program, nodes, args):
     with Scene(program, nodes, args) as scene:
         scene.fill()
         figure = {"nodes": nodes, "pods": args.pods * nodes}
-        loops = [loop_seconds()]
         figure |= measure_start(scene)
         figure |= measure_idle(scene)
         for rate in RATES:
             figure |= measure_changes(scene, rate)
         figure |= measure_reactions(scene)
-        loops.append(loop_seconds())
         figure |= measure_console(scene)
         figure |= measure_queue(scene)
-        loops.append(loop_seconds())
-        figure["slowness"] = slowness(loops)
     print(json.dumps(figure), flush=True)
     return figure
 
