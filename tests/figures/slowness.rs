@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-/// Returns the slowness of this machine now: its time for fixed work in relation to the reference machine's, 1 at least.
+/// Returns the slowness of this machine now: its time for fixed work in relation to the reference machine's, from 1 to 2.
 /// `machine_speed.py` measures it.
 pub fn now() -> f64 {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/figures/machine_speed.py");
