@@ -62,8 +62,8 @@ def table(rows, columns, judged, with_growth=False):
     for row in rows:
         cells = [row.what, row.budget()]
         for i, (_, figures) in enumerate(columns):
-            value = figures.get(row.key)
-            cells.append("" if value is None else marked(row.text(value), row.verdict(value) if i in judged else ""))
+            value = figures.get(row.key, "–" if i in judged and row.budget() else "")
+            cells.append(marked(row.text(value), row.verdict(value) if i in judged else ""))
         if with_growth:
             exponent = row.exponent(columns[0][1], columns[-1][1])
             text = "" if row.growth is None else "–" if exponent is None else f"{exponent:.2f}"
@@ -73,15 +73,15 @@ def table(rows, columns, judged, with_growth=False):
 
 
 def misses(rows, columns, judged, with_growth=False):
-    """One line for each budget or limit of growth that is missed."""
+    """One line for each budget or limit of growth that is missed. A figure that is not there misses its budget."""
     found, above = [], ""
     for row in rows:
         detail = row.what.lstrip("… ")
         above, name = (above, f"{above}: {detail}") if row.what.startswith("…") else (row.what, row.what)
         for i in judged:
             head, figures = columns[i]
-            value = figures.get(row.key)
-            if value is not None and row.verdict(value):
+            value = figures.get(row.key, "not measured")
+            if row.verdict(value):
                 found.append(f"{name}, {head}: {row.text(value)}, allowed: {row.budget()}")
         exponent = row.exponent(columns[0][1], columns[-1][1]) if with_growth else None
         if grows_too_fast(row, exponent):

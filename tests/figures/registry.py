@@ -531,7 +531,8 @@ ROWS = [
 
 
 def is_over(limits, values):
-    return any(limit is not None and value is not None and value > limit for limit, value in zip(limits, values))
+    """Whether a value misses its budget. One that was not measured does."""
+    return any(limit is not None and (value is None or value > limit) for limit, value in zip(limits, values, strict=True))
 
 
 def table(figures):
@@ -540,9 +541,8 @@ def table(figures):
 
     def cell(unit, limits, values, figure):
         values = values(figure)
-        if all(value is None for value in values):
-            return "–"
-        text = " / ".join("–" if value is None else number(value) for value in values) + (f" {unit}" if unit else "")
+        measured = any(value is not None for value in values)
+        text = " / ".join("–" if value is None else number(value) for value in values) + f" {unit}".rstrip() if measured else "–"
         return f"**{text}** over" if figure["registry"] and is_over(limits, values) else text
 
     for what, unit, limits, values in ROWS:
@@ -602,7 +602,10 @@ def main():
     print(text)
     if args.write:
         write(args.write, text)
-    sys.exit(any(is_over(limits, values(figures[1])) for _, _, limits, values in ROWS))
+    missed = [what for what, _, limits, values in ROWS if is_over(limits, values(figures[1]))]
+    for what in missed:
+        print(f"MISSED: {what}", file=sys.stderr)
+    sys.exit(1 if missed else 0)
 
 
 if __name__ == "__main__":
