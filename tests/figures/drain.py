@@ -184,10 +184,18 @@ def finish():
     return not missed
 
 
-def slowness_since(first):
-    """Slowness of the machine from this loop on, with one that runs now."""
-    loops.append(loop_seconds())
-    return round(slowness(loops[first:]), 2)
+class Speed:
+    """The machine's speed while a figure is measured: of a loop that runs at first, and of one that runs when the figure is there."""
+
+    def __init__(self):
+        self.before = self.loop()
+
+    def loop(self):
+        loops.append(loop_seconds())
+        return loops[-1]
+
+    def slowness(self):
+        return round(slowness([self.before, self.loop()]), 2)
 
 
 def run_command(*arguments, stdin=None):
@@ -346,23 +354,21 @@ try:
     wait(lambda: subprocess.run([program, "--config", f"{folder}/config.yaml", "leader"], capture_output=True).returncode == 0)
     time.sleep(3)
 
-    first = len(loops)
-    slowness_since(first)
+    speed = Speed()
     (usual, longest), (nothing, _) = startup_times([program, "--config", f"{folder}/config.yaml", "rq", "is-enabled"]), startup_times(["/bin/true"])
-    print_figure(figure="a command, from its start to its end", median_ms=usual, longest_ms=longest, bin_true_ms=nothing, target_ms=10, slowness=slowness_since(first))
+    print_figure(figure="a command, from its start to its end", median_ms=usual, longest_ms=longest, bin_true_ms=nothing, target_ms=10, slowness=speed.slowness())
     definition(args.nodes)
-    first = len(loops) - 1
+    speed = Speed()
     times = reaction_times(5)
     print_figure(figure="entry written to node cordoned", samples=len(times), median_ms=round(times[len(times) // 2], 1), p99_ms=round(times[len(times) * 99 // 100], 1),
-        longest_ms=round(times[-1], 1), target_p99_ms=50, slowness=slowness_since(first))
+        longest_ms=round(times[-1], 1), target_p99_ms=50, slowness=speed.slowness())
 
     wall, by = drain_with_kubectl()
     print_figure(figure="kubectl drain, one after another", nodes=args.nodes, pods=args.pods, wall_s=round(wall, 2),
         requests_per_node=round(sum(by.values()) / args.nodes, 1))
-    first = len(loops)
-    slowness_since(first)
+    speed = Speed()
     total, longest, whole, by = drain_with_cketerm(1)
-    slow = slowness_since(first)
+    slow = speed.slowness()
     least = evict_without_a_program(1)
     is_apart = lambda request: "events" in request or "uncordons" in request or request.startswith("watch") and request != "watch pods"
     apart = {request: n for request, n in by.most_common() if is_apart(request)}
@@ -381,13 +387,12 @@ try:
     daemon.wait(timeout=20)
     definition(None)
     addresses = " ".join(f"10.2.{i // 250}.{i % 250 + 1}" for i in range(2000))
-    first, times = len(loops), []
-    slowness_since(first)
+    speed, times = Speed(), []
     for _ in range(3):
         began = time.monotonic()
         run_command("rq", "add", "-", stdin=addresses)
         times.append(time.monotonic() - began)
-    print_figure(figure="rq add of 2,000 addresses", seconds=[round(t, 3) for t in times], target=0.365, ckecli_recorded=7.3, slowness=slowness_since(first))
+    print_figure(figure="rq add of 2,000 addresses", seconds=[round(t, 3) for t in times], target=0.365, ckecli_recorded=7.3, slowness=speed.slowness())
     met = finish()
 finally:
     if daemon and daemon.poll() is None:
