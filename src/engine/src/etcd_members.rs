@@ -108,11 +108,9 @@ impl Poller {
     /// Sets the targets to exactly these; a change takes effect at once.
     pub fn aim(&self, targets: Targets) {
         self.targets.send_if_modified(|now| {
-            let new = *now != targets;
-            if new {
-                *now = targets;
-            }
-            new
+            let are_others = *now != targets;
+            *now = targets;
+            are_others
         });
     }
 

@@ -280,6 +280,45 @@ mod tests {
         assert!(others(&[(8, Err("no JSON".to_owned()))]));
     }
 
+    #[test]
+    fn an_engine_lets_another_lead_first_if_any_other_is_complete() {
+        let complete = |engines: &[(i64, Result<EngineRegistration, String>)], own| {
+            let engines = engines.iter().map(|(lease, engine)| (*lease, stored(engine.clone()))).collect();
+            has_complete_engine(&StoreView { engines, ..StoreView::default() }, own)
+        };
+        let seen = r#"{"host": "boot-1", "pid": 1, "version": "0.2.0", "mode": "daemon", "probes_seen": true, "etcd_members_seen": true}"#;
+        let whole: EngineRegistration = serde_json::from_str(seen).unwrap();
+        let missing_programs = vec!["ipmi".to_owned()];
+        let lacking = EngineRegistration { missing_programs, ..whole.clone() };
+        assert!(whole.complete() && !lacking.complete());
+        assert!(!complete(&[], None));
+        assert!(!complete(&[(7, Ok(whole.clone()))], Some(7)), "its own registration is not another engine");
+        assert!(complete(&[(7, Ok(lacking.clone())), (8, Ok(lacking.clone())), (9, Ok(whole.clone()))], Some(7)));
+        assert!(complete(&[(8, Ok(lacking.clone())), (9, Ok(whole.clone()))], None));
+        assert!(!complete(&[(8, Ok(lacking)), (9, Err("no JSON".to_owned()))], None));
+    }
+
+    #[test]
+    fn only_a_read_etcd_and_a_clock_within_five_seconds_let_an_engine_lead() {
+        let of = |synced, ahead: Option<f64>| {
+            let (cluster_uid, clock_ahead) = (Some("uid-1".to_owned()), ahead.map(Seconds::new));
+            let kube = Arc::new(KubeView { cluster_uid, clock_ahead, ..KubeView::default() });
+            let store = Arc::new(StoreView { synced, ..StoreView::default() });
+            faults(&Snapshot { store, kube, ..Snapshot::default() }, true)
+        };
+        assert_eq!(of(false, None), [PreflightFault::EtcdUnread { error: None }]);
+        let others = of(true, None);
+        assert!(others.contains(&PreflightFault::IdentityNotProposed), "{others:?}");
+        for near in [0.0, 5.0, -5.0] {
+            assert_eq!(of(true, Some(near)), others, "{near}");
+        }
+        for far in [5.1, -5.1] {
+            let differs = PreflightFault::ClockDiffers { seconds: Seconds::new(far) };
+            let found = of(true, Some(far));
+            assert!(found.contains(&differs) && found.len() == others.len() + 1, "{found:?}");
+        }
+    }
+
     /// A clock set half an hour ahead right before the win must not end a drain as if its window had ended.
     #[test]
     fn i37_a_clock_that_was_set_is_a_fault_until_compared_again() {

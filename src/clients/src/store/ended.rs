@@ -31,7 +31,7 @@ impl EndedEntries {
     /// Returns the number of entries to read next: a first page needs few.
     fn next(&self) -> usize {
         let (last, bytes) = self.last;
-        let fit = SMALL_BYTES.saturating_mul(last).checked_div(bytes).unwrap_or(0);
+        let fit = SMALL_BYTES.saturating_mul(last) / bytes.max(1);
         self.read.min(fit).clamp(VALUES_AT_ONCE, SMALL_ENTRIES)
     }
 }

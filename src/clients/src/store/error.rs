@@ -112,3 +112,25 @@ fn limit(operations: usize, bytes: usize) -> String {
     }
     "and etcd refuses that: raise its --max-request-bytes (1.5 MiB by default) and --max-txn-ops (128)".to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Advice to raise etcd's limit would not help with a request that cketerm itself never sends.
+    #[test]
+    fn a_request_above_our_limit_must_get_smaller_and_one_below_it_needs_a_higher_limit_of_etcd() {
+        let remedy = |operations, bytes| {
+            let error = StoreError::TooLarge { key: "/cke/x".to_owned(), operations, bytes }.to_string();
+            assert!(error.starts_with(&format!("/cke/x needs {operations} operations and {bytes} bytes")), "{error}");
+            match (error.contains("make it smaller"), error.contains("--max-txn-ops")) {
+                (true, false) => "ours",
+                (false, true) => "etcd's",
+                both => unreachable!("{both:?}: {error}"),
+            }
+        };
+        assert_eq!(remedy(MAX_OPS, MAX_VALUE_BYTES), "etcd's");
+        assert_eq!(remedy(MAX_OPS + 1, 1), "ours");
+        assert_eq!(remedy(1, MAX_VALUE_BYTES + 1), "ours");
+    }
+}

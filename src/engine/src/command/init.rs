@@ -260,6 +260,16 @@ mod tests {
         assert_eq!(command_line(0), None, "there is no such process");
     }
 
+    #[test]
+    fn the_status_is_that_of_the_program_and_a_signal_counts_from_128_as_in_a_shell() {
+        let ended = |script: &str| {
+            let child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
+            let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+            code_of(rustix::process::waitpid(pid, WaitOptions::empty()).unwrap().unwrap().1)
+        };
+        assert_eq!([ended("exit 0"), ended("exit 7"), ended("kill -TERM $$")], [0, 7, 128 + 15]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn init_ends_with_the_last_command_or_once_it_has_had_its_time() {
         let waits = |bound: u64| Waiting { bound: Duration::from_secs(bound), what: format!("limit {bound} s") };

@@ -136,6 +136,20 @@ async fn a_watch_that_is_reopened_repeats_nothing_and_reports_no_gap_that_etcd_h
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_reopened_repeats_nothing_that_etcd_still_has() {
+    let (etcd, store, _) = linked();
+    let known = etcd.put("/cke/folder/1", "1");
+    let mut items = tail(store, "/cke/folder/", known);
+    etcd.put("/cke/folder/1", "2");
+    etcd.put("/cke/folder/2", "3");
+    assert_eq!(within_a_minute(&mut items).await, ["Ok(2)", "Ok(3)"]);
+    etcd.cut_watches();
+    etcd.put("/cke/folder/1", "4");
+    let after = within_a_minute(&mut items).await;
+    assert_eq!(after.iter().filter(|item| item.starts_with("Ok(")).count(), 1, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_followed_folder_of_an_idle_etcd_is_not_reported_as_silent() {
     let (etcd, store, _) = linked();
     etcd.put("/cke/folder/1", "1");
