@@ -261,6 +261,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::zombie_processes, reason = "waitpid reaps it, and returns its status")]
     fn the_status_is_that_of_the_program_and_a_signal_counts_from_128_as_in_a_shell() {
         let ended = |script: &str| {
             let child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();

@@ -99,3 +99,31 @@ async fn an_api_server_that_drops_timestamps_is_shown_before_they_are_written() 
     assert!(reconciler.write_times(&host, "host seen on", "test", times, None, BootTime::ZERO).await.is_err());
     assert!(shared.board.borrow().drops_times);
 }
+
+/// The controller waits only for machines that it turns off and on again.
+#[tokio::test(start_paused = true)]
+async fn neither_a_power_on_nor_a_power_off_without_a_request_is_a_cycle_under_way() {
+    let (shared, _views) = fixture::shared(true).await;
+    let host = fixture::host();
+    let mut reconciler = reconciler(&shared, &host);
+    assert!(reconciler.reach(&host).await.is_ok());
+    reconciler.last = Some(PowerState::On);
+    let stays_off = HostRow { online: false, ..host };
+    for (host, mode) in [(fixture::requested(5), None), (stays_off, Some(Mode::Soft))] {
+        let mut order = pin!(reconciler.order(&host, "test", mode));
+        assert!(poll!(&mut order).is_pending());
+        assert!(shared.interrupted_cycles.borrow().is_empty(), "{mode:?}");
+    }
+}
+
+/// The password in the Secret may have changed.
+#[tokio::test(start_paused = true)]
+async fn after_a_query_that_failed_the_login_is_read_again() {
+    let (shared, _views) = fixture::shared(true).await;
+    let host = fixture::host();
+    let mut reconciler = reconciler(&shared, &host);
+    assert!(reconciler.reach(&host).await.is_ok());
+    reconciler.last = Some(PowerState::On);
+    assert!(reconciler.query_power(&host).await.is_err());
+    assert!(reconciler.bmc.is_none() && reconciler.last.is_none());
+}
