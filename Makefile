@@ -7,15 +7,15 @@ BINARY := $(TARGET)/shipped/cketerm
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
-	cargo build --locked --release -p cketerm
-	$(TARGET)/release/cketerm --sandbox $(ARGS)
+	cargo build --locked -p cketerm
+	$(TARGET)/debug/cketerm --sandbox $(ARGS)
 
 demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with pods
 	cargo build --locked -p cketerm
 	tests/servers/demo $(TARGET)/debug/cketerm
 
 # Simulations seed tokio's own dice. The tests have the flag too, so that the crates of others are built once for both.
-demo dev test-servers lint sim checker mutants stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
+run demo dev test-servers lint sim checker mutants stalls fuzz docs: export RUSTFLAGS := $(if $(findstring tokio_unstable,$(RUSTFLAGS)),$(RUSTFLAGS),$(strip $(RUSTFLAGS) --cfg tokio_unstable))
 
 dev: ## a change in about a minute: format, then clippy and library tests of the crates that differ from main; BASE=COMMIT: from this commit; DRY=1: only prints the commands
 	@BASE="$(BASE)" DRY="$(DRY)" tests/dev
