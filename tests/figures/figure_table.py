@@ -62,7 +62,9 @@ def table(rows, columns, judged, with_growth=False):
     for row in rows:
         cells = [row.what, row.budget()]
         for i, (_, figures) in enumerate(columns):
-            value = figures.get(row.key, "–" if i in judged and row.budget() else "")
+            value = figures.get(row.key)
+            if value is None:
+                value = "–" if i in judged and row.budget() else ""
             cells.append(marked(row.text(value), row.verdict(value) if i in judged else ""))
         if with_growth:
             exponent = row.exponent(columns[0][1], columns[-1][1])
@@ -80,7 +82,8 @@ def misses(rows, columns, judged, with_growth=False):
         above, name = (above, f"{above}: {detail}") if row.what.startswith("…") else (row.what, row.what)
         for i in judged:
             head, figures = columns[i]
-            value = figures.get(row.key, "not measured")
+            value = figures.get(row.key)
+            value = "not measured" if value is None else value
             if row.verdict(value):
                 found.append(f"{name}, {head}: {row.text(value)}, allowed: {row.budget()}")
         exponent = row.exponent(columns[0][1], columns[-1][1]) if with_growth else None

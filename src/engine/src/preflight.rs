@@ -286,8 +286,10 @@ mod tests {
             let engines = engines.iter().map(|(lease, engine)| (*lease, stored(engine.clone()))).collect();
             has_complete_engine(&StoreView { engines, ..StoreView::default() }, own)
         };
-        let seen = r#"{"host": "boot-1", "pid": 1, "version": "0.2.0", "mode": "daemon", "probes_seen": true, "etcd_members_seen": true}"#;
-        let whole: EngineRegistration = serde_json::from_str(seen).unwrap();
+        let new: EngineRegistration =
+            serde_json::from_str(r#"{"host": "boot-1", "pid": 1, "version": "0.2.0", "mode": "daemon"}"#).unwrap();
+        assert!(!new.complete(), "it has seen no probe yet");
+        let whole = EngineRegistration { probes_seen: true, etcd_members_seen: true, ..new };
         let missing_programs = vec!["ipmi".to_owned()];
         let lacking = EngineRegistration { missing_programs, ..whole.clone() };
         assert!(whole.complete() && !lacking.complete());
