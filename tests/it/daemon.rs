@@ -1,7 +1,7 @@
 //! `cketerm --daemon` under systemd and Prometheus, on `cketerm sandbox serve`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::Write,
     net::TcpStream,
     os::unix::net::UnixDatagram,
@@ -77,6 +77,49 @@ fn the_daemon_notifies_systemd_of_ready_and_stopping() {
     let (status, _) = daemon.terminate();
     assert!(status.success(), "{status}, log: {}", std::fs::read_to_string(&log).unwrap_or_default());
     assert_eq!(systemd.received().as_deref(), Some("STOPPING=1"));
+}
+
+/// Inodes of the sockets on which any process listens for TCP.
+fn listening_sockets() -> BTreeSet<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table).unwrap_or_default());
+    let rows = tables.iter().flat_map(|table| table.lines().skip(1));
+    let columns = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // state 0A is LISTEN
+    columns
+        .filter(|row| row.get(3) == Some(&"0A"))
+        .filter_map(|row| row.get(9).map(|inode| (*inode).to_owned()))
+        .collect()
+}
+
+/// Whether this process listens on any of them.
+fn listens(pid: u32) -> bool {
+    let all = listening_sockets();
+    assert!(!all.is_empty(), "at least the sandbox listens");
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors");
+    let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets
+        .filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned()))
+        .any(|inode| all.contains(&inode))
+}
+
+/// `off` means that no port is open, also not on loopback.
+#[test]
+fn a_daemon_without_an_http_endpoint_listens_nowhere() {
+    let served = Served::start(&["--nodes", "5"]);
+    let config = Path::new(served.facts["config"].as_str().expect("a path"));
+    let systemd = Systemd::listening(&served.dir);
+    let environment = [("NOTIFY_SOCKET", systemd.path.as_path())];
+    let daemon = Daemon::start_without_http(&served.dir, config, "engine", &environment);
+    assert_eq!(systemd.next(&daemon), "READY=1");
+    assert!(!listens(daemon.pid()), "{}", daemon.logged());
+    wait_for("it leads", 60, || {
+        let state: Value = serde_json::from_str(&cketerm(config, &["engine", "list"]).stdout).ok()?;
+        state.to_string().contains("leading").then_some(())
+    });
+    assert!(daemon.terminate().0.success());
+    let with = Daemon::start(&served.dir, config, "engine");
+    with.ready();
+    assert!(listens(with.pid()));
 }
 
 /// The documented pod and unit run it as a user whose home must not hold results.

@@ -26,8 +26,8 @@ use crate::{backends::connect, config::Settings};
 
 pub use self::systemd::watchdog_too_short;
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
+/// Runs until SIGTERM or SIGINT. Without an address it has no HTTP endpoint.
+pub async fn run(settings: Settings, http: Option<SocketAddr>) -> anyhow::Result<()> {
     let target = settings.log.directory.as_deref().map_or(telemetry::Target::Stderr, telemetry::Target::Directory);
     let _logs = telemetry::start(target, &settings.log.level, settings.log.json)?;
     let (mut term, mut int, mut hup) =
@@ -38,13 +38,15 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     }
     // Without this check an engine would take its clusters from wherever the environment points.
     settings.check_engine_sources().map_err(|why| anyhow::anyhow!(why))?;
-    let listener = TcpListener::bind(http)
-        .await
-        .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
-    let address = listener.local_addr()?;
-    let engine = connect(&settings).await?.start(EngineMode::Daemon, true, Some(address.to_string()));
-    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon started");
-    let served = tokio::spawn(serve(listener, engine.seen(), engine.counters()));
+    let listener = match http {
+        Some(http) => Some(bind(http).await?),
+        None => None,
+    };
+    let address = listener.as_ref().map(TcpListener::local_addr).transpose()?.map(|address| address.to_string());
+    let engine = connect(&settings).await?.start(EngineMode::Daemon, true, address.clone());
+    let address = address.as_deref().unwrap_or("off");
+    tracing::info!(address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon started");
+    let served = listener.map(|listener| tokio::spawn(serve(listener, engine.seen(), engine.counters())));
     let heartbeat = engine.heartbeat();
     let exits = heartbeat.exit_message();
     heartbeat.guard(move || tracing::error!("{exits}"))?;
@@ -66,9 +68,16 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         why = heartbeat.stuck() => Err(anyhow::anyhow!(why)),
         () = ends => Ok(()),
     };
-    served.abort();
+    if let Some(served) = served {
+        served.abort();
+    }
     watchdog.abort();
     ended
+}
+
+async fn bind(http: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(http).await;
+    listener.map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))
 }
 
 async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, counters: Arc<Counters>) {

@@ -121,10 +121,12 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
     }
 }
 
-/// Returns the daemon's listen address. With `off` it listens on a random port of loopback.
-fn listen(settings: &Settings) -> Result<SocketAddr, String> {
-    let text = settings.http.as_deref().unwrap_or("127.0.0.1:0");
-    text.parse().map_err(|_| format!("http: {text:?} is not an address such as 127.0.0.1:10181"))
+/// Returns the daemon's listen address; `None` with `off`.
+fn listen(settings: &Settings) -> Result<Option<SocketAddr>, String> {
+    let parsed = settings.http.as_deref().map(|text| {
+        text.parse().map_err(|_| format!("engine.http: {text:?} is not an address such as 127.0.0.1:10181, or off"))
+    });
+    parsed.transpose()
 }
 
 fn unconfigured(settings: &Settings) -> String {

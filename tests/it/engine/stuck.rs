@@ -262,7 +262,7 @@ fn the_daemon_of_these_tests() {
         if how == "waits" { held.freeze_main() } else { held.block_main() }
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
-    let ended = runtime.block_on(gate.hold(cketerm::daemon::run(settings, "127.0.0.1:0".parse().unwrap())));
+    let ended = runtime.block_on(gate.hold(cketerm::daemon::run(settings, None)));
     runtime.shutdown_timeout(Duration::from_secs(5));
     if let Err(e) = ended {
         eprintln!("cketerm: {e:#}");

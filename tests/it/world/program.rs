@@ -95,7 +95,7 @@ impl World {
 /// An engine in a process of its own. Drop kills it.
 pub struct Daemon {
     child: Child,
-    /// `127.0.0.1:PORT` of `/healthz` and `/readyz`.
+    /// `127.0.0.1:PORT` of `/healthz` and `/readyz`, or `off`.
     pub http: String,
     /// Its standard error.
     pub log: PathBuf,
@@ -126,8 +126,24 @@ impl Daemon {
         Self::start_by(limited, dir, config, name, &[])
     }
 
-    fn start_by(mut command: Command, dir: &Path, config: &Path, name: &str, environment: &[(&str, &Path)]) -> Self {
-        let (http, log) = (format!("127.0.0.1:{}", free_port()), dir.join(format!("{name}.log")));
+    /// Starts one without the HTTP endpoint.
+    pub fn start_without_http(dir: &Path, config: &Path, name: &str, environment: &[(&str, &Path)]) -> Self {
+        Self::start_at("off".to_owned(), command(), dir, config, name, environment)
+    }
+
+    fn start_by(command: Command, dir: &Path, config: &Path, name: &str, environment: &[(&str, &Path)]) -> Self {
+        Self::start_at(format!("127.0.0.1:{}", free_port()), command, dir, config, name, environment)
+    }
+
+    fn start_at(
+        http: String,
+        mut command: Command,
+        dir: &Path,
+        config: &Path,
+        name: &str,
+        environment: &[(&str, &Path)],
+    ) -> Self {
+        let log = dir.join(format!("{name}.log"));
         let file = File::create(&log).expect("a log");
         let child = command
             .arg("--daemon")
