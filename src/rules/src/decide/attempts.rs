@@ -203,6 +203,15 @@ impl<'a> Pass<'a> {
         self.plan_next_command(ctx, command_spec, Some(order)).or(Some(reason))
     }
 
+    /// Same as [`Pass::retry_ordered`], except that after a hook before the uncordon the order is for that hook: the
+    /// machine was back (REB-57).
+    pub(super) fn retry_unless_back(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Option<Reason> {
+        if self.was_back(ctx.id) {
+            return None;
+        }
+        self.retry_ordered(ctx, command_spec)
+    }
+
     /// Runs the further tries that the definition allows: `command_retries` commands, `command_interval` apart. Each
     /// follows a recorded outcome of the one before. A command of unknown outcome never runs again by itself (I25).
     pub(super) fn retry_by_definition(

@@ -52,7 +52,7 @@ impl<'a> Pass<'a> {
             return self.unwind_withheld(ctx, why);
         }
         // An order that has to wait does not delay the boot check.
-        let ordered = if self.was_back(ctx.id) { None } else { self.retry_ordered(ctx, command_spec) };
+        let ordered = self.retry_unless_back(ctx, command_spec);
         let again = ordered.or_else(|| self.retry_by_definition(ctx, command_spec));
         self.check_boot(ctx);
         let reason = again.unwrap_or_else(|| self.why_not_booted(ctx, attempt));

@@ -190,7 +190,7 @@ impl<'a> Pass<'a> {
     /// Decides once the success command was tried. Ends the repair: `succeeded`, or `failed` if the command failed.
     /// With an unknown outcome the entry waits for an operator.
     fn after_success(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Reason {
-        if let Some(reason) = self.retry_ordered(ctx, command_spec) {
+        if let Some(reason) = self.retry_unless_back(ctx, command_spec) {
             return reason;
         }
         if let Some(order) = self.order(ctx.id, ctx.mod_revision, Verb::Done) {

@@ -51,7 +51,7 @@ impl<'a> Pass<'a> {
         if let Some(why) = self.withheld_unwind_reason(ctx) {
             return self.unwind_withheld(ctx, why);
         }
-        if let Some(reason) = self.retry_ordered(ctx, command_spec) {
+        if let Some(reason) = self.retry_unless_back(ctx, command_spec) {
             return reason;
         }
         match self.command_state(ctx.id, command_spec) {

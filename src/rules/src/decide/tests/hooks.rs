@@ -15,7 +15,10 @@ use cketerm_model::{
     time::after,
 };
 
-use super::scene::{LEASE, Scene, now, stored};
+use super::{
+    repair_scene::no,
+    scene::{LEASE, Scene, now, stored},
+};
 use crate::{decide::Effect, preflight_fault::PreflightFault};
 
 const ALL: &str = "- {name: silence, at: before_drain, command: [/silence], retries: 1}\n\
@@ -31,8 +34,16 @@ fn with_hooks(scene: Scene, text: &str) -> Scene {
     scene.with(|scene| scene.policy.hooks = Hooks::read(text).unwrap())
 }
 
-/// Adds the record of entry 0 on worker 11, with these last runs: hook, moment, number of tries, end; seconds since then.
-fn record(scene: Scene, runs: &[(&str, HookPoint, u32, Option<HookEnd>, i64)]) -> Scene {
+/// Last run of a hook: its name, moment, number of tries, end; seconds since then.
+type Run<'a> = (&'a str, HookPoint, u32, Option<HookEnd>, i64);
+
+/// Adds the record of reboot 0 on worker 11, with these last runs.
+fn record(scene: Scene, runs: &[Run<'_>]) -> Scene {
+    record_of(id(), scene, runs)
+}
+
+/// Adds the record of an entry on worker 11, with these last runs.
+fn record_of(id: EntryId, scene: Scene, runs: &[Run<'_>]) -> Scene {
     let run = |(hook, at, tries, end, age): &(&str, HookPoint, u32, Option<HookEnd>, i64)| HookRun {
         hook: (*hook).to_owned(),
         at: *at,
@@ -49,7 +60,7 @@ fn record(scene: Scene, runs: &[(&str, HookPoint, u32, Option<HookEnd>, i64)]) -
     let since = after(now(), -3600);
     let hooks = scene.policy.hooks.iter().map(|hook| hook.name.clone()).collect();
     let record = HookRuns { address, node, since, hooks, runs: runs.iter().map(run).collect() };
-    scene.with(|scene| drop(scene.store.hooks.insert(id(), stored("/cke/cketerm/hooks/reboots/0", 20, record))))
+    scene.with(|scene| drop(scene.store.hooks.insert(id, stored(&format!("/cke/cketerm/hooks/{id}"), 20, record))))
 }
 
 #[allow(clippy::unnecessary_wraps)] // as the field has it
@@ -235,6 +246,26 @@ fn a_retry_is_for_the_hook_of_a_machine_that_was_back_and_not_for_its_command() 
     let away = away.node(11, |node| node.ready = false);
     let again = away.decide().effects.iter().any(|planned| matches!(planned.effect, Effect::RunAgain { .. }));
     assert!(!again, "a machine that was back is not rebooted by an order for its hook: {:?}", away.effect(0));
+}
+
+#[test]
+fn a_retry_is_for_the_hook_of_a_repaired_machine_and_not_for_its_commands() {
+    let failed = ("healthy", HookPoint::BeforeUncordon, 1, exit(1), 1);
+    let ordered = |operation: &str, how: fn(Scene) -> Scene| {
+        let scene = Scene::repairing(1).repair(0, 11, operation).watching(0, 0, 300, Some(Ended::Exit(0)));
+        let scene = with_hooks(how(scene.cordoned_for(11, 0)), ALL);
+        record_of(EntryId::repair(0), scene, &[failed.clone()]).order_repair(0, Verb::Retry, 10)
+    };
+    let success = |scene: Scene| scene.success(0, 2, LEASE, Some(Ended::Exit(0)));
+    let healthy = ordered("success", success);
+    assert_eq!((runs(&healthy), healthy.command_of(0)), (next("healthy", 2), None));
+    let healthy = ordered("plain", |scene| scene.health(0, CheckAnswer::Yes));
+    assert_eq!((runs(&healthy), healthy.command_of(0)), (next("healthy", 2), None));
+    // another leader has not checked it yet, or one check failed
+    for how in [|scene: Scene| scene.repair_work(0, |work| work.check = None), |scene: Scene| scene.health(0, no())] {
+        let unsure = ordered("two", how);
+        assert_eq!(unsure.command_of(0), None, "the machine was back");
+    }
 }
 
 #[test]
