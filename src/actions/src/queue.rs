@@ -153,7 +153,7 @@ impl Operator {
             let (found, revision) = readable(&view, entry)?;
             match found {
                 EntryRef::Reboot(found) => fits(found, entry, verb)?,
-                EntryRef::Repair(found) => repair::fits(found, entry, verb)?,
+                EntryRef::Repair(found) => repair::fits(found, view.success_unknown(entry), entry, verb)?,
                 EntryRef::Maintenance(_) => {
                     return Err(ActionError::misused(format!("{entry} takes no orders: release it instead")));
                 }

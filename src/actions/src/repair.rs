@@ -125,12 +125,16 @@ fn notes(view: &StoreView, cluster: &Cluster, members: &Members, address: &Addre
     notes
 }
 
-/// Checks that an order makes sense for the current state of the entry.
-pub(super) fn fits(entry: &RepairEntry, id: EntryId, verb: Verb) -> Result<(), ActionError> {
+/// Checks that an order makes sense for the current state of the entry. `success_unknown`: the outcome of its success
+/// command is unknown.
+pub(super) fn fits(entry: &RepairEntry, success_unknown: bool, id: EntryId, verb: Verb) -> Result<(), ActionError> {
     let processing = entry.status == RepairStatus::Processing && !entry.deleted;
     let watching = processing && entry.step_status == StepStatus::Watching;
     let (fits, when) = match verb {
-        Verb::Retry | Verb::Done => (watching, "after a repair command (watching)"),
+        Verb::Retry | Verb::Done => (
+            watching || (entry.unfinished() && success_unknown),
+            "after a repair command (watching), or after a success command of unknown outcome",
+        ),
         Verb::Force | Verb::Hold => {
             (entry.unfinished() && !watching, "before a repair command (queued, waiting or draining)")
         }

@@ -257,6 +257,11 @@ impl Attempt {
         self.outcome.is_none()
     }
 
+    /// Returns true if nobody knows how the command ended, or if it still runs.
+    pub fn outcome_unknown(&self) -> bool {
+        self.outcome.as_ref().is_none_or(|outcome| matches!(outcome.end, Ended::Unknown(_)))
+    }
+
     /// Returns true if the command did something or may have. It then counts as a try, and its machine as rebooted.
     pub fn began(&self) -> bool {
         !matches!(self.outcome.as_ref().map(|o| &o.end), Some(Ended::NotStarted(_) | Ended::Withheld(_)))

@@ -60,7 +60,10 @@ fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, St
     let watching = entry.unfinished() && entry.claims_machine() && entry.step_status == StepStatus::Watching;
     let (fits, required_status) = match verb {
         Verb::Force => (entry.unfinished() && !watching, "queued or draining"),
-        _ => (watching, "watching"),
+        _ => (
+            watching || (entry.unfinished() && app.seen.snapshot.store.success_unknown(id)),
+            "watching, or after a success command of unknown outcome",
+        ),
     };
     let mut state = short_text::repair_status(entry, now).to_owned();
     if entry.finished() && !entry.deleted {

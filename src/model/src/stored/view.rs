@@ -356,6 +356,13 @@ impl StoreView {
         self.attempts.range((entry, 0)..=(entry, u32::MAX)).map(|(_, attempt)| attempt)
     }
 
+    /// Reports whether the outcome of a repair's success command is unknown. In any state of the entry, it then goes on
+    /// only by an operator's `retry` or `done` (REP-36).
+    pub fn success_unknown(&self, entry: EntryId) -> bool {
+        let last = self.attempts_of(entry).next_back().and_then(Stored::get);
+        last.is_some_and(|attempt| attempt.success && attempt.outcome_unknown())
+    }
+
     /// Returns the number of the last attempt of an entry, whether or not it can be read; `None` if there is none.
     pub fn last_attempt(&self, entry: EntryId) -> Option<u32> {
         self.attempts.range((entry, 0)..=(entry, u32::MAX)).next_back().map(|((_, number), _)| *number)

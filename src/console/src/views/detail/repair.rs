@@ -79,7 +79,7 @@ impl Text<'_> {
                 self.plain("node", "none: the machine is outside the cluster, nothing is drained");
             }
         }
-        let mut can = choices(entry, queries::order(&seen, id));
+        let mut can = choices(entry, seen.snapshot.store.success_unknown(id), queries::order(&seen, id));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
         can.retain(|(name, _)| available::honoured(self.app, name, View::Repairs));
         self.blockers_first(id, &mut can);
@@ -157,17 +157,19 @@ impl Text<'_> {
     }
 }
 
-/// Returns the commands that make sense in the entry's state, and their effects.
-fn choices(entry: &RepairEntry, order: Option<Verb>) -> Vec<(&'static str, &'static str)> {
+/// Returns the commands that make sense in the entry's state, and their effects. `success_unknown`: the outcome of its
+/// success command is unknown.
+fn choices(entry: &RepairEntry, success_unknown: bool, order: Option<Verb>) -> Vec<(&'static str, &'static str)> {
     let mut can = vec![("cancel", "delete")];
+    let commanded = entry.claims_machine() && entry.step_status == StepStatus::Watching;
     match (entry.status, entry.step_status) {
         _ if entry.deleted => return Vec::new(),
         (RepairStatus::Succeeded | RepairStatus::Failed, _) => can.push(("repair", "repair once more")),
-        (_, StepStatus::Watching) => can.extend([RETRY, ("done", "done (treat as healthy)")]),
+        _ if commanded || success_unknown => can.extend([RETRY, ("done", "done (treat as healthy)")]),
         (_, StepStatus::Draining) => can.extend([HOLD, FORCE]),
         _ => can.push(HOLD),
     }
-    can.extend((entry.unfinished() && entry.drain_backoff_count > 0).then_some(RESET));
+    can.extend((entry.unfinished() && !commanded && entry.drain_backoff_count > 0).then_some(RESET));
     can.extend((order == Some(Verb::Hold)).then_some(UNHOLD));
     can
 }

@@ -147,14 +147,13 @@ impl<'a> Pass<'a> {
         if order.is_none() && !self.healthy(ctx.id) {
             return None;
         }
-        let node = self.node_of(ctx);
-        if ctx.control_plane() {
-            if let Some(reason) = self.settling(ctx, node, order.is_none()) {
-                return Some(reason);
-            }
-        } else if order.is_some() && node.is_some_and(|n| !n.ready) {
-            // `done` counts as a healthy answer, but the Node must be Ready before the uncordon.
-            return Some(waiting_for_health(ctx, None, String::new(), Awaited::NodeReady));
+        let unready = match order {
+            Some(_) => self.not_ready_for_done(ctx),
+            None if ctx.control_plane() => self.settling(ctx, self.node_of(ctx), true),
+            None => None,
+        };
+        if unready.is_some() {
+            return unready;
         }
         if let Some(reason) = self.paused(ctx.id, "ending the entry") {
             return Some(reason);
@@ -178,23 +177,26 @@ impl<'a> Pass<'a> {
         let order = order.get()?.clone();
         let node = self.node_of(ctx);
         let settling = if ctx.control_plane() { self.settling(ctx, node, false) } else { None };
-        if settling.is_some() {
-            return settling;
-        }
-        if node.is_some_and(|n| !n.ready) {
-            return Some(waiting_for_health(ctx, None, String::new(), Awaited::NodeReady));
-        }
-        Some(self.end_repair(ctx, End::DoneBy(order), true))
+        let unready = || waiting_for_health(ctx, None, String::new(), Awaited::NodeReady);
+        settling.or_else(|| node.is_some_and(|n| !n.ready).then(unready))
     }
 
     /// Decides once the success command was tried. Ends the repair: `succeeded`, or `failed` if the command failed.
     /// With an unknown outcome the entry waits for an operator.
     fn after_success(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Reason {
         if let Some(reason) = self.retry_unless_back(ctx, command_spec) {
+        let unready = self.not_ready_for_done(ctx);
+        Some(unready.unwrap_or_else(|| self.end_repair(ctx, End::DoneBy(order), true)))
+    }
+
+    /// Returns a reason until an operator's `done` may end the entry. `done` counts as a healthy answer, but the Node
+    /// must be Ready before the uncordon, and an API server must have settled (REP-38).
+    fn not_ready_for_done(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
             return reason;
         }
         if let Some(order) = self.order(ctx.id, ctx.mod_revision, Verb::Done) {
-            return self.finish_repair(ctx, End::DoneBy(order.clone()));
+            let unready = self.not_ready_for_done(ctx);
+            return unready.unwrap_or_else(|| self.finish_repair(ctx, End::DoneBy(order.clone())));
         }
         match self.command_state(ctx.id, command_spec) {
             CommandState::Succeeded(_) => self.finish_repair(ctx, End::Healthy),

@@ -5,7 +5,7 @@ use cketerm_model::{
     boot_time::Seconds,
     cketerm_records::Verb,
     entry::EntryId,
-    reason::Reason,
+    reason::{Awaited, Reason},
     repair::StepStatus,
     time::after,
 };
@@ -103,6 +103,20 @@ fn i40_a_success_command_of_a_dead_leader_needs_an_operator() {
     let retried = unknown.clone().order_repair(0, Verb::Retry, 10).command_of(0).unwrap();
     assert!(retried.success && retried.ordered_by.is_some());
     assert!(matches!(unknown.order_repair(0, Verb::Done, 10).repair_ends(0), Some(End::DoneBy(_))));
+}
+
+#[test]
+fn i40_done_after_a_success_command_of_unknown_outcome_waits_until_the_node_is_ready() {
+    let draining = Scene::repairing(1).repair(0, 11, "success").repair_drains(0, 11, 0, 5);
+    let unknown = draining.success(0, 1, LEASE, Some(Ended::Unknown("killed".to_owned()))).health(0, CheckAnswer::Yes);
+    assert!(matches!(unknown.repair_reason(0), Reason::OutcomeUnknown { until: None, .. }));
+    assert!(unknown.snapshot().store.success_unknown(EntryId::repair(0)), "an operator may order");
+    assert!(unknown.clone().order_repair(0, Verb::Retry, 10).command_of(0).unwrap().success);
+    let done = unknown.order_repair(0, Verb::Done, 10);
+    assert!(matches!(done.repair_ends(0), Some(End::DoneBy(_))));
+    let away = done.node(11, |node| node.ready = false);
+    assert_eq!(away.repair_ends(0), None);
+    assert!(matches!(away.repair_reason(0), Reason::WaitingForHealth { awaited: Awaited::NodeReady, .. }));
 }
 
 #[test]
