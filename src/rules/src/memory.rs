@@ -272,6 +272,7 @@ pub fn remember(
         (_, EffectOutcome::Check(answer)) => {
             let work = work.entry(id).or_default();
             work.check = Some((at, answer.clone()));
+            work.check_began = if let Effect::HealthCheck { asked, .. } = effect { Some(*asked) } else { None };
         }
         (_, EffectOutcome::Command(_)) => {
             // Only a check made after this command counts.

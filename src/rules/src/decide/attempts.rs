@@ -241,7 +241,7 @@ impl<'a> Pass<'a> {
         // command ends, so an answer there is newer.
         let checked = self.snap.work.get(&ctx.id).is_some_and(|w| w.check.is_some());
         if last.began() && !checked {
-            return Some(reason);
+            return Some(self.no_health_check(ctx).unwrap_or(reason));
         }
         self.plan_next_command(ctx, command_spec, None).or(Some(reason))
     }

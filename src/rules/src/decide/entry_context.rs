@@ -26,6 +26,9 @@ use crate::{
     snapshot::{BmcAccess, BmcRefusal},
 };
 
+/// Field of the definition with the health check, in reasons.
+pub(super) const HEALTH_CHECK_FIELD: &str = "health_check_command in this operation";
+
 /// Readable entry and its machine.
 #[derive(Clone, Copy)]
 pub(super) struct EntryContext<'a> {
@@ -236,9 +239,7 @@ impl<'a> Pass<'a> {
             EntryKind::Repair { operation, step, .. } => {
                 let command = operation.step(step).and_then(|s| s.repair_command.as_ref());
                 lacks("repair_command in this step", command)
-                    .or_else(|| {
-                        lacks("health_check_command in this operation", operation.health_check_command.as_ref())
-                    })
+                    .or_else(|| lacks(HEALTH_CHECK_FIELD, operation.health_check_command.as_ref()))
                     .or_else(|| self.bmc_not_allowed(ctx, [&command.cloned(), &operation.health_check_command]))
             }
             // It runs none.

@@ -22,6 +22,9 @@ pub struct Work {
     pub drain: DrainWork,
     /// The last boot or health check, with the boot time at which it ended.
     pub check: Option<(BootTime, CheckAnswer)>,
+    /// Boot time at which the last health check began. None in states that earlier builds saved.
+    #[serde(default)]
+    pub check_began: Option<BootTime>,
     /// Boot time at which the entry's last command ended. Checks that began earlier do not count.
     #[serde(default)]
     pub commanded: Option<BootTime>,

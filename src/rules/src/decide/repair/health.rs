@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use super::super::{
     Effect, End, Guard, Pass,
     attempts::CommandState,
-    entry_context::{CommandSpec, EntryContext, EntryKind},
+    entry_context::{CommandSpec, EntryContext, EntryKind, HEALTH_CHECK_FIELD},
 };
 use super::steps::waiting_for_health;
 
@@ -58,8 +58,8 @@ impl<'a> Pass<'a> {
         }
         // An entry that claims no machine has not started: the long interval applies, so its start is set long ago.
         let since = ctx.since.filter(|_| entry.claims_machine()).unwrap_or(Timestamp::UNIX_EPOCH);
-        // The watch after the command is over, and no check has ended since then: the last check is due at once.
-        let watched = self.watch_ended_at(ctx).is_some_and(|over| self.checked_at(ctx.id).is_none_or(|at| at < over));
+        // The watch after the command is over, and no check has begun since then: the last check is due at once.
+        let watched = self.watch_ended_at(ctx).is_some_and(|over| self.check_began(ctx.id).is_none_or(|at| at < over));
         if !watched && !self.check_is_due(ctx.id, since) {
             return None;
         }
@@ -71,9 +71,24 @@ impl<'a> Pass<'a> {
         self.snap.work.get(&id)?.check.as_ref().map(|(at, _)| *at)
     }
 
+    /// Returns the boot time at which the last check that was answered began.
+    pub(super) fn check_began(&self, id: EntryId) -> Option<BootTime> {
+        self.snap.work.get(&id)?.check_began.or_else(|| self.checked_at(id))
+    }
+
+    /// Returns the reason why a repair's health check cannot be sent: the operation has none any more, or this host
+    /// lacks its program.
+    pub(in super::super) fn no_health_check(&self, ctx: EntryContext<'a>) -> Option<Reason> {
+        let EntryKind::Repair { operation, .. } = ctx.kind else { return None };
+        match operation.health_check_command.as_ref().filter(|argv| !argv.is_empty()) {
+            None => Some(Reason::NoCommand { field: HEALTH_CHECK_FIELD.to_owned() }),
+            Some(argv) => self.program_missing(argv),
+        }
+    }
+
     fn health_check(&self, id: EntryId, operation: &Operation, address: &Address, guard: Guard) -> Option<DueCheck> {
         let mut argv = operation.health_check_command.clone().filter(|c| !c.is_empty())?;
-        if argv.first().is_some_and(|p| self.snap.engine.missing_programs.contains(p)) {
+        if self.program_missing(&argv).is_some() {
             return None;
         }
         argv.push(address.to_string());
@@ -175,6 +190,13 @@ impl<'a> Pass<'a> {
     pub(super) fn called_done_while_running(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         let order = self.order_of(ctx, Verb::Done).filter(|_| self.leading())?;
         let order = order.get()?.clone();
+        let unready = self.not_ready_for_done(ctx);
+        Some(unready.unwrap_or_else(|| self.end_repair(ctx, End::DoneBy(order), true)))
+    }
+
+    /// Returns a reason until an operator's `done` may end the entry. `done` counts as a healthy answer, but the Node
+    /// must be Ready before the uncordon, and an API server must have settled (REP-38).
+    fn not_ready_for_done(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         let node = self.node_of(ctx);
         let settling = if ctx.control_plane() { self.settling(ctx, node, false) } else { None };
         let unready = || waiting_for_health(ctx, None, String::new(), Awaited::NodeReady);
@@ -185,13 +207,6 @@ impl<'a> Pass<'a> {
     /// With an unknown outcome the entry waits for an operator.
     fn after_success(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Reason {
         if let Some(reason) = self.retry_unless_back(ctx, command_spec) {
-        let unready = self.not_ready_for_done(ctx);
-        Some(unready.unwrap_or_else(|| self.end_repair(ctx, End::DoneBy(order), true)))
-    }
-
-    /// Returns a reason until an operator's `done` may end the entry. `done` counts as a healthy answer, but the Node
-    /// must be Ready before the uncordon, and an API server must have settled (REP-38).
-    fn not_ready_for_done(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
             return reason;
         }
         if let Some(order) = self.order(ctx.id, ctx.mod_revision, Verb::Done) {

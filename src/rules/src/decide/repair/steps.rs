@@ -85,17 +85,21 @@ impl<'a> Pass<'a> {
             return waiting_for_health(ctx, Some(until), last, Awaited::Check);
         }
         let over = self.boot_time_of(until);
+        let began_after = self.check_began(ctx.id).is_some_and(|began| began >= over);
         match self.snap.work.get(&ctx.id).and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => Reason::CheckUnavailable { why: why.clone() },
             // The check was sent again after the watch was over.
-            Some((at, CheckAnswer::No(_) | CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_))) if *at >= over => {
+            Some((_, CheckAnswer::No(_) | CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_))) if began_after => {
                 self.next_step(ctx, &last)
             }
             Some((
                 _,
                 CheckAnswer::Yes | CheckAnswer::No(_) | CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_),
             ))
-            | None => waiting_for_health(ctx, Some(until), last, Awaited::Check),
+            | None => {
+                let unable = self.no_health_check(ctx);
+                unable.unwrap_or_else(|| waiting_for_health(ctx, Some(until), last, Awaited::Check))
+            }
         }
     }
 

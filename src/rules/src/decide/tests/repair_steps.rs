@@ -5,7 +5,8 @@ use cketerm_model::{
     attempt::{CheckAnswer, Ended},
     boot_time::Seconds,
     cketerm_records::Verb,
-    entry::QueueKind,
+    clock::Now,
+    entry::{EntryId, QueueKind},
     kube::DaemonSetRow,
     names::{Address, NodeName},
     reason::{Awaited, Reason},
@@ -19,7 +20,8 @@ use super::{
 };
 use crate::{
     decide::{Effect, End, backoff_seconds},
-    snapshot::FreshRead,
+    memory,
+    snapshot::{EffectOutcome, FreshRead},
 };
 
 #[allow(clippy::unnecessary_wraps)] // as the scene wants it
@@ -197,6 +199,42 @@ fn the_health_check_runs_once_more_after_watch_seconds() {
     assert_eq!((before.repairs(0).map(|e| e.as_str()), before.asked()), (None, vec![0]));
     let after = scene.repair_work(0, |w| w.check = Some((BOOT - Seconds::new(0.5), no())));
     assert!(after.repairs(0).is_some());
+}
+
+#[test]
+fn a_check_that_began_within_the_watch_does_not_advance_the_repair() {
+    // the watch was over 1 s ago; this check hung while the machine booted, and timed out just now
+    let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 61, ok());
+    let checked = |seconds: f64| {
+        let asked = BOOT - Seconds::new(seconds);
+        let check = Effect::HealthCheck { argv: Vec::new(), bound: 30, asked };
+        let answer = EffectOutcome::Check(CheckAnswer::TimedOut(30));
+        scene.clone().with(|scene| {
+            memory::remember(
+                &mut scene.snap.work,
+                EntryId::repair(0),
+                &check,
+                &answer,
+                Now { boot: BOOT, wall: now() },
+            );
+        })
+    };
+    let hung = checked(30.0);
+    assert_eq!((hung.repairs(0).map(|e| e.as_str()), hung.asked()), (None, vec![0]), "it is checked once more");
+    assert!(checked(0.5).repairs(0).is_some());
+}
+
+#[test]
+fn a_watched_repair_whose_check_cannot_be_sent_says_so() {
+    let missing = |scene: Scene| {
+        scene.repair_work(0, |w| w.check = None).with(|s| s.snap.engine.missing_programs = vec!["health".to_owned()])
+    };
+    let watched = missing(Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 61, ok()));
+    let failed = Scene::repairing(1).repair(0, 11, "two").at_step(0, 1, StepStatus::Watching, 60);
+    let failed = missing(failed.tried(0, 1, 1, LEASE, 10, Some(Ended::Exit(3))));
+    for scene in [watched, failed] {
+        assert_eq!(scene.repair_reason(0), Reason::ProgramMissing { path: "health".to_owned() });
+    }
 }
 
 #[test]
