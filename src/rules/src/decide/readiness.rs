@@ -47,7 +47,13 @@ impl<'a> Pass<'a> {
         let name = ctx.machine.to_owned();
         let settle = Seconds::from(self.policy.settle_seconds);
         let since = if by_check {
-            self.snap.work.get(&ctx.id).and_then(|w| w.recovered_since).unwrap_or(self.monotonic_now())
+            let Some(since) = self.snap.work.get(&ctx.id).and_then(|w| w.recovered_since) else {
+                // whatever `settle_seconds` is: the machine has not recovered
+                let missing = self.readiness(ctx, node).missing;
+                let missing = missing.unwrap_or_else(|| "its probe must stay good".to_owned());
+                return Some(Reason::Settling { node: name, until: None, missing });
+            };
+            since
         } else {
             // After `done` or with a new UID, check and boot id do not count. Ready and the probe do.
             let probe = || self.probe_fault(ctx.address);

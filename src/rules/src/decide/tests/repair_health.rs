@@ -159,6 +159,17 @@ fn an_api_server_repair_ends_once_healthy_ready_and_settled() {
     assert!(matches!(young.repair_reason(0), Reason::Settling { until: Some(_), .. }));
     let missing = healthy().repair_work(0, |w| w.recovered_since = None);
     assert_eq!(missing.repair_ends(0), None);
+    // whatever the time is for which it must settle
+    let at_once = |scene: Scene| scene.with(|s| s.policy.settle_seconds = 0);
+    assert_eq!(at_once(healthy()).repair_ends(0), Some(End::Healthy));
+    let away = healthy().node(1, |node| node.ready = false).repair_work(0, |w| w.recovered_since = None);
+    for away in [at_once(away.clone()), away] {
+        assert_eq!(away.repair_ends(0), None);
+        let Reason::Settling { until: None, missing, .. } = away.repair_reason(0) else {
+            panic!("{:?}", away.repair_reason(0))
+        };
+        assert_eq!(missing, "the Node is not Ready");
+    }
     // A machine that is healthy but not settled causes no further step.
     let long = Scene::repairing(0)
         .repair(0, 1, "two")
