@@ -277,6 +277,11 @@ async fn a_reset_writes_only_entries_with_a_backoff_and_keeps_unknown_fields() {
     };
     put(0, "");
     put(17, r#","drain_backoff_count":4,"drain_backoff_expire":"2026-06-01T02:00:00+09:00","extra":{"a":1}"#);
+    // after its command nothing backs off; a write would void an order that waits
+    let rebooting = r#"{"index":"19","node":"10.0.0.1","status":"rebooting","drain_backoff_count":2}"#;
+    etcd.ctl(&["put", "/cke/reboots/data/0000000000000013", rebooting]);
+    let watching = r#"{"index":"1","address":"10.0.0.8","machine_type":"t","operation":"o","status":"processing","step_status":"watching","drain_backoff_count":1}"#;
+    etcd.ctl(&["put", "/cke/repairs/data/0000000000000001", watching]);
     put(18, r#","drain_backoff_count":2,"drain_backoff_expire":"2026-06-01T02:00:00Z""#);
     let repair = r#"{"index":"0","address":"10.0.0.9","machine_type":"t","operation":"o","status":"queued","drain_backoff_count":1}"#;
     etcd.ctl(&["put", "/cke/repairs/data/0000000000000000", repair]);

@@ -8,7 +8,7 @@ use cketerm_model::{
     fence::Person,
     maintenance::MaintenanceEntry,
     reboot::{RebootEntry, RebootStatus},
-    repair::RepairEntry,
+    repair::{RepairEntry, StepStatus},
     stored::{
         keys::{KeyKind, SwitchName},
         leadership::LeaderGuard,
@@ -292,16 +292,18 @@ fn stopped(done: usize, rest: usize, cause: StoreError) -> StoreError {
 }
 
 fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {
-    // the last write of a cancelled entry says who cancelled it
-    let is_open = entry.status != RebootStatus::Cancelled;
-    let backs_off = is_open && (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some());
+    // The last write of a cancelled entry says who cancelled it. After the command nothing backs off, and a write would
+    // void an operator's order that waits.
+    let can_back_off = matches!(entry.status, RebootStatus::Queued | RebootStatus::Draining);
+    let backs_off = can_back_off && (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some());
     fault!(ResetIgnored => return backs_off.then(|| RebootEntry { drain_backoff_count: 0, ..entry.clone() }));
     backs_off.then(|| RebootEntry { drain_backoff_count: 0, drain_backoff_expire: None, ..entry.clone() })
 }
 
 fn repair_without_backoff(entry: &RepairEntry) -> Option<RepairEntry> {
     let backs_off = entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some();
-    (backs_off && !entry.deleted).then(|| RepairEntry {
+    let commanded = entry.claims_machine() && entry.step_status == StepStatus::Watching;
+    (backs_off && !entry.deleted && !commanded).then(|| RepairEntry {
         drain_backoff_count: 0,
         drain_backoff_expire: None,
         ..entry.clone()

@@ -82,8 +82,9 @@ fn words(entries: &[EntryId]) -> (String, String) {
 fn gather(app: &App, chosen: &[EntryId]) -> (Vec<EntryId>, Vec<String>, usize) {
     let (mut entries, mut lines, mut api) = (Vec::new(), Vec::new(), 0);
     for id in chosen {
-        // the backoff of a cancelled or finished entry delays nothing
-        if !app.seen.snapshot.store.entry(*id).is_some_and(EntryRef::unfinished) {
+        // the backoff of a cancelled or finished entry delays nothing, and neither does one after the command
+        let waits = |entry: EntryRef<'_>| entry.unfinished() && !entry.is_after_command();
+        if !app.seen.snapshot.store.entry(*id).is_some_and(waits) {
             continue;
         }
         let Some(name) = queries::machine(&app.seen, *id) else { continue };

@@ -7,6 +7,8 @@ use cketerm_model::{
     batch::{Batch, BatchId},
     cketerm_records::{AcceptedCancel, EndKind},
     entry::{EntryId, QueueKind},
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, RepairStatus, StepStatus},
 };
 use jiff::Timestamp;
 
@@ -35,6 +37,35 @@ async fn a_batch_that_was_shown_is_resumed_although_ends_of_its_entries_were_cou
     store.mark_batch(id, BatchMark::Paused(&under), &person(), Some("later")).await.unwrap();
     let conflict = store.resume_batch(id, Some(shown), &person(), None).await.unwrap_err();
     assert!(matches!(conflict, StoreError::Conflict { .. }), "{conflict:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_of_backoffs_keeps_the_orders_for_entries_after_their_commands() {
+    let (etcd, store, _) = linked();
+    let at = Timestamp::UNIX_EPOCH;
+    let reboot = |status| {
+        let queued = RebootEntry { drain_backoff_count: 1, ..RebootEntry::queued(0, &Address::new("10.0.0.1")) };
+        serde_json::to_string(&queued.moved_to(status, at)).unwrap()
+    };
+    let repair = |step_status| {
+        let queued = RepairEntry::queued(0, &Address::new("10.0.0.2"), "t", "o", None);
+        let queued = RepairEntry { drain_backoff_count: 1, ..queued };
+        serde_json::to_string(&queued.moved_to(RepairStatus::Processing, step_status, at)).unwrap()
+    };
+    let [first, second] = [EntryId::reboot(0), EntryId::repair(0)].map(|id| store.keys().entry(id));
+    let mut reset = Vec::new();
+    for (rebooting, watching) in [
+        (RebootStatus::Rebooting, StepStatus::Watching),
+        (RebootStatus::Draining, StepStatus::Draining),
+        (RebootStatus::Queued, StepStatus::Waiting),
+    ] {
+        etcd.put(&first, reboot(rebooting));
+        etcd.put(&second, repair(watching));
+        for queue in [QueueKind::Reboot, QueueKind::Repair] {
+            reset.push(store.reset_backoff(queue, None, &person(), None).await.unwrap().len());
+        }
+    }
+    assert_eq!(reset, [0, 0, 1, 1, 1, 1]);
 }
 
 #[tokio::test(start_paused = true)]
