@@ -102,7 +102,9 @@ pub fn auto_repair_plan(
     if let Some(Err(why)) = store.cluster.as_ref().map(|c| &c.value) {
         return Err(format!("the definition cannot be read, so its members are unknown: {why}"));
     }
-    let next_index = store.repairs.write_index.clone()?;
+    // An index is never used again, also if `write-index` was restored or lost (STO-9).
+    let after_last = store.repairs.entries.get_max().map_or(0, |(last, _)| last.saturating_add(1));
+    let next_index = store.repairs.write_index.clone()?.max(after_last);
     let broken = store.repairs.entries.values().filter(|s| s.get().is_none()).count();
     let repairs: Vec<_> = store.repairs.entries.values().filter_map(Stored::get).cloned().collect();
     let reboots: Vec<_> = store.reboots.entries.values().filter_map(Stored::get).cloned().collect();

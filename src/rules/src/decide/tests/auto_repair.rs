@@ -134,6 +134,13 @@ fn i42_automatic_repair_respects_the_entry_limit_and_reports_it() {
 }
 
 #[test]
+fn an_index_is_not_used_again_although_the_write_index_is_behind() {
+    let decision = repairs(9, &[(12, "UNHEALTHY"), (13, "UNREACHABLE")], 2);
+    let indexes: Vec<u64> = decision.auto_repair.plan.entries.iter().map(|entry| entry.index).collect();
+    assert_eq!(indexes, [2, 3]);
+}
+
+#[test]
 fn i42_no_repair_is_added_from_a_stale_sabakan_answer() {
     let mut snap = with_broken(3, &[(12, "UNHEALTHY"), (13, "UNREACHABLE")], 1);
     let adds =
