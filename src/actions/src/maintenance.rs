@@ -29,7 +29,7 @@ impl Operator {
         };
         let now = self.store.clock().wall();
         check_end(until, now)?;
-        let (cluster, notes) = self.check_members(addresses, "drained").await?;
+        let (cluster, alone) = self.check_members(addresses, "drained").await?;
         let members = Members::of(&cluster);
         let uids = self.node_uids(addresses, &cluster, &members).await;
         let request =
@@ -41,7 +41,7 @@ impl Operator {
             Ok(self.store.add_maintenance(&self.person, wanted, &request, &leadership.under).await)
         })
         .await?;
-        Ok(Added { indexes, batch: None, notes })
+        Ok(Added { indexes, batch: None, notes: alone.into_iter().collect() })
     }
 
     /// Returns the indexes of the maintenances that these words name: a Node by name or address, or `maintenance/3`, also
@@ -133,7 +133,7 @@ fn refuse_double(view: &StoreView, addresses: &[Address]) -> Result<(), ActionEr
     for (place, address) in addresses.iter().enumerate() {
         if let Some(index) = of_machine(view, address).find(is_open) {
             let id = EntryId::maintenance(index);
-            return Err(ActionError::failed(format!(
+            return Err(ActionError::refused(format!(
                 "{address} is in maintenance already ({id}); move its end with `cketerm maintenance extend {address} --until TIME`"
             )));
         }

@@ -61,16 +61,19 @@ impl Operator {
 
     /// Runs all checks of [`Self::add_reboots`] without a write. Returns the definition and notes for the operator.
     pub async fn check_reboots(&self, addresses: &[Address]) -> Result<(Cluster, Vec<String>), ActionError> {
-        self.check_members(addresses, "rebooted").await
+        let (cluster, alone) = self.check_members(addresses, "rebooted").await?;
+        let mut notes = self.notes_on(addresses).await?;
+        notes.extend(alone);
+        Ok((cluster, notes))
     }
 
-    /// Checks that the addresses may be worked on. Returns the definition and notes for the operator, who reads in one of
-    /// them that API servers are `worked_on` ("rebooted") one at a time.
+    /// Checks that the addresses may be worked on. Returns the definition, and a note for the operator if API servers are
+    /// among others: they are `worked_on` ("rebooted") one at a time.
     pub(crate) async fn check_members(
         &self,
         addresses: &[Address],
         worked_on: &str,
-    ) -> Result<(Cluster, Vec<String>), ActionError> {
+    ) -> Result<(Cluster, Option<String>), ActionError> {
         let cluster = self.definition().await?;
         let members = Members::of(&cluster);
         let unknown: BTreeSet<&Address> =
@@ -80,15 +83,15 @@ impl Operator {
             return Err(ActionError::failed(not_members(&cluster, &members, &unknown)));
         }
         self.refuse_mismatch().await?;
-        let mut notes = self.notes_on(addresses).await?;
         let control_planes =
             addresses.iter().filter_map(|a| members.by_address(&cluster, a)).filter(|m| m.control_plane);
         let control_planes: BTreeSet<&NodeName> = control_planes.map(Member::node_name).collect();
-        if !control_planes.is_empty() && addresses.len() > control_planes.len() {
+        let among_others = !control_planes.is_empty() && addresses.len() > control_planes.len();
+        let note = among_others.then(|| {
             let named = control_planes.iter().take(5).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-            notes.push(format!("{} API server(s) included, each {worked_on} alone: {named}", control_planes.len()));
-        }
-        Ok((cluster, notes))
+            format!("{} API server(s) included, each {worked_on} alone: {named}", control_planes.len())
+        });
+        Ok((cluster, note))
     }
 
     /// Cancels one entry. `seen` is the `ModRevision` that the operator saw, if there was a screen. An unreadable entry
