@@ -241,8 +241,8 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
         "canary" => policy.canary = if none { None } else { Some(Canary::read(text)?) },
         "start_gates" => policy.start_gates = if none { None } else { Some(Box::new(StartGates::read(text)?)) },
         "groups" => policy.groups = if none { None } else { Some(Groups::read(text)?) },
-        _ if none => policy.freeze = None,
-        _ => {
+        "freeze" if none => policy.freeze = None,
+        "freeze" => {
             let value = cluster::parse(text).map_err(|e| format!("freeze: {e}"))?;
             let until = value.get("until").and_then(Value::as_str);
             if until.is_none_or(|until| until.parse::<Timestamp>().is_err()) {
@@ -258,6 +258,7 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
             let reason = one_line(&freeze.reason)?;
             policy.freeze = Some(Freeze { who: set_by.who.clone(), reason, ..freeze });
         }
+        _ => return Err(unknown("document of the policy", name, DOCUMENTS)),
     }
     Ok(policy)
 }
