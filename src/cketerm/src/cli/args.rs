@@ -91,10 +91,10 @@ pub struct RunOptions {
     /// Listen address of the daemon's /healthz, /readyz, /metrics (on loopback also /state), or off
     #[arg(long, value_name = "ADDRESS", requires = "daemon", value_parser = http)]
     pub http: Option<String>,
-    /// Run the console without an engine
+    /// Run the console without an engine; actions are allowed
     #[arg(long)]
     pub observe: bool,
-    /// Run the console without an engine and without actions
+    /// Run the console without an engine; actions are refused until `:write TIME`
     #[arg(long)]
     pub read_only: bool,
     /// Print changes line by line, for logs, screen readers and simple terminals
@@ -328,6 +328,7 @@ impl Cli {
                 Command::Sandbox { .. }
                 | Command::Decide(_)
                 | Command::Completions { .. }
+                | Command::Explain { .. }
                 | Command::Complete(_)
                 | Command::Man { .. },
             ) => true,
