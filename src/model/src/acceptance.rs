@@ -170,9 +170,9 @@ impl OperatorCommand {
             Self::Engine => "`policy set engine`",
             Self::Unhold => "`rq unhold`, `repair-queue unhold`",
             Self::ResumeBatch => "`rq resume`, `repair-queue resume`",
-            Self::EndMaintenance => "`maintenance release`",
+            Self::EndMaintenance => "`maintenance release`, `maintenance extend`",
             Self::Unfreeze => "`unfreeze`; `policy set` of `freeze`, `windows` or `groups` to `none`",
-            Self::ApplyAgain => "`sabakan unhold`",
+            Self::ApplyAgain => "`sabakan unhold`, `membership unhold`",
             Self::GiveCordonBack => "`nodes keep-cordoned --give-back`",
             Self::Retry => "`rq retry`, `repair-queue retry`",
             Self::Done => "`rq done`, `repair-queue done`",
@@ -182,8 +182,8 @@ impl OperatorCommand {
             Self::PauseBatch => "`rq pause`, `repair-queue pause`",
             Self::Maintain => "`maintenance add`",
             Self::KeepCordoned => "`nodes keep-cordoned`",
-            Self::Approve => "`sabakan approve`",
-            Self::HoldApplying => "`sabakan hold`",
+            Self::Approve => "`sabakan approve`, `membership approve`",
+            Self::HoldApplying => "`sabakan hold`, `membership hold`",
             Self::Freeze => "`freeze`, `policy set freeze`",
             Self::Windows => "`policy set windows`",
             Self::Groups => "`policy set groups`",
@@ -257,7 +257,10 @@ impl OperatorCommand {
             }
             Self::Release => "`cketerm nodes uncordon NODE`",
             Self::KeepCordoned => "cancel the entry, then `cketerm nodes cordon NODE`",
-            Self::Approve | Self::HoldApplying => "stop the integration with `cketerm sabakan disable`",
+            Self::Approve | Self::HoldApplying => {
+                "stop the source of the definition: `cketerm sabakan disable`, or `cketerm policy set membership manual \
+                 --for-handover`"
+            }
             Self::Freeze | Self::Windows => {
                 "`cketerm stop` disables both queues under every leader; with --for-handover it is stored and takes \
                  effect under the next cketerm leader"
@@ -318,7 +321,8 @@ impl OperatorCommand {
         self.acceptance_class() == AcceptanceClass::Always
     }
 
-    /// Returns the command that sets this policy field to this value. Removing one of the documents is always accepted.
+    /// Returns the command that sets this policy field to this value. Removing `windows`, `freeze` or `groups` is always
+    /// accepted.
     pub fn of_policy(field: &str, value: &str) -> Self {
         let none = value.trim() == "none";
         match field {

@@ -41,7 +41,9 @@ impl Store {
             WriteOutcome::Conflict => {
                 self.check_same_leader(under).await?;
                 Err(StoreError::NotAllowed(
-                    "applying is on hold, nothing was approved; release it first (`cketerm sabakan unhold`)".to_owned(),
+                    "applying is on hold, nothing was approved; release it first (`cketerm sabakan unhold`, or `cketerm \
+                     membership unhold`)"
+                        .to_owned(),
                 ))
             }
         }

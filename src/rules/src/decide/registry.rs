@@ -242,7 +242,11 @@ impl Pass<'_> {
                 Some(hold) => (hold.who.to_string(), hold.reason.clone()),
                 None => ("a record that cannot be read".to_owned(), None),
             };
-            return ApplyState::Waits(format!("{}; `cketerm sabakan unhold`", Reason::OnHold { who, why }));
+            let source = match self.policy.membership {
+                Membership::Nodes => "membership",
+                Membership::Auto | Membership::Manual | Membership::Sabakan => "sabakan",
+            };
+            return ApplyState::Waits(format!("{}; `cketerm {source} unhold`", Reason::OnHold { who, why }));
         }
         // No API server may be in progress.
         if let Some((address, id)) = self.claims.api_servers.iter().chain(&self.claims.api_repairs).next() {
