@@ -37,6 +37,11 @@
 //! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
 //! | `hooks` | hooks of the site around a drain (I64 to I66) |
 //! | `maintenance` | Nodes that are drained and kept, without a reboot (I73) |
+//! | `maintenance_requests` | `MaintenanceRequest`s: accepted once, queued once for each Node, withdrawn (I74) |
+//! | `reboot_needed` | Nodes that need a reboot, and the entries that the leader queues for them (I57, I58) |
+//! | `uncordon_gates` | gates of a site before the uncordon of a rebooted worker (REB-59) |
+//! | `out_of_service` | end of a Node's time out of service (MET-67) |
+//! | `upkeep` | upkeep of Nodes beside the work on their machines |
 //! | `own_node` | another engine takes the lock before the Node of the leader's pod is drained |
 //! | `node_signs` | conditions and a taint that tell others of the work (I67, I68) |
 //! | `endpoints` | removal of an API server in reboot from the endpoints |
