@@ -138,9 +138,10 @@ pub fn i65(view: &View<'_>) -> Vec<Breach> {
 
 /// I66, at each run of a hook: the one before it has ended, or must have ended; and a run that has succeeded is not
 /// followed by another one for the same drain and command. At the end of a record: its Node has no cordon of the entry,
-/// and each hook after the uncordon has run.
+/// and each hook after the uncordon has run. At each command that an operator ordered: no hook before the uncordon has
+/// run since the entry's last command; if one has, the order is for the hook.
 pub fn i66(view: &View<'_>) -> Vec<Breach> {
-    let mut found = Vec::new();
+    let mut found = commands_in_place_of_hooks(view);
     for (id, line) in records(view) {
         let mut before: Option<&HookRuns> = None;
         for step in line.steps() {
@@ -159,6 +160,33 @@ pub fn i66(view: &View<'_>) -> Vec<Breach> {
                 }
             }
             before = Some(record);
+        }
+    }
+    found
+}
+
+/// Returns each command that an order began, although a hook before the uncordon had run since the last command.
+fn commands_in_place_of_hooks(view: &View<'_>) -> Vec<Breach> {
+    let records = records(view);
+    let mut found = Vec::new();
+    for (queue, attempts) in [(QueueKind::Reboot, &view.attempts), (QueueKind::Repair, &view.repair_attempts)] {
+        for (&(index, number), line) in attempts {
+            let Some(first) = line.steps().first().filter(|step| view.written_by_engine(step.revision)) else {
+                continue;
+            };
+            let id = EntryId { queue, index };
+            let ordered = first.value.as_ref().is_some_and(|attempt| attempt.ordered_by.is_some());
+            let Some(record) = records.get(&id).and_then(|line| line.before(first.revision)).filter(|_| ordered) else {
+                continue;
+            };
+            let earlier = attempts.range((index, 0)..(index, number)).next_back();
+            let last = earlier.and_then(|(_, line)| Some(line.steps().first()?.value.as_ref()?.start));
+            let from = last.unwrap_or(record.since);
+            let ran = |run: &&HookRun| run.at == HookPoint::BeforeUncordon && run.start > from;
+            if let Some(run) = record.runs.iter().find(ran) {
+                let what = format!("attempt {number} of {id} begins by an order, although hook {} had run", run.hook);
+                found.push(Breach { code: "I66", at: first.at, what });
+            }
         }
     }
     found

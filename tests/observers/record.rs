@@ -22,6 +22,8 @@ pub struct Record {
     pub api_requests: Vec<ApiRequest>,
     /// Events of the machines.
     pub power: Vec<Power>,
+    /// Begins of health checks, oldest first, each with the IP address of the machine. None where they are not known.
+    pub health_checks: Option<Vec<(Timestamp, String)>>,
     /// Initial state of every etcd member, and each change since. Empty where members could not be queried.
     pub members: Vec<EtcdMember>,
     /// Commands of people and other programs that were acknowledged to them.

@@ -15,6 +15,12 @@ use super::{
     view::{Timeline, View, shift},
 };
 
+/// Seconds by which the wall clocks of two leaders may differ, in which the end of a watch is computed.
+const CLOCKS: f64 = 2.0;
+
+/// Seconds that a health check takes at least. One that began right before the next step was not answered by then.
+const CHECK: f64 = 0.05;
+
 /// Commands of the repair queue, in the order in which they began.
 fn begins<'r>(view: &View<'r>) -> impl Iterator<Item = (u64, &'r Power)> {
     let log = view.record.power.iter().filter(|p| p.what == PowerEvent::Begin);
@@ -137,6 +143,19 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
+/// Time at which the watch after the last command of this step was over by the true clock, if that command succeeded.
+fn watch_end(view: &View<'_>, index: u64, step: i64, revision: i64, watch: f64) -> Option<Timestamp> {
+    let attempts = view.repair_attempts.range((index, 0)..=(index, u32::MAX)).rev();
+    let mut before = attempts.filter_map(|(_, line)| line.before(revision));
+    let attempt = before.find(|attempt| attempt.step == Some(step) && !attempt.success)?;
+    if !attempt.succeeded() {
+        return None;
+    }
+    let is_end = |power: &&Power| power.attempt == attempt.id && matches!(power.what, PowerEvent::End(_));
+    let end = view.record.power.iter().rfind(is_end)?;
+    Some(shift(end.at, watch))
+}
+
 /// Largest number of retries that the definition allowed for this step in this time.
 fn retries(view: &View<'_>, entry: Option<&RepairEntry>, attempted: &Attempt, from: Timestamp, to: Timestamp) -> usize {
     let (Some(entry), Some(number)) = (entry, attempted.step) else { return usize::MAX - 1 };
@@ -183,8 +202,8 @@ pub fn i40(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// I41, at each change of an entry by an engine: the step grows by at most one, only from `watching`, and not while the
-/// queue is disabled. It does not grow before the definition's watch has lasted by the true clock, and never passes the
-/// last step. No step that was watched is drained for again.
+/// queue is disabled. It does not grow before the definition's watch has lasted by the true clock, nor without a health
+/// check that began after that, and never passes the last step. No step that was watched is drained for again.
 pub fn i41(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for m in entry_changes(view).iter().filter(|m| m.engine) {
@@ -220,6 +239,14 @@ pub fn i41(view: &View<'_>) -> Vec<Breach> {
         // times are whole seconds, and a leader's live copy shows its own write a little later
         if since.last().is_some_and(|s| shift(s.at, watch - 2.0) > m.at) {
             report_breach(format!("step {} was watched for less than {watch} s", before.step));
+        }
+        if let Some(over) = watch_end(view, m.index, before.step, m.revision, watch)
+            && let Some(checks) = &view.record.health_checks
+            && !checks.iter().any(|(at, address)| {
+                address.as_str() == before.address.as_str() && (shift(over, -CLOCKS)..=shift(m.at, -CHECK)).contains(at)
+            })
+        {
+            report_breach(format!("step {} ended without a health check that began after its watch", before.step));
         }
     }
     found

@@ -23,6 +23,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         objects: objects(sandbox),
         api_requests: api_requests(sandbox),
         power: sandbox.machines.power_log().into_iter().map(power).collect(),
+        health_checks: health_checks(sandbox),
         members: members(sandbox),
         acknowledged: Vec::new(),
         reports: Vec::new(),
@@ -37,6 +38,10 @@ pub fn record(sandbox: &Sandbox) -> Record {
         keeps_results: true,
         end: sandbox.objects.clock().wall(),
     }
+}
+
+fn health_checks(sandbox: &Sandbox) -> Option<Vec<(Timestamp, String)>> {
+    Some(sandbox.machines.health_checks()?.into_iter().map(|check| (check.at, check.address)).collect())
 }
 
 fn gate_query(query: cketerm_sandbox::prometheus::Query) -> GateQuery {

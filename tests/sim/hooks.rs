@@ -7,10 +7,14 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm_actions::Operator;
-use cketerm_model::{entry::Stored, hook_runs::HookRuns};
+use cketerm_model::{
+    cketerm_records::Verb,
+    entry::Stored,
+    hook_runs::{HookPoint, HookRun, HookRuns},
+};
 use cketerm_sandbox::{
     kubernetes::resource::NODES,
-    machines::{Behaviour, OnHook},
+    machines::{Behaviour, OnCheck, OnHook},
 };
 use cketerm_scenario::Stage;
 use fastrand::Rng;
@@ -66,8 +70,11 @@ async fn play(seed: u64) -> Story {
     operator.set_policy("hooks", HOOKS, None).await.unwrap();
     let behaviours = tokio::spawn(behaviours(Arc::clone(&stage), rng.fork(), began));
     let people = tokio::spawn(people(stage.operator("alice"), rng.fork(), began));
+    // a separate generator, so that the rest of the seed's story does not change
+    let retries = tokio::spawn(retries(Arc::clone(&stage), Rng::with_seed(seed ^ 0x7265_7472), began));
     let crashes = site.crashes(&mut rng, LAST_ACTION);
     behaviours.await.unwrap();
+    retries.await.unwrap();
     people.await.unwrap();
     crashes.await.unwrap();
 
@@ -131,6 +138,37 @@ async fn behaviours(stage: Arc<Stage>, mut rng: Rng, began: Instant) {
     }
     for address in &addresses {
         set(address, OnHook::Succeeds);
+    }
+}
+
+/// Orders a `retry` of entries whose hook before the uncordon has failed. Meanwhile a boot check may fail.
+async fn retries(stage: Arc<Stage>, mut rng: Rng, began: Instant) {
+    let operator = stage.operator("carol");
+    let set = |address: &str, check: OnCheck| {
+        if let Some(behaviour) = stage.sandbox.machines.behaviour(address) {
+            stage.sandbox.machines.behave(address, Behaviour { check, ..behaviour });
+        }
+    };
+    let mut at = Duration::from_secs(rng.u64(5..20));
+    while at < LAST_ACTION {
+        sleep_until(began + at).await;
+        at += Duration::from_millis(rng.u64(2_000..20_000));
+        let Ok(view) = operator.store.read_view().await else { continue };
+        let failed = |record: &HookRuns| {
+            let fails = |run: &HookRun| run.outcome.as_ref().is_some_and(|outcome| !outcome.end.succeeded());
+            record.runs.iter().any(|run| run.at == HookPoint::BeforeUncordon && fails(run))
+        };
+        let waiting = view.hooks.iter().filter_map(|(id, stored)| Some((*id, stored.get().filter(|r| failed(r))?)));
+        for (id, record) in waiting {
+            if rng.bool() {
+                // long enough for another leader, which has not seen the machine well
+                set(record.address.as_str(), OnCheck::No);
+                sleep(Duration::from_secs(rng.u64(5..90))).await;
+            }
+            let _ = operator.order(id, Verb::Retry, None, Some("the hook")).await;
+            sleep(Duration::from_secs(3)).await;
+            set(record.address.as_str(), OnCheck::Honest);
+        }
     }
 }
 

@@ -194,6 +194,7 @@ pub fn run_all() -> bool {
         ("budget", outages::shared_budget),
         ("closed-budget", outages::closed_budget),
         ("descriptions", outages::many_descriptions),
+        ("health-check", outages::hanging_health_check),
         ("failover", outages::failover),
         ("enqueues", enqueues::cancelled),
     ];

@@ -71,7 +71,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::RunsForEver => &["I39"],
         Mutation::SuccessTwice => &["I40"],
         Mutation::OtherEntryForgotten => &["oracle"],
-        Mutation::StepTwice | Mutation::StepUnwatched => &["I41"],
+        Mutation::StepTwice | Mutation::StepUnwatched | Mutation::CheckWithinWatch => &["I41"],
         Mutation::RepairLimitIgnored => &["I42"],
         Mutation::RepairBesideReboot => &["I43"],
         Mutation::ReadsWrite | Mutation::DryRunHidden => &["I45"],
@@ -105,7 +105,10 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::HookSkipped | Mutation::HookRecordForgotten => &["I64"],
         Mutation::HookFailureIgnored => &["I64", "I65"],
         Mutation::UncordonHookSkipped | Mutation::HookSlotFreed => &["I65"],
-        Mutation::HookBesideItself | Mutation::HooksEndEarly | Mutation::AfterHookForgotten => &["I66"],
+        Mutation::HookBesideItself
+        | Mutation::HooksEndEarly
+        | Mutation::AfterHookForgotten
+        | Mutation::RetryReachesCommand => &["I66"],
         Mutation::SignsStay => &["I67", "I68"],
         Mutation::ForeignConditionTaken => &["I67"],
         Mutation::PlannedTaintStays => &["I68"],
@@ -242,6 +245,7 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         Mutation::OwnDrainForgotten => Some(Scenario(outages::closed_budget)),
         Mutation::DescriptionsUnlimited => Some(Scenario(outages::many_descriptions)),
         Mutation::WatchTrusted => Some(Scenario(outages::silent_node_watch)),
+        Mutation::CheckWithinWatch => Some(Scenario(outages::hanging_health_check)),
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(Scenario(outages::failover)),
         Mutation::EnqueueOutlivesCancel => Some(Scenario(enqueues::cancelled)),
         Mutation::LostCancelForgotten => stories(&handovers::STORIES, 39),
@@ -263,7 +267,9 @@ fn scenario_for(mutation: Mutation) -> Option<Played> {
         | Mutation::HookRecordForgotten
         | Mutation::HookSlotFreed
         | Mutation::AfterHookForgotten => stories(&hooks::STORIES, 1),
-        Mutation::HookBesideItself | Mutation::HooksEndEarly => stories(&hooks::STORIES, 3),
+        Mutation::HookBesideItself | Mutation::HooksEndEarly | Mutation::RetryReachesCommand => {
+            stories(&hooks::STORIES, 3)
+        }
         Mutation::SignsStay
         | Mutation::ForeignConditionTaken
         | Mutation::PlannedTaintStays
@@ -326,7 +332,10 @@ fn find_in_scenario(mutation: Mutation, played: &Played) -> bool {
             println!("found  {mutation:?} by {code} in {} in {seconds:.1} s: {what}", shown.summary);
         } else {
             all_found = false;
-            println!("MISSED {mutation:?}: not by {codes:?} in its scenario, {seconds:.1} s");
+            println!(
+                "MISSED {mutation:?}: not by {codes:?} in its scenario, {seconds:.1} s {}",
+                shown.wrong.join("; ")
+            );
         }
         result = Some(shown);
     }

@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
-use cketerm_model::stored::keys::SwitchName;
+use cketerm_actions::NewRepair;
+use cketerm_model::{names::Address, repair::RepairEntry, stored::keys::SwitchName};
 use cketerm_rules::snapshot::NodeUpkeep;
 use cketerm_sandbox::{
     faults::{FaultTarget, RequestFault, State},
     kubernetes::resource::{BUDGETS, DEPLOYMENTS, NODES},
-    machines::{Behaviour, PowerEvent},
+    machines::{Behaviour, OnCheck, PowerEvent},
 };
 use cketerm_scenario::Stage;
 use serde_json::json;
@@ -38,6 +39,20 @@ pace: {boot: {seconds: 60, jitter: 60}, command: {seconds: 20, jitter: 50}, chec
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 5, jitter: 5}, lag: 0.1, budget_lag: 0.3}
 reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 90, max_concurrent_reboots: 2}
 policy: {etcd_members: none}
+";
+
+/// Repairs whose first step is watched for a minute.
+const REPAIRS: &str = r"
+repair:
+  repair_procedures:
+  - machine_types: [sim]
+    repair_operations:
+    - operation: restart
+      health_check_command: [sandbox-machine, health]
+      command_timeout_seconds: 15
+      repair_steps:
+      - {repair_command: [sandbox-machine, repair], command_timeout_seconds: 90, watch_seconds: 60}
+      - {repair_command: [sandbox-machine, repair], command_timeout_seconds: 90, watch_seconds: 60}
 ";
 
 /// Label of a machine's role, which the definition has.
@@ -250,6 +265,44 @@ pub fn many_descriptions() -> ScenarioResult {
         let breach = Breach { code: "upkeep", at: stage.sandbox.objects.clock().wall(), what };
         let summary = format!("{before} Nodes get labels from a slow API server, {most} at once");
         ScenarioResult { breaches: (most > limit).then_some(breach).into_iter().collect(), wrong, summary }
+    })
+}
+
+/// The health check of a repaired machine hangs at the end of its watch, and is answered again soon after that.
+pub fn hanging_health_check() -> ScenarioResult {
+    scenario_runtime().block_on(async {
+        let run = OutageRun::begin(&format!("{SITE}{REPAIRS}"), 1).await;
+        let (machines, operator) = (&run.stage.sandbox.machines, run.stage.operator("alice"));
+        machines.keep_health_checks();
+        let address = run.workers[0].clone();
+        let needs =
+            |ill: u32, check: OnCheck| machines.behave(&address, Behaviour { ill, check, ..Behaviour::default() });
+        needs(2, OnCheck::Honest);
+        let (machine_type, operation) = ("sim".to_owned(), "restart".to_owned());
+        let wanted = NewRepair { operation, machine_type, address: Address::new(&address), serial: None };
+        operator.add_repair(&wanted, Some("it is slow")).await.unwrap();
+        while !machines.power_log().iter().any(|power| matches!(power.what, PowerEvent::End(_))) {
+            sleep(Duration::from_secs(1)).await;
+        }
+        // the check that begins now is given up after the watch
+        sleep(Duration::from_secs(52)).await;
+        needs(1, OnCheck::Silent);
+        sleep(Duration::from_secs(5)).await;
+        needs(1, OnCheck::Honest);
+        let ended = async {
+            while !operator.store.read_view().await.is_ok_and(|view| {
+                view.repairs.entries.values().all(|stored| stored.get().is_some_and(RepairEntry::finished))
+            }) {
+                sleep(Duration::from_secs(5)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(SETTLE_TIMEOUT, ended).await.is_ok();
+        let commands = machines.power_log().iter().filter(|power| power.what == PowerEvent::Begin).count();
+        let mut result = run.end(&["I41"], "a health check hangs at the end of a watch").await;
+        if !in_time || commands != 2 {
+            result.wrong.push(format!("{commands} commands ran, and the repair has ended: {in_time}"));
+        }
+        result
     })
 }
 

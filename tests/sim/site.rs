@@ -83,5 +83,6 @@ pub async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     let stage = Stage::set(scenario, options, clock).await.unwrap();
     stage.sandbox.objects.keep_everything();
     stage.sandbox.etcd.record_txns();
+    stage.sandbox.machines.keep_health_checks();
     stage
 }

@@ -184,6 +184,10 @@ pub enum Mutation {
     StepTwice,
     /// The next step starts before the watch of the one before is over.
     StepUnwatched,
+    /// The next step starts by the answer of a health check that began before the watch was over.
+    CheckWithinWatch,
+    /// A `retry` for a hook of a machine that was back runs the machine's command.
+    RetryReachesCommand,
     /// The repair queue grows above its limit.
     RepairLimitIgnored,
     /// A repair does not wait for a reboot of the same machine.
@@ -298,6 +302,8 @@ pub static ALL: &[Mutation] = &[
     Mutation::SuccessTwice,
     Mutation::StepTwice,
     Mutation::StepUnwatched,
+    Mutation::CheckWithinWatch,
+    Mutation::RetryReachesCommand,
     Mutation::RepairLimitIgnored,
     Mutation::RepairBesideReboot,
     Mutation::ForeignKeyIgnored,

@@ -174,3 +174,25 @@ fn i66_a_record_that_ends_before_the_uncordon_or_the_last_hook_is_reported() {
         assert_breaches(&s, "I66", expected);
     }
 }
+
+#[test]
+fn i66_a_command_that_is_ordered_after_a_hook_of_the_machine_that_was_back_is_reported() {
+    for (before, expected) in [(true, 1), (false, 0)] {
+        let mut s = scene();
+        let first = s.attempt(0, 1, "w1");
+        s.engine("reboot", &[("cketerm/attempts/reboots/0/1", first)], &[]);
+        s.advance(20.0);
+        let hook = run(
+            &s,
+            if before { "healthy" } else { "moved" },
+            if before { "before_uncordon" } else { "after_drain" },
+            Some(1),
+        );
+        record(&mut s, &[hook]);
+        s.advance(5.0);
+        let mut second = s.attempt(0, 2, "w1");
+        second["ordered_by"] = json!("ann@h: T-1");
+        s.engine("reboot", &[("cketerm/attempts/reboots/0/2", second)], &[]);
+        assert_breaches(&s, "I66", expected);
+    }
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::record::PowerEvent,
+    super::record::{Power, PowerEvent},
     assert_breaches,
     scene::{Scene, address, definition},
 };
@@ -252,6 +252,24 @@ fn i41_a_step_that_begins_too_early_skips_one_or_begins_while_disabled_is_report
     disabled.write("console", &[("repairs/disabled", json!(true))], &[]);
     change(&mut disabled, 0, "processing", 1, "watching");
     assert_breaches(&disabled, &["I41"]);
+}
+
+#[test]
+fn i41_a_step_that_follows_a_health_check_of_the_watch_is_reported() {
+    for (began, codes) in [(57.0, &["I41"][..]), (60.5, &[])] {
+        let mut s = queued(&["w1"]);
+        command(&mut s, 0, 1, "w1", 0, &["one"], false);
+        let attempt_key = "cketerm/attempts/repairs/0/1";
+        let closed = Scene::ended(&s.get(attempt_key), 0, s.now);
+        s.engine("repair", &[(attempt_key, closed)], &[]);
+        let begun = s.record.power.last().unwrap().clone();
+        s.record.power.push(Power { at: s.now, what: PowerEvent::End(Some(0)), ..begun });
+        s.advance(began);
+        s.record.health_checks = Some(vec![(s.now, address("w1")), (s.now, address("w2"))]);
+        s.advance(63.0 - began);
+        change(&mut s, 0, "processing", 1, "draining");
+        assert_breaches(&s, codes);
+    }
 }
 
 #[test]

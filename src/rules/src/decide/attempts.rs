@@ -206,6 +206,7 @@ impl<'a> Pass<'a> {
     /// Same as [`Pass::retry_ordered`], except that after a hook before the uncordon the order is for that hook: the
     /// machine was back (REB-57).
     pub(super) fn retry_unless_back(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Option<Reason> {
+        fault!(RetryReachesCommand => return self.retry_ordered(ctx, command_spec));
         if self.was_back(ctx.id) {
             return None;
         }

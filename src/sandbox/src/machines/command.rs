@@ -11,7 +11,9 @@ use tokio::{
     time::sleep,
 };
 
-use super::{CommandOrigin, Machines, OnBoot, OnCheck, OnCommand, OnHook, PowerEvent, State, duration_from_secs};
+use super::{
+    CommandOrigin, HealthCheck, Machines, OnBoot, OnCheck, OnCommand, OnHook, PowerEvent, State, duration_from_secs,
+};
 
 /// End of a command, its standard output and its standard error.
 pub type CommandEnd = (Ended, String, String);
@@ -217,7 +219,11 @@ impl Machines {
         let (takes, mode) = {
             let mut inner = self.lock();
             let Some(runtime) = inner.by_address.get_mut(address) else { return exited(1, "", "no such machine\n") };
-            (self.durations.check.draw(&mut runtime.rng), runtime.behaviour.check)
+            let drawn = (self.durations.check.draw(&mut runtime.rng), runtime.behaviour.check);
+            if let Some(checks) = inner.health_checks.as_mut().filter(|_| verb == "health") {
+                checks.push(HealthCheck { at: self.clock.wall(), address: address.to_owned() });
+            }
+            drawn
         };
         sleep(takes).await;
         match mode {

@@ -108,11 +108,22 @@ pub struct Machines {
     changed: Arc<watch::Sender<usize>>,
 }
 
+/// Begin of a health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Time at which it began.
+    pub at: Timestamp,
+    /// IP address of the machine.
+    pub address: String,
+}
+
 struct Inner {
     /// Machines by address.
     by_address: BTreeMap<String, MachineRuntime>,
     by_name: BTreeMap<String, String>,
     log: Vec<Power>,
+    /// Begins of health checks. None: they are not kept.
+    health_checks: Option<Vec<HealthCheck>>,
     /// Addresses that received a login, with the time of the first one.
     logins: BTreeMap<IpAddr, Timestamp>,
     seeds: Rng,
@@ -165,7 +176,15 @@ impl Machines {
             let runtime = MachineRuntime::new(machine, seeds.fork(), booted_at);
             by_address.insert(runtime.machine.address.clone(), runtime);
         }
-        let inner = Inner { by_address, by_name, log: Vec::new(), logins: BTreeMap::new(), seeds, frozen: false };
+        let inner = Inner {
+            by_address,
+            by_name,
+            log: Vec::new(),
+            health_checks: None,
+            logins: BTreeMap::new(),
+            seeds,
+            frozen: false,
+        };
         Self {
             durations: Arc::new(durations),
             clock,
@@ -329,6 +348,16 @@ impl Machines {
     /// Returns the power log after its first `seen` entries.
     pub fn power_since(&self, seen: usize) -> Vec<Power> {
         self.lock().log.get(seen..).unwrap_or_default().to_vec()
+    }
+
+    /// Keeps the begin of every health check from now on.
+    pub fn keep_health_checks(&self) {
+        self.lock().health_checks.get_or_insert_default();
+    }
+
+    /// Returns the begins of all health checks, oldest first. None if they are not kept.
+    pub fn health_checks(&self) -> Option<Vec<HealthCheck>> {
+        self.lock().health_checks.clone()
     }
 
     /// Subscribes to the power log and to freezes and thaws of the kubelets. The value is the length of the log.

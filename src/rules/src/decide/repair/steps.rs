@@ -86,6 +86,7 @@ impl<'a> Pass<'a> {
         }
         let over = self.boot_time_of(until);
         let began_after = self.check_began(ctx.id).is_some_and(|began| began >= over);
+        fault!(CheckWithinWatch => began_after = self.checked_at(ctx.id).is_some_and(|ended| ended >= over));
         match self.snap.work.get(&ctx.id).and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => Reason::CheckUnavailable { why: why.clone() },
             // The check was sent again after the watch was over.

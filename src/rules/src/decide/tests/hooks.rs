@@ -254,7 +254,7 @@ fn a_retry_is_for_the_hook_of_a_repaired_machine_and_not_for_its_commands() {
     let ordered = |operation: &str, how: fn(Scene) -> Scene| {
         let scene = Scene::repairing(1).repair(0, 11, operation).watching(0, 0, 300, Some(Ended::Exit(0)));
         let scene = with_hooks(how(scene.cordoned_for(11, 0)), ALL);
-        record_of(EntryId::repair(0), scene, &[failed.clone()]).order_repair(0, Verb::Retry, 10)
+        record_of(EntryId::repair(0), scene, std::slice::from_ref(&failed)).order_repair(0, Verb::Retry, 10)
     };
     let success = |scene: Scene| scene.success(0, 2, LEASE, Some(Ended::Exit(0)));
     let healthy = ordered("success", success);
