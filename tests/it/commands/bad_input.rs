@@ -1,9 +1,9 @@
 //! Bad input: each message names the object and the remedy, and nothing else is lost or stopped.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use super::rig::{DEFINITION, Rig, RunOutput, run};
-use crate::stalls::Stopwatch;
+use crate::{stalls::Stopwatch, world::program::cketerm};
 
 /// Asserts that it failed with `status` and that its message has all these words.
 fn assert_message(output: &RunOutput, status: i32, words: &[&str]) {
@@ -288,4 +288,13 @@ async fn a_yaml_alias_bomb_is_refused() {
     assert_eq!(rig.keys().await, before, "nothing was written");
     rig.put("/cke/sabakan/template", &bomb).await;
     assert_message(&rig.run(&["sabakan", "get-template"]), 1, &["set-template FILE"]);
+}
+
+/// Somebody on call reads the runbook while the configuration is broken.
+#[test]
+fn explain_needs_no_configuration() {
+    let explained = cketerm(Path::new("/nonexistent/cketerm.yaml"), &["explain", "OutcomeUnknown"]);
+    assert_eq!(explained.code, 0, "{}", explained.stderr);
+    assert!(explained.stdout.contains("OutcomeUnknown"), "{}", explained.stdout);
+    assert_eq!(cketerm(Path::new("/nonexistent/cketerm.yaml"), &["rq", "list"]).code, 2);
 }

@@ -50,6 +50,11 @@ async fn a_repair_records_user_and_reason_and_may_be_outside_the_cluster() {
         listed.as_array().unwrap().iter().map(|e| (&e["address"], &e["serial"])).collect();
     let (twelve, nine) = (json!("10.0.0.12"), json!("10.9.9.9"));
     assert_eq!(rows, [(&twelve, &Value::Null), (&nine, &json!("SN7")), (&twelve, &Value::Null)]);
+    rig.put("/cke/repairs/data/0000000000000001", "{oops").await;
+    let table = rig.run(&["repair-queue", "list", "-o", "table"]).stdout;
+    let column = table.lines().next().and_then(|titles| titles.find("Reason")).expect("the table has the reasons");
+    let reasons: Vec<&str> = table.lines().skip(1).map(|row| row.get(column..).unwrap_or_default()).collect();
+    assert!(reasons[0].starts_with("INC-9") && reasons[1].contains("it begins with {oops"), "{table}");
 }
 
 /// REP-7: an operation that the definition does not have is refused with the known types or operations.
@@ -125,6 +130,37 @@ async fn repair_orders_are_accepted_or_refused_depending_on_the_entrys_state() {
         let output = order(verb, index);
         assert_ne!(output.status, 0, "{verb} {index}");
         assert!(output.stderr.contains(text), "{output:?}");
+    }
+}
+
+/// REP-36: whatever the state of the entry, only an operator knows what its success command did.
+#[tokio::test]
+async fn retry_and_done_are_accepted_after_a_success_command_of_unknown_outcome() {
+    let Some(rig) = rig().await else { return };
+    let attempt = |index: u64, success: bool, outcome: &Value| {
+        json!({
+            "id": format!("repairs-{index}-1"), "entry": format!("repairs/{index}"), "number": 1, "step": 0,
+            "success": success, "address": format!("10.0.0.1{index}"), "lease": 0x7a, "host": "boot-0",
+            "argv": ["/bin/true"], "bound_seconds": 60, "start": "2026-06-01T00:00:00Z", "outcome": outcome,
+        })
+        .to_string()
+    };
+    let unknown = json!({"end": {"unknown": "killed"}, "at": "2026-06-01T00:00:05Z", "stdout": "", "stderr": ""});
+    let succeeded = json!({"end": {"exit": 0}, "at": "2026-06-01T00:00:05Z", "stdout": "", "stderr": ""});
+    put(&rig, 0, "queued", "waiting").await;
+    put(&rig, 1, "processing", "draining").await;
+    put(&rig, 2, "processing", "draining").await;
+    put(&rig, 3, "succeeded", "waiting").await;
+    for (index, success, outcome) in
+        [(0, true, &Value::Null), (1, true, &unknown), (2, false, &succeeded), (3, true, &unknown)]
+    {
+        let key = format!("/cke/cketerm/attempts/repairs/{index}/1");
+        rig.put(&key, &attempt(index, success, outcome)).await;
+    }
+    let order = |verb: &str, index: &str| rig.run(&["repair-queue", verb, index, "--reason", "seen by eye"]).status;
+    for verb in ["retry", "done"] {
+        let statuses = ["0", "1", "2", "3"].map(|index| order(verb, index));
+        assert_eq!(statuses, [0, 0, 3, 3], "{verb}");
     }
 }
 

@@ -50,6 +50,7 @@ mod reboot_queue;
 pub mod reference;
 mod registry;
 mod repair_queue;
+mod requested;
 mod restrictions;
 mod runbook;
 mod sabakan;

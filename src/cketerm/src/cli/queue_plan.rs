@@ -295,7 +295,7 @@ async fn drain(
     rules: Eviction<'_>,
     kube_view: &KubeView,
 ) -> Result<Option<Preview>, ActionError> {
-    let failed = |e| ActionError::failed(format!("plan: {e}"));
+    let failed = |e| ActionError::failed(format!("repair-queue plan: {e}"));
     let Some(row) = kube.node(member.node_name()).await.map_err(failed)? else { return Ok(None) };
     Preview::of(kube, &row, rules, kube_view).await.map(Some).map_err(failed)
 }

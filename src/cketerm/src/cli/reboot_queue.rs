@@ -22,7 +22,7 @@ use super::{
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
     output::{cell, columns},
-    queue_plan,
+    queue_plan, requested,
     restrictions::print_restrictions,
     switches::{self, SwitchCommand},
     unreadable_entries::{insert_unreadable, remove_unreadable, split_readable, unreadable_error, unreadable_indexes},
@@ -207,26 +207,16 @@ const COLUMNS: [(&str, &str); 6] = [
 /// Zero time as Go writes it.
 const GO_ZERO: &str = "0001-01-01T00:00:00Z";
 
-/// Columns that follow those of `ckecli`; `-o simple` leaves them out.
-const EXTRA_COLUMNS: [&str; 4] = ["Name", "Batch", "Who", "Reason"];
+/// Title of the column that follows those of `ckecli`; `-o simple` leaves it and the next ones out.
+const NAME: &str = "Name";
 
-/// Returns the Node's name, the batch, who requested the entry and why, and whether it is held.
-fn extra_cells(entry: &Value, view: &StoreView) -> [String; 4] {
+/// Returns the Node's name, and the [`requested::cells`].
+fn extra_cells(entry: &Value, view: &StoreView) -> impl Iterator<Item = String> {
     let index = entry.get("index").and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or_default();
-    let id = EntryId::reboot(index);
     let address = Address::new(entry.get("node").and_then(Value::as_str).unwrap_or_default());
     let member = view.definition().and_then(|d| d.members.by_address(&d.cluster, &address));
-    let request = view.requests.get(&id).and_then(Stored::get);
-    let held = view.orders.get(&id).and_then(Stored::get).filter(|o| o.verb == Verb::Hold);
-    let held =
-        held.map(|o| format!("held by {}{}", o.who, o.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()));
-    let reason = [request.and_then(|r| r.reason.clone()), held].into_iter().flatten().collect::<Vec<_>>().join("; ");
-    [
-        member.map(|m| m.node_name().to_string()).unwrap_or_default(),
-        view.batch_of(id).map(|batch| batch.to_string()).unwrap_or_default(),
-        request.map(|r| r.who.to_string()).unwrap_or_default(),
-        reason,
-    ]
+    let name = member.map(|m| m.node_name().to_string()).unwrap_or_default();
+    std::iter::once(name).chain(requested::cells(EntryId::reboot(index), view))
 }
 
 /// Cuts times to whole seconds as `ckecli` prints them, because other programs may have written fractions.
@@ -267,8 +257,8 @@ async fn list(context: &Context) -> Result<(), ActionError> {
                     cells.map(str::to_owned).to_vec()
                 });
             }
-            let more = if context.simple() { &[][..] } else { &EXTRA_COLUMNS };
-            let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| title).chain(more).copied().collect();
+            let more = std::iter::once(NAME).chain(requested::TITLES).filter(|_| !context.simple());
+            let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| *title).chain(more).collect();
             let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
             print_restrictions(&view, QueueKind::Reboot, now.wall, context);
             if !context.simple() && !entries.is_empty() {

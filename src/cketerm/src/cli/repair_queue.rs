@@ -20,7 +20,7 @@ use super::{
     options::{Output, Reason},
     orders::{Order, order, reset_backoff},
     output::{cell, columns},
-    queue_plan,
+    queue_plan, requested,
     restrictions::print_restrictions,
     switches::{self, SwitchCommand},
     unreadable_entries::{insert_unreadable, remove_unreadable, split_readable},
@@ -223,16 +223,25 @@ async fn list(context: &Context) -> Result<(), ActionError> {
     let (entries, broken) = split_readable(QueueKind::Repair, &view.repairs.entries);
     match context.output(Output::Json) {
         Output::Table => {
-            let row = |e: &Value| COLUMNS.iter().map(|(_, field)| cell(e.get(field))).collect();
+            let row = |e: &Value| {
+                let mut cells: Vec<String> = COLUMNS.iter().map(|(_, field)| cell(e.get(field))).collect();
+                if !context.simple() {
+                    let index = e.get("index").and_then(Value::as_str).and_then(|text| text.parse().ok());
+                    cells.extend(requested::cells(EntryId::repair(index.unwrap_or_default()), &view));
+                }
+                cells
+            };
             let mut rows: Vec<Vec<String>> = entries.iter().map(row).collect();
             if !context.simple() {
                 insert_unreadable(&mut rows, &view.repairs.entries, |index, why| {
-                    let cells = [index, "", "", "", "", "", "BROKEN", "", "", "", why];
+                    let cells = [index, "", "", "", "", "", "BROKEN", "", "", "", "", "", "", why];
                     cells.map(str::to_owned).to_vec()
                 });
             }
             print_restrictions(&view, QueueKind::Repair, store.clock().wall(), context);
-            context.out.text(columns(&COLUMNS.map(|(title, _)| title), &rows))?;
+            let more = requested::TITLES.into_iter().filter(|_| !context.simple());
+            let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| *title).chain(more).collect();
+            context.out.text(columns(&titles, &rows))?;
         }
         form => context.out.value(&entries, form)?,
     }

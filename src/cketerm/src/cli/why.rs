@@ -195,7 +195,7 @@ async fn read_kubernetes(view: &StoreView, id: EntryId, context: &Context) -> Ku
         Ok::<KubeView, ActionError>(read)
     };
     read.await.unwrap_or_else(|e| {
-        context.print_message(&format!("note: continuing without Kubernetes: {e}"));
+        context.print_message(&format!("warning: continuing without Kubernetes: {e}"));
         KubeView::default()
     })
 }
