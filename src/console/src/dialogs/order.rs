@@ -60,10 +60,8 @@ fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, St
     let watching = entry.unfinished() && entry.claims_machine() && entry.step_status == StepStatus::Watching;
     let (fits, required_status) = match verb {
         Verb::Force => (entry.unfinished() && !watching, "queued or draining"),
-        _ => (
-            watching || (entry.unfinished() && app.seen.snapshot.store.success_unknown(id)),
-            "watching, or after a success command of unknown outcome",
-        ),
+        // After a success command of unknown outcome, too. Few entries ever are, so the text does not say so.
+        _ => (watching || (entry.unfinished() && app.seen.snapshot.store.success_unknown(id)), "watching"),
     };
     let mut state = short_text::repair_status(entry, now).to_owned();
     if entry.finished() && !entry.deleted {
