@@ -29,7 +29,7 @@ impl Operator {
         };
         let now = self.store.clock().wall();
         check_end(until, now)?;
-        let (cluster, alone) = self.check_members(addresses, "drained").await?;
+        let (cluster, note) = self.check_members(addresses, "drained").await?;
         let members = Members::of(&cluster);
         let uids = self.node_uids(addresses, &cluster, &members).await;
         let request =
@@ -41,7 +41,7 @@ impl Operator {
             Ok(self.store.add_maintenance(&self.person, wanted, &request, &leadership.under).await)
         })
         .await?;
-        Ok(Added { indexes, batch: None, notes: alone.into_iter().collect() })
+        Ok(Added { indexes, batch: None, notes: note.into_iter().collect() })
     }
 
     /// Returns the indexes of the maintenances that these words name: a Node by name or address, or `maintenance/3`, also

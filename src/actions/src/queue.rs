@@ -61,9 +61,9 @@ impl Operator {
 
     /// Runs all checks of [`Self::add_reboots`] without a write. Returns the definition and notes for the operator.
     pub async fn check_reboots(&self, addresses: &[Address]) -> Result<(Cluster, Vec<String>), ActionError> {
-        let (cluster, alone) = self.check_members(addresses, "rebooted").await?;
+        let (cluster, note) = self.check_members(addresses, "rebooted").await?;
         let mut notes = self.notes_on(addresses).await?;
-        notes.extend(alone);
+        notes.extend(note);
         Ok((cluster, notes))
     }
 
